@@ -90,7 +90,8 @@ fn wire_support() -> String {
         .expect("a string takes every write");
     }
     page.push_str(
-        "\nNot implemented at all: the APIs between members of a Raft quorum, share groups and streams groups.\n",
+        "\nNot implemented at all: the APIs between brokers and controllers, share groups, streams groups, delegation \
+         tokens.\n",
     );
     page
 }

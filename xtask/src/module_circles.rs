@@ -2,11 +2,10 @@
 //! or moved alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use regex::Regex;
+
+use crate::tidy::Source;
 
 /// Crates without a circle; the others have some between parts of one thing.
 const WITHOUT_CIRCLES: &[&str] = &["wire", "core", "broker", "lab", "ottla"];
@@ -15,65 +14,47 @@ const WITHOUT_CIRCLES: &[&str] = &["wire", "core", "broker", "lab", "ottla"];
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns one circle of each crate that must not have any.
-pub fn find(root: &Path) -> Result<Vec<String>> {
-    let mut found = Vec::new();
-    for name in WITHOUT_CIRCLES {
-        let source = root.join("crates").join(name).join("src");
-        if let Some(circle) = circle_in(&graph_of(&source)?) {
-            found.push(format!(
-                "crate {name}: modules in a circle: {}",
-                circle.join(" -> ")
-            ));
-        }
-    }
-    Ok(found)
-}
-
-fn graph_of(source: &Path) -> Result<Graph> {
-    let mut texts: BTreeMap<String, String> = BTreeMap::new();
-    for entry in fs::read_dir(source).with_context(|| format!("cannot list {}", source.display()))? {
-        let path = entry?.path();
-        let module = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        if !matches!(module.as_str(), "lib" | "main") {
-            read_into(&path, texts.entry(module).or_default())?;
-        }
-    }
-    let modules: BTreeSet<&String> = texts.keys().collect();
-    let imports = |(module, text): (&String, &String)| {
-        let named = imports_of(text).into_iter();
-        let others = named.filter(|name| name != module && modules.contains(name));
-        (module.clone(), others.collect())
+pub fn find(sources: &[Source]) -> Vec<String> {
+    let circle_of = |name: &&str| {
+        let circle = circle_in(&graph_of(sources, &format!("crates/{name}/src/")))?;
+        Some(format!(
+            "crate {name}: modules in a circle: {}",
+            circle.join(" -> ")
+        ))
     };
-    Ok(texts.iter().map(imports).collect())
+    WITHOUT_CIRCLES.iter().filter_map(circle_of).collect()
 }
 
-/// Appends the code of a file, or of all files of a folder, without tests.
-fn read_into(path: &Path, text: &mut String) -> Result<()> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    if path.is_dir() {
-        for entry in fs::read_dir(path)? {
-            read_into(&entry?.path(), text)?;
+fn graph_of(sources: &[Source], folder: &str) -> Graph {
+    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+    for source in sources {
+        let Some(path) = source.path.strip_prefix(folder) else {
+            continue;
+        };
+        let module = path.split(['/', '.']).next().unwrap_or(path);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if !matches!(module, "lib" | "main") && !name.contains("tests") && name != "simulation.rs" {
+            push_code(&source.text, texts.entry(module).or_default());
         }
-    } else if name.ends_with(".rs") && !name.contains("tests") && name != "simulation.rs" {
-        let code = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let tests = code.find("#[cfg(test)]\nmod tests {").unwrap_or(code.len());
-        let lines = code[..tests]
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"));
-        lines.for_each(|line| {
-            text.push_str(line);
-            text.push('\n');
-        });
     }
-    Ok(())
+    let imports = |(module, text): (&&str, &String)| {
+        let named = imports_of(text).into_iter();
+        let others = named.filter(|name| name != module && texts.contains_key(name.as_str()));
+        ((*module).to_owned(), others.collect())
+    };
+    texts.iter().map(imports).collect()
+}
+
+/// Appends the code of a file without its comments and tests.
+fn push_code(code: &str, text: &mut String) {
+    let tests = code.find("#[cfg(test)]\nmod tests {").unwrap_or(code.len());
+    let lines = code[..tests]
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    lines.for_each(|line| {
+        text.push_str(line);
+        text.push('\n');
+    });
 }
 
 /// Names that follow `crate::`, alone or in braces.

@@ -30,6 +30,22 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 const COMMENT_COLUMNS_MAX: usize = 100;
 
+/// Modules that still lie beside their folder.
+const BESIDE_THEIR_FOLDER: &[&str] = &[
+    "crates/broker/src/net/connection.rs",
+    "crates/broker/src/net/memory_shares.rs",
+    "crates/lab/src/bench/predict.rs",
+    "crates/lab/src/bench/stages.rs",
+    "crates/lab/src/doctor/otlp.rs",
+    "crates/lab/src/doctor/rules/producer.rs",
+    "crates/lab/src/link/conversation.rs",
+    "crates/lab/src/link/namespace.rs",
+    "crates/lab/src/link/relay.rs",
+    "crates/lab/src/machine.rs",
+    "crates/lab/src/process.rs",
+    "crates/ottla/src/cli/doctor/watch/draw.rs",
+];
+
 /// Words of translated English (CONTRIBUTING.md, "English"). Each has a plain replacement: a noun
 /// that the code knows, "this many", "again", "without effect".
 const BANNED: &str = r"(?i)\b(so many|so often|for so long|in vain|for want of|anew|whoever|whomever|whom|nobody|somebody|himself|his|him|he|it is looked|thereof)\b";
@@ -74,10 +90,11 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(trail(&sources, "fetch"));
     complaints.extend(unfinished(&sources));
     complaints.extend(heads(&sources));
+    complaints.extend(folders(&sources));
     complaints.extend(long_functions(&sources));
     complaints.extend(comments(&sources));
     complaints.extend(pages(root)?);
-    complaints.extend(module_circles::find(root)?.into_iter().map(Complaint::Error));
+    complaints.extend(module_circles::find(&sources).into_iter().map(Complaint::Error));
     complaints.extend(machine_paths(root)?);
     complaints.extend(
         docs::stale_pages()
@@ -87,10 +104,10 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     Ok(complaints)
 }
 
-struct Source {
+pub struct Source {
     /// Relative to the repository.
-    path: String,
-    text: String,
+    pub path: String,
+    pub text: String,
 }
 
 impl Source {
@@ -239,6 +256,20 @@ fn heads(sources: &[Source]) -> Vec<Complaint> {
                 source.path
             ))
         })
+        .collect()
+}
+
+/// A folder's own file is its `mod.rs`.
+fn folders(sources: &[Source]) -> Vec<Complaint> {
+    let has_folder = |path: &str| {
+        let folder = format!("{}/", path.trim_end_matches(".rs"));
+        sources.iter().any(|source| source.path.starts_with(&folder))
+    };
+    sources
+        .iter()
+        .map(|source| source.path.as_str())
+        .filter(|path| path.contains("/src/") && !BESIDE_THEIR_FOLDER.contains(path) && has_folder(path))
+        .map(|path| Complaint::Error(format!("{path} lies beside its folder: name it mod.rs in there")))
         .collect()
 }
 
@@ -401,6 +432,23 @@ mod tests {
         assert!(trail(&whole, "walk").is_empty());
         assert_eq!(trail(&whole[..1], "walk").len(), 1);
         assert_eq!(trail(&[], "walk").len(), 1);
+    }
+
+    #[test]
+    fn a_module_beside_its_folder_is_found() {
+        let beside = [
+            source("crates/x/src/a.rs", "// a"),
+            source("crates/x/src/a/b.rs", "// b"),
+        ];
+        assert_eq!(folders(&beside).len(), 1);
+        let inside = [
+            source("crates/x/src/a/mod.rs", "// a"),
+            source("crates/x/src/a/b.rs", "// b"),
+            source("crates/x/src/ab.rs", "// ab"),
+            source("crates/x/tests/a.rs", "// a"),
+            source("crates/x/tests/a/b.rs", "// b"),
+        ];
+        assert!(folders(&inside).is_empty());
     }
 
     #[test]

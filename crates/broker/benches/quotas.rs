@@ -80,7 +80,7 @@ fn booking_nanos(others: usize, has_quota: bool) -> f64 {
     };
     let start = cpu_nanos(rustix::time::ClockId::ThreadCPUTime);
     for number in 0..BOOKINGS {
-        let now = Moment(black_box(number));
+        let now = Moment::from_micros(black_box(number));
         connection.refresh_quota(&quotas, black_box(Some("measured")));
         let quota = connection.quota.as_ref().unwrap();
         let of_request = quota.handled(ApiKey::Produce, 1_000, 3, now);

@@ -19,7 +19,8 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn moment(&self) -> Moment {
-        Moment(self.start.elapsed().as_micros() as u64)
+        // Whole microseconds, as requests are measured: their stages then add up.
+        Moment::from_micros(self.start.elapsed().as_micros() as u64)
     }
 
     fn timestamp(&self) -> Timestamp {

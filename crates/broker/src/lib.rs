@@ -3,7 +3,7 @@
 //! Nothing here decides how a request is answered. Whatever can be decided without a socket or a
 //! thread belongs in `ottla_core`.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod broker;
 pub mod machine_memory;

@@ -207,7 +207,10 @@ fn a_reader_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
     };
     net.clock.jump(60_000_000);
     look();
-    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    let closed = net
+        .records
+        .totals(ottla_core::time::Moment::from_micros(0))
+        .closed;
     assert_eq!(
         net.counts.open(),
         6,
@@ -228,7 +231,10 @@ fn a_reader_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
         let taken = holder.closed();
         assert!(taken.len() < ANSWER_BYTES, "cut short: {}", taken.len());
     }
-    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    let closed = net
+        .records
+        .totals(ottla_core::time::Moment::from_micros(0))
+        .closed;
     assert_eq!(closed.get("reader-in-the-way"), Some(&2), "{closed:?}");
     // All at once: their order in the queue is not known.
     std::thread::scope(|scope| {
@@ -266,7 +272,10 @@ fn a_slow_reader_is_not_closed_while_it_reads() {
     }
     let mut rest = vec![0; 3 * (ANSWER_BYTES + 8) - taken];
     std::io::Read::read_exact(&mut slow.socket, &mut rest).unwrap();
-    let closed = net.records.totals(ottla_core::time::Moment(0)).closed;
+    let closed = net
+        .records
+        .totals(ottla_core::time::Moment::from_micros(0))
+        .closed;
     assert_eq!(closed.get("reader-in-the-way"), None, "{closed:?}");
 }
 

@@ -41,12 +41,14 @@ fn accumulate(accumulator: &Accumulator, topic: &Arc<Topic>, records: u32, value
     let record = Record::new("bench").value(value);
     for _ in 0..records {
         accumulator
-            .append(Moment(0), topic, 0, &record, TIMESTAMP, None)
+            .append(Moment::from_nanos(0), topic, 0, &record, TIMESTAMP, None)
             .expect("there is room");
     }
     let mut queues = Vec::new();
     accumulator.take_activated(&mut queues);
-    let batch = queues[0].take(Moment(0), true).expect("it was filled");
+    let batch = queues[0]
+        .take(Moment::from_nanos(0), true)
+        .expect("it was filled");
     assert_eq!(batch.record_count, records);
     let checksum = crc32c::checksum_of_two(&[0; 40], &batch.records);
     assert!(queues[0].deactivate_if_empty());

@@ -8,20 +8,20 @@
 //! the actions to perform. The driver owns the thread, the sockets and TLS, so a simulation runs
 //! the same code without a thread or a socket.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod time;
-mod wait;
-pub mod error;
-pub mod pending;
-pub mod config;
-pub mod network;
-pub mod metadata;
-pub mod metrics;
 pub mod producer;
 pub mod consumer;
 pub mod admin;
 pub mod driver;
+pub mod metrics;
+pub mod metadata;
+pub mod network;
+pub mod config;
+pub mod pending;
+pub mod error;
+mod wait;
+pub mod time;
 
 pub use self::error::Error;
 pub use ottla_wire::error_code::ErrorCode;

@@ -136,7 +136,7 @@ impl BatchTimes {
         let state = self.lock();
         let began = match id {
             Some(id) => state.readers.get(&id)?.0,
-            None => Moment(0),
+            None => Moment::from_micros(0),
         };
         let mut partitions: Vec<PartitionTimes> = state.partitions.values().cloned().collect();
         for partition in &mut partitions {
@@ -283,8 +283,8 @@ mod tests {
         BatchTime {
             base_offset,
             last_offset: base_offset + 9,
-            received: Moment(base_offset as u64),
-            appended: Moment(base_offset as u64 + 1),
+            received: Moment::from_micros(base_offset as u64),
+            appended: Moment::from_micros(base_offset as u64 + 1),
             visible: None,
             fetched: None,
             end: position((base_offset as u64 + 10) * 10),
@@ -302,7 +302,7 @@ mod tests {
         let found: Vec<Option<u64>> = state.partitions[&KEY]
             .batches
             .iter()
-            .map(|batch| of(batch).map(|moment| moment.0))
+            .map(|batch| of(batch).map(Moment::micros))
             .collect();
         assert_eq!(found, expected);
     }
@@ -310,11 +310,11 @@ mod tests {
     #[test]
     fn batches_become_visible_when_the_watermark_passes_their_last_record() {
         let mut state = filled([0, 20, 10].into_iter());
-        state.moved(KEY, 19, Moment(100));
+        state.moved(KEY, 19, Moment::from_micros(100));
         check(&state, |batch| batch.visible, &[Some(100), None, None]);
-        state.moved(KEY, 30, Moment(200));
+        state.moved(KEY, 30, Moment::from_micros(200));
         check(&state, |batch| batch.visible, &[Some(100), Some(200), Some(200)]);
-        state.moved((Uuid::ZERO, 7), 30, Moment(300));
+        state.moved((Uuid::ZERO, 7), 30, Moment::from_micros(300));
     }
 
     #[test]
@@ -324,10 +324,10 @@ mod tests {
             at: position(at),
             bytes,
         };
-        state.given(KEY, given(0, 150), Moment(100));
+        state.given(KEY, given(0, 150), Moment::from_micros(100));
         check(&state, |batch| batch.fetched, &[Some(100), None, None]);
-        state.given(KEY, given(100, 200), Moment(200));
-        state.given(KEY, given(0, 300), Moment(300));
+        state.given(KEY, given(100, 200), Moment::from_micros(200));
+        state.given(KEY, given(0, 300), Moment::from_micros(300));
         check(&state, |batch| batch.fetched, &[Some(100), Some(200), Some(200)]);
     }
 
@@ -349,7 +349,9 @@ mod tests {
     fn recording_is_off_until_a_reader_begins_and_batches_go_with_the_last_reader() {
         let times = BatchTimes::default();
         assert!(!times.is_on());
-        let reader = times.begin(Moment(0), Moment(10)).expect("there is room");
+        let reader = times
+            .begin(Moment::from_micros(0), Moment::from_micros(10))
+            .expect("there is room");
         times.lock().add(KEY, &Arc::from("topic"), batch(0));
         assert!(times.is_on());
         for _ in 0..2 {
@@ -368,21 +370,30 @@ mod tests {
             let batches = partitions.iter().flat_map(|partition| &partition.batches);
             batches.map(|batch| batch.base_offset).collect()
         };
-        let first = times.begin(Moment(0), Moment(100)).expect("there is room");
+        let first = times
+            .begin(Moment::from_micros(0), Moment::from_micros(100))
+            .expect("there is room");
         times.lock().add(KEY, &Arc::from("topic"), batch(0));
-        let second = times.begin(Moment(5), Moment(50)).expect("there is room");
+        let second = times
+            .begin(Moment::from_micros(5), Moment::from_micros(50))
+            .expect("there is room");
         times.lock().add(KEY, &Arc::from("topic"), batch(10));
         assert_eq!((offsets(first), offsets(second)), (vec![0, 10], vec![10]));
         assert!(times.end(second) && times.is_on());
         times.lock().add(KEY, &Arc::from("topic"), batch(20));
         assert_eq!(offsets(first), [0, 10, 20]);
         // A reader that never ended is dropped when another begins after its time.
-        let third = times.begin(Moment(101), Moment(200)).expect("there is room");
+        let third = times
+            .begin(Moment::from_micros(101), Moment::from_micros(200))
+            .expect("there is room");
         assert!(times.read(Some(first)).is_none() && offsets(third).is_empty());
         let all: Vec<_> = (1..READERS_MAX)
-            .map(|_| times.begin(Moment(101), Moment(200)))
+            .map(|_| times.begin(Moment::from_micros(101), Moment::from_micros(200)))
             .collect();
         assert!(all.iter().all(Option::is_some));
-        assert_eq!(times.begin(Moment(101), Moment(200)), None);
+        assert_eq!(
+            times.begin(Moment::from_micros(101), Moment::from_micros(200)),
+            None
+        );
     }
 }

@@ -4,37 +4,37 @@
 //! writes files only through `ottla_log::disk`. Work that must run elsewhere goes through
 //! [`executor::Executor`].
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod time;
-pub mod rate_limit;
-pub mod random;
-pub mod slot;
-pub mod tenant;
-pub mod refusal;
-mod shortage;
-pub mod config;
-pub mod image;
-mod effective_config;
-pub mod quota;
-pub mod request;
-pub mod seen;
-pub mod reply;
-pub mod batch_times;
-pub mod services;
-pub mod telemetry;
-pub mod partition;
-pub mod partitions;
-pub mod log_directory;
-pub mod controller;
-mod start;
-pub mod growth;
-pub mod storage;
-pub mod fetch;
-pub mod group;
 pub mod node;
-pub mod pending;
-mod submit;
-pub mod long_answer;
-mod handlers;
 mod dispatch;
+mod handlers;
+pub mod long_answer;
+mod submit;
+pub mod pending;
+pub mod group;
+pub mod fetch;
+pub mod storage;
+pub mod growth;
+mod start;
+pub mod controller;
+pub mod log_directory;
+pub mod partitions;
+pub mod partition;
+pub mod telemetry;
+pub mod services;
+pub mod batch_times;
+pub mod reply;
+pub mod seen;
+pub mod request;
+pub mod quota;
+mod effective_config;
+pub mod image;
+pub mod config;
+mod shortage;
+pub mod refusal;
+pub mod tenant;
+pub mod slot;
+pub mod random;
+pub mod rate_limit;
+pub mod time;

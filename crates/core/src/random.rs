@@ -8,7 +8,8 @@ use ottla_wire::primitives::Uuid;
 /// system, a simulation from its own seed.
 pub type Seed = [u64; 4];
 
-/// xoshiro256++ by Blackman and Vigna: not for secrets, only for names that must not collide.
+/// xoshiro256++ by Blackman and Vigna: not for secrets, only for ids that must not collide with
+/// those of any other cluster. The 64 bits of [`ottla_wire::random::Random`] would be too few.
 #[derive(Debug)]
 pub struct Random {
     state: Mutex<Seed>,

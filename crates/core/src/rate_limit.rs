@@ -51,12 +51,15 @@ mod tests {
 
     #[test]
     fn the_number_of_suppressed_lines_comes_with_the_next_one() {
-        let start = Moment(5);
+        let start = Moment::from_micros(5);
         let limit = RateLimit::per_second(2);
         assert_eq!(limit.pass(start), Some(0));
         assert_eq!(limit.pass(start), Some(0));
         assert_eq!(limit.pass(start), None);
         assert_eq!(limit.pass(start), None);
-        assert_eq!(limit.pass(Moment(start.0 + SECOND_MICROS)), Some(2));
+        assert_eq!(
+            limit.pass(Moment::from_micros(start.micros() + SECOND_MICROS)),
+            Some(2)
+        );
     }
 }

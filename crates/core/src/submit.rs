@@ -11,6 +11,7 @@ use crate::controller::topics::NewTopic;
 use crate::controller::{Controller, ControllerError};
 use crate::node::Node;
 use crate::pending::PendingReply;
+use crate::quota::mutation::MutationQuota;
 use crate::refusal::Refusal;
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::slot::Slot;
@@ -151,14 +152,13 @@ pub fn ensure_internal_topic(node: &Node, topic: InternalTopic) -> Arc<Slot<Resu
         if controller.image().topic(topic.name()).is_some() {
             return Ok(Ok(()));
         }
-        let results = controller.create_topics(
+        let mut results = controller.create_topics(
+            &mut MutationQuota::unlimited(),
             &[topic.definition(node.config())],
             false,
             node.clock().timestamp(),
         )?;
-        Ok(results
-            .and_then(|mut results| results.remove(0))
-            .map(|_created| ()))
+        Ok(results.remove(0).map(|_created| ()))
     };
     node.executor().control(Box::new(move |node| {
         let created = run(node, create).and_then(|result| result);

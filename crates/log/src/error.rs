@@ -48,9 +48,10 @@ impl LogError {
     }
 
     pub(crate) fn as_io(&self) -> io::Error {
-        match self.is_shortage() {
-            true => shortage(self.to_string()),
-            false => io::Error::other(self.to_string()),
+        if self.is_shortage() {
+            shortage(self.to_string())
+        } else {
+            io::Error::other(self.to_string())
         }
     }
 

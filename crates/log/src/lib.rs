@@ -4,10 +4,8 @@
 //! that waits for the device is handed out as jobs: begin under the partition's lock, run without
 //! it, finish under it again.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-mod config;
-mod error;
 mod partition_log;
 mod reader;
 mod read_mode;
@@ -35,6 +33,8 @@ mod batch_scanner;
 pub mod crew;
 pub mod checkpoint;
 pub mod directory;
+mod config;
+mod error;
 pub mod disk;
 
 pub use close::CloseJob;

@@ -451,9 +451,10 @@ impl PartitionLog {
 
     /// KIP-354: a segment that must be compacted soon must be closed soon.
     fn segment_ms(&self) -> i64 {
-        match self.config.compact {
-            true => self.config.segment_ms.min(self.config.max_compaction_lag_ms),
-            false => self.config.segment_ms,
+        if self.config.compact {
+            self.config.segment_ms.min(self.config.max_compaction_lag_ms)
+        } else {
+            self.config.segment_ms
         }
     }
 

@@ -82,12 +82,13 @@ fn a_damaged_batch_below_the_recovery_point_hides_no_other() {
         assert_eq!(append(&mut log).expect("takes records"), 100);
         for offset in 0..101 {
             let read = read_code(&log, offset);
-            match offset as u64 == nth {
-                true => assert!(
+            if offset as u64 == nth {
+                assert!(
                     matches!(read, Err(ReadError::Log(LogError::Corrupt { .. }))),
                     "{read:?}"
-                ),
-                false => assert_eq!(read.expect("intact"), Some(offset)),
+                )
+            } else {
+                assert_eq!(read.expect("intact"), Some(offset))
             }
         }
         // Damage that recovery did not read, because an index entry follows it, is found when it is

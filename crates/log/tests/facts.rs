@@ -160,6 +160,15 @@ fn append_at(log: &mut PartitionLog, timestamp: i64, now_ms: i64) {
     log.append(&[batch], 0, now_ms).expect("appended");
 }
 
+/// A log whose segments end after a second.
+fn created_with_segment_ms(disk: &MemoryDisk) -> PartitionLog {
+    let config = LogConfig {
+        segment_ms: 1_000,
+        ..config()
+    };
+    created_with(disk, config)
+}
+
 fn created_with(disk: &MemoryDisk, config: LogConfig) -> PartitionLog {
     let path = Path::new(DIRECTORY);
     let log = PartitionLog::create(disk.shared(), path, Uuid([1; 16]), config, 0, START_MS);
@@ -169,11 +178,7 @@ fn created_with(disk: &MemoryDisk, config: LogConfig) -> PartitionLog {
 #[test]
 fn a_segment_ends_by_the_time_of_its_records() {
     let disk = MemoryDisk::new(1);
-    let segment_ms = LogConfig {
-        segment_ms: 1_000,
-        ..config()
-    };
-    let mut log = created_with(&disk, segment_ms);
+    let mut log = created_with_segment_ms(&disk);
     // The clock runs away; the records' own time decides.
     append_at(&mut log, START_MS, START_MS);
     append_at(&mut log, START_MS + 1_000, START_MS + 50_000);
@@ -185,11 +190,7 @@ fn a_segment_ends_by_the_time_of_its_records() {
 #[test]
 fn a_segment_ends_by_the_clock_where_records_have_no_time() {
     let disk = MemoryDisk::new(1);
-    let segment_ms = LogConfig {
-        segment_ms: 1_000,
-        ..config()
-    };
-    let mut log = created_with(&disk, segment_ms);
+    let mut log = created_with_segment_ms(&disk);
     append_at(&mut log, -1, START_MS);
     append_at(&mut log, START_MS + 9_000, START_MS + 1_000);
     assert_eq!(files(&disk, ".log").len(), 1);

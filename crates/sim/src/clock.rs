@@ -20,7 +20,7 @@ impl SimClock {
 
 impl Clock for SimClock {
     fn moment(&self) -> Moment {
-        Moment(self.micros.load(Ordering::Relaxed))
+        Moment::from_micros(self.micros.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {

@@ -105,7 +105,7 @@ pub struct Links {
 
 fn moment(world: &World) -> Moment {
     use ottla_core::time::Clock;
-    Moment(world.clock.moment().0 * 1_000)
+    world.clock.moment()
 }
 
 impl Links {

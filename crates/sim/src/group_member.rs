@@ -98,7 +98,7 @@ impl Member {
         let activity: Arc<PollActivity> = Arc::default();
         let metrics = Arc::new(ConsumerMetrics::default());
         let mut machine = GroupMembership::new(config, activity.clone(), metrics, seed);
-        machine.subscribe(Moment(0), character.subscription.clone());
+        machine.subscribe(Moment::from_nanos(0), character.subscription.clone());
         Member {
             links: Links::new(seed ^ 0x11, character.era),
             character,
@@ -109,7 +109,7 @@ impl Member {
             call: None,
             callback: None,
             is_inside: false,
-            until: Moment(0),
+            until: Moment::from_nanos(0),
             joined: (-1, 0),
             tickets: 0,
             asked: BTreeMap::new(),

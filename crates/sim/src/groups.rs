@@ -122,7 +122,7 @@ impl GroupRun {
     }
 
     fn now(&self) -> Moment {
-        Moment(self.world.clock.moment().0 * 1_000)
+        self.world.clock.moment()
     }
 
     fn start_broker(&mut self) {

@@ -152,7 +152,9 @@ impl<W> Network<W> {
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Moment> {
-        self.agenda.first_key_value().map(|((at, _), _)| Moment(*at))
+        self.agenda
+            .first_key_value()
+            .map(|((at, _), _)| Moment::from_nanos(*at))
     }
 
     /// Carries out an action of the machine.
@@ -212,7 +214,7 @@ impl<W> Network<W> {
     /// Appends all events due at `now` to `events`.
     pub fn step<S: Server<Work = W>>(&mut self, now: Moment, server: &mut S, events: &mut Vec<Event>) {
         while let Some(entry) = self.agenda.first_entry() {
-            if entry.key().0 > now.0 {
+            if entry.key().0 > now.nanos() {
                 break;
             }
             let happening = entry.remove();
@@ -314,7 +316,7 @@ impl<W> Network<W> {
         let bytes = frame.parts.concat();
         let length = u32::from_be_bytes(*bytes.first_chunk().expect("a frame begins with its length"));
         assert_eq!(length as usize, bytes.len() - 4, "the length of a frame is right");
-        let at = (now.0 + delay * NANOS_PER_MICRO).max(link.arrives_at);
+        let at = (now.nanos() + delay * NANOS_PER_MICRO).max(link.arrives_at);
         link.arrives_at = at;
         let has_more = !link.outbox.is_empty();
         self.written_frames += 1;
@@ -401,7 +403,7 @@ impl<W> Network<W> {
         let Some(link) = self.links.get_mut(&connection).filter(|link| link.is_open) else {
             return;
         };
-        let at = (now.0 + delay * NANOS_PER_MICRO).max(link.answered_at);
+        let at = (now.nanos() + delay * NANOS_PER_MICRO).max(link.answered_at);
         link.answered_at = at;
         // A partial answer counts as none: the driver passes on only whole frames.
         let happening = match breaks {
@@ -448,7 +450,7 @@ impl<W> Network<W> {
     }
 
     fn later(&mut self, now: Moment, micros: u64, happening: Happening<W>) {
-        self.at(now.0 + micros * NANOS_PER_MICRO, happening);
+        self.at(now.nanos() + micros * NANOS_PER_MICRO, happening);
     }
 
     fn at(&mut self, nanos: u64, happening: Happening<W>) {

@@ -37,11 +37,11 @@ struct SharedClock(AtomicU64);
 
 impl Clock for SharedClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
-        Timestamp(EPOCH_MS + (self.moment().0 / NANOS_PER_MS) as i64)
+        Timestamp(EPOCH_MS + (self.moment().nanos() / NANOS_PER_MS) as i64)
     }
 }
 
@@ -251,7 +251,7 @@ impl<B: Backend> Producing<B> {
         } else {
             self.turns_at_once = 0;
         }
-        self.clock.0.store(now.0, Ordering::Relaxed);
+        self.clock.0.store(now.nanos(), Ordering::Relaxed);
         let mut events = Vec::new();
         self.network.step(now, &mut self.brokers, &mut events);
         if !self.is_quiet {
@@ -319,7 +319,7 @@ impl<B: Backend> Producing<B> {
                 true => self.random.below(2 * self.scenario.pause_micros + 1),
                 false => 1_000,
             };
-            self.next_send[index] = Moment(now.0 + pause_micros * 1_000);
+            self.next_send[index] = Moment::from_nanos(now.nanos() + pause_micros * 1_000);
         }
     }
 

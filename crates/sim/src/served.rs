@@ -78,8 +78,8 @@ impl Served {
 
     /// Advances the broker's clock to at least the network's.
     fn catch_up(&mut self, now: Moment) {
-        let micros = now.0 / 1_000;
-        let behind = micros.saturating_sub(self.world.clock.moment().0);
+        let micros = now.micros();
+        let behind = micros.saturating_sub(self.world.clock.moment().micros());
         self.world.clock.advance(behind);
     }
 }

@@ -102,7 +102,7 @@ impl World {
     /// Returns a copy of this world with a copy of the disk; nothing runs in it.
     pub fn fork(&self, seed: u64) -> World {
         let clock = SimClock::default();
-        clock.advance(self.clock.moment().0);
+        clock.advance(self.clock.moment().micros());
         World {
             seed,
             random: Random::new(seed),

@@ -143,10 +143,6 @@ api_keys! {
     DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
     SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, unserved, "";
     CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
-    CreateDelegationToken = 38: create_delegation_token::CreateDelegationTokenRequest, unserved, "";
-    RenewDelegationToken = 39: renew_delegation_token::RenewDelegationTokenRequest, unserved, "";
-    ExpireDelegationToken = 40: expire_delegation_token::ExpireDelegationTokenRequest, unserved, "";
-    DescribeDelegationToken = 41: describe_delegation_token::DescribeDelegationTokenRequest, unserved, "";
     DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "an empty share group is refused with UNSUPPORTED_VERSION: its state is kept for Apache Kafka";
     ElectLeaders = 43: elect_leaders::ElectLeadersRequest, served 0 to 2, "";
     IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
@@ -158,23 +154,15 @@ api_keys! {
     DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are stored, but no listener uses them";
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
-    AlterPartition = 56: alter_partition::AlterPartitionRequest, unserved, "";
     UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version must be at least 23 (4.0-IV1); consumer, share and streams groups and transactions are not served at any level";
-    Envelope = 58: envelope::EnvelopeRequest, unserved, "";
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
-    BrokerRegistration = 62: broker_registration::BrokerRegistrationRequest, unserved, "";
-    BrokerHeartbeat = 63: broker_heartbeat::BrokerHeartbeatRequest, unserved, "";
-    UnregisterBroker = 64: unregister_broker::UnregisterBrokerRequest, unserved, "";
     DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, unserved, "";
     ListTransactions = 66: list_transactions::ListTransactionsRequest, unserved, "";
-    AllocateProducerIds = 67: allocate_producer_ids::AllocateProducerIdsRequest, unserved, "";
     ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, unserved, "";
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, unserved, "";
-    ControllerRegistration = 70: controller_registration::ControllerRegistrationRequest, unserved, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";
     PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also if a push decompresses to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also while too many pushes wait to be read; null metrics count as empty";
-    AssignReplicasToDirs = 73: assign_replicas_to_dirs::AssignReplicasToDirsRequest, unserved, "";
     ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "";
     DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";
 }

@@ -185,9 +185,10 @@ mod tests {
         put_i32(&mut out, 1500);
         put_count(&mut out, 2, flexible);
         for topic in 0..2u8 {
-            match uses_topic_ids(version) {
-                true => put_uuid(&mut out, Uuid([topic; 16])),
-                false => put_string(&mut out, ["a", "b"][usize::from(topic)], flexible),
+            if uses_topic_ids(version) {
+                put_uuid(&mut out, Uuid([topic; 16]))
+            } else {
+                put_string(&mut out, ["a", "b"][usize::from(topic)], flexible)
             }
             put_count(&mut out, 2, flexible);
             for index in 0..2 {

@@ -43,13 +43,12 @@ pub fn printable_json(document: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(document.len() + 64);
     for character in document.chars() {
-        match is_raw(character) {
-            true => {
-                for unit in character.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(escaped, "\\u{unit:04x}");
-                }
+        if is_raw(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
             }
-            false => escaped.push(character),
+        } else {
+            escaped.push(character)
         }
     }
     Cow::Owned(escaped)

@@ -220,7 +220,7 @@ fn headers_are_apache_kafkas() {
     let number = |text: &str| text.parse::<i16>().expect("facts hold numbers");
     let mut apis = BTreeSet::new();
     for row in facts("api") {
-        // APIs of Raft quorums, share groups and streams groups are not generated.
+        // Only the messages that a list in xtask/src/codegen names are generated.
         let Some(api_key) = ApiKey::from_i16(number(row[1])) else {
             continue;
         };

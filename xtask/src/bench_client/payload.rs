@@ -4,6 +4,7 @@
 use super::case::Content;
 use crate::interop::toolchain;
 use anyhow::{Context, Result};
+use ottla_wire::random;
 use std::fs;
 use std::path::PathBuf;
 
@@ -12,20 +13,12 @@ const COUNT: usize = 4096;
 
 const CITIES: [&str; 6] = ["Praha", "Brno", "Ostrava", "Plzen", "Liberec", "Olomouc"];
 
-/// SplitMix64: the same numbers in every run.
-struct Random(u64);
+/// The same numbers in every run.
+struct Random(random::Random);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.next_u64() % limit
     }
 }
 
@@ -39,13 +32,13 @@ pub fn file(bytes: usize, content: Content) -> Result<PathBuf> {
 }
 
 fn records(bytes: usize, content: Content) -> Vec<u8> {
-    let mut random = Random(bytes as u64);
+    let mut random = Random(random::Random::new(bytes as u64));
     let mut all = Vec::with_capacity(bytes * COUNT);
     for number in 0..COUNT {
         let mut record = Vec::with_capacity(bytes + 96);
         while record.len() < bytes {
             match content {
-                Content::Random => record.extend_from_slice(&random.next().to_le_bytes()),
+                Content::Random => record.extend_from_slice(&random.0.next_u64().to_le_bytes()),
                 Content::Json => record.extend_from_slice(order(number, &mut random).as_bytes()),
             }
         }

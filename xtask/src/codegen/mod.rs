@@ -5,8 +5,9 @@ pub mod kafka_jars;
 mod rust;
 mod samples;
 mod schema;
+mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,23 +17,10 @@ use anyhow::{Context, Result, bail};
 
 use self::kafka_jars::KAFKA_VERSION;
 use self::schema::{Kind, Message};
+use self::wanted::{WANTED, is_wanted};
 
 /// The test file beside the golden bytes, below `crates/wire`.
 const SAMPLES: &str = "tests/golden/samples.rs";
-
-/// Messages that a one-machine broker neither sends nor receives: the Raft quorum's own, share
-/// groups, streams groups.
-const LEFT_OUT: [&str; 9] = [
-    "Share",
-    "Streams",
-    "Vote",
-    "BeginQuorumEpoch",
-    "EndQuorumEpoch",
-    "FetchSnapshot",
-    "AddRaftVoter",
-    "RemoveRaftVoter",
-    "UpdateRaftVoter",
-];
 
 /// The folder of a message's file.
 const MESSAGES: &str = "messages";
@@ -73,10 +61,8 @@ pub fn messages() -> Result<Vec<Source>> {
             let text = fs::read_to_string(&schema_path)?;
             let parsed = schema::parse(&text).with_context(|| schema_path.display().to_string())?;
             let Some(message) = parsed else { continue };
-            if LEFT_OUT
-                .iter()
-                .any(|part| message.name.contains(part) && !is_named_by_part(&message.name, part))
-            {
+            let (folder, name) = stem(&message);
+            if !is_wanted(folder, name) {
                 continue;
             }
             let suffix = if matches!(message.kind, Kind::Request | Kind::Response) {
@@ -92,7 +78,22 @@ pub fn messages() -> Result<Vec<Source>> {
             });
         }
     }
+    check_that_all_are_there(&sources)?;
     Ok(sources)
+}
+
+fn check_that_all_are_there(sources: &[Source]) -> Result<()> {
+    let found: BTreeSet<(&str, &str)> = sources.iter().map(|source| stem(&source.message)).collect();
+    for wanted in WANTED {
+        let missing = wanted
+            .names
+            .iter()
+            .find(|name| !found.contains(&(wanted.folder, **name)));
+        if let Some(name) = missing {
+            bail!("no schema of {name} ({}: {})", wanted.folder, wanted.reason);
+        }
+    }
+    Ok(())
 }
 
 /// All generated files, before formatting, by their path below `crates/wire`.
@@ -142,13 +143,13 @@ fn generate(sources: &[Source]) -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// Matches whole parts of a name: `Voters`, a control record that even a single voter writes, must
-/// not match `Vote`.
-fn is_named_by_part(name: &str, part: &str) -> bool {
-    part == "Vote" && name.starts_with("Voters")
+fn destination(message: &Message) -> (&'static str, String) {
+    let (folder, stem) = stem(message);
+    (folder, rust::snake(stem))
 }
 
-fn destination(message: &Message) -> (&'static str, String) {
+/// A message's folder, and its name without what it shares with others of its file.
+fn stem(message: &Message) -> (&'static str, &str) {
     let (folder, suffixes): (_, &[&str]) = match message.kind {
         Kind::Request | Kind::Response | Kind::Data => (MESSAGES, &["Request", "Response"]),
         Kind::MetadataRecord => (METADATA_RECORDS, &["Record"]),
@@ -158,7 +159,7 @@ fn destination(message: &Message) -> (&'static str, String) {
         .iter()
         .find_map(|suffix| message.name.strip_suffix(suffix))
         .unwrap_or(&message.name);
-    (folder, rust::snake(stem))
+    (folder, stem)
 }
 
 fn index_subject(folder: &str) -> &'static str {

@@ -24,7 +24,7 @@ pub fn render(books: &TenantBooks) -> String {
     let document = json!({
         "version": VERSION,
         "at_ms": books.timestamp().0,
-        "moment_micros": reading.at.0,
+        "moment_micros": reading.at.micros(),
         "key": key,
         "event_loops": reading.loop_count,
         "busy_micros": reading.busy_micros_total,

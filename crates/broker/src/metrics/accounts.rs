@@ -235,7 +235,7 @@ mod tests {
             client_id: Some(client_id),
             address: Ipv4Addr::LOCALHOST.into(),
         };
-        tenants.admit(&claim, Moment(0))
+        tenants.admit(&claim, Moment::from_micros(0))
     }
 
     fn read(accounts: &Accounts) -> Vec<(u32, u32, Sums)> {

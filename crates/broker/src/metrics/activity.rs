@@ -498,14 +498,17 @@ mod tests {
         let indexes: Vec<ActivityIndex> = (0..10_000).map(|id| activities.open(who(id))).collect();
         assert_eq!(read_all(&activities).len(), 10_000);
         for index in &indexes[..5_000] {
-            activities.close(*index, Moment(0));
+            activities.close(*index, Moment::from_micros(0));
         }
         assert_eq!(read_all(&activities).len(), 5_000);
         let mut departed = Vec::new();
-        let seen = activities.read_departed(0, Moment(1), &mut departed);
+        let seen = activities.read_departed(0, Moment::from_micros(1), &mut departed);
         assert_eq!((seen, departed.len()), (5_000, DEPARTED_MAX));
         assert!(departed.iter().all(|activity| activity.is_closed));
-        assert_eq!(activities.read_departed(seen, Moment(1), &mut departed), seen);
+        assert_eq!(
+            activities.read_departed(seen, Moment::from_micros(1), &mut departed),
+            seen
+        );
         assert_eq!(departed.len(), DEPARTED_MAX);
     }
 
@@ -515,16 +518,16 @@ mod tests {
         let [first, second] = [1, 2].map(|id| activities.open(who(id)));
         let told = |activities: &mut Activities, seen, at| {
             let mut departed = Vec::new();
-            let now_seen = activities.read_departed(seen, Moment(at), &mut departed);
+            let now_seen = activities.read_departed(seen, Moment::from_micros(at), &mut departed);
             let ids: Vec<u64> = departed
                 .iter()
                 .map(|activity| activity.who.connection_id)
                 .collect();
             (now_seen, ids)
         };
-        activities.close(first, Moment(1_000_000));
+        activities.close(first, Moment::from_micros(1_000_000));
         assert_eq!(told(&mut activities, 0, 2_000_000), (1, vec![1]));
-        activities.close(second, Moment(50_000_000));
+        activities.close(second, Moment::from_micros(50_000_000));
         assert_eq!(told(&mut activities, 1, 51_000_000), (2, vec![2]));
         assert_eq!(
             told(&mut activities, 0, 51_000_000),

@@ -164,7 +164,7 @@ impl LoopRecords {
     }
 
     fn remember_if_slow(&mut self, request: &Finished) {
-        let number = request.finished.0 / WINDOW_MICROS;
+        let number = request.finished.micros() / WINDOW_MICROS;
         let window = &mut self.windows[number as usize % WINDOW_COUNT];
         if window.number != number {
             *window = Window {
@@ -273,7 +273,7 @@ impl Totals {
         for (reason, count) in &records.closed {
             *self.closed.entry(reason).or_default() += count;
         }
-        let newest = now.0 / WINDOW_MICROS;
+        let newest = now.micros() / WINDOW_MICROS;
         let recent = records
             .windows
             .iter()
@@ -299,7 +299,7 @@ mod tests {
             request_bytes: 100,
             reply_bytes: 50,
             times,
-            finished: Moment(at_s * 1_000_000),
+            finished: Moment::from_micros(at_s * 1_000_000),
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
             let client = records.client(&format!("client-{number}"));
             records.record(&finished(client, 1, 0));
         }
-        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(0));
+        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(0));
         assert_eq!(totals.clients.len(), CLIENTS_MAX + 1);
         assert_eq!(
             totals.clients[OTHER_CLIENTS].apis[&ApiKey::Produce].count,
@@ -334,7 +334,7 @@ mod tests {
             records.record(&finished(client, micros, 70));
         }
         records.record(&finished(client, 500, 75));
-        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment(76_000_000));
+        let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(76_000_000));
         let own_times: Vec<u64> = totals
             .slowest
             .iter()

@@ -1,5 +1,5 @@
 //! One thread that serves many connections: waits for sockets, wake-ups and deadlines, and gives
-//! each connection a turn when its tenant is scheduled (`scheduler.rs`).
+//! each connection a turn when its tenant is scheduled (`scheduler/mod.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -242,7 +242,7 @@ impl EventLoop {
             deadlines: BTreeSet::new(),
             scheduler: Scheduler::default(),
             arrivals: VecDeque::new(),
-            next_trim: Moment(0),
+            next_trim: Moment::from_micros(0),
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
             refusals: RateLimit::per_second(10),

@@ -246,7 +246,7 @@ mod tests {
             holding.keep(
                 need,
                 (&self.budget, &self.pocket),
-                (TenantId(1), Moment(0)),
+                (TenantId(1), Moment::from_micros(0)),
                 || Waker::noop().clone(),
             );
         }
@@ -280,10 +280,11 @@ mod tests {
         fixture.keep(&mut second, 200_000, 4 * MIB);
         assert!(second.is_waiting() && !second.is_entitled());
         assert_eq!(fixture.pocket.used_bytes(), 200_000);
-        assert!(!second.look(&fixture.pocket, Moment(1), true));
+        assert!(!second.look(&fixture.pocket, Moment::from_micros(1), true));
         drop(first);
         assert!(
-            second.look(&fixture.pocket, Moment(1), true) && !second.look(&fixture.pocket, Moment(1), true)
+            second.look(&fixture.pocket, Moment::from_micros(1), true)
+                && !second.look(&fixture.pocket, Moment::from_micros(1), true)
         );
         assert!(second.is_entitled());
         assert_eq!(
@@ -338,11 +339,18 @@ mod tests {
         keep(&mut small, 60_000);
         keep(&mut large, 70_000);
         assert_eq!((fixture.pocket.used_bytes(), common_bytes()), (60_000, 70_000));
-        assert_eq!(small.reader_stalls_at(Moment(0), 0), None, "blocks no other");
-        assert_eq!(large.reader_stalls_at(Moment(0), 0), Some(Moment(10_000_000)));
         assert_eq!(
-            large.reader_stalls_at(Moment(0), MIB as u64),
-            Some(Moment(26_000_000))
+            small.reader_stalls_at(Moment::from_micros(0), 0),
+            None,
+            "blocks no other"
+        );
+        assert_eq!(
+            large.reader_stalls_at(Moment::from_micros(0), 0),
+            Some(Moment::from_micros(10_000_000))
+        );
+        assert_eq!(
+            large.reader_stalls_at(Moment::from_micros(0), MIB as u64),
+            Some(Moment::from_micros(26_000_000))
         );
         // It grows out of the pocket, and shrinks back into it.
         keep(&mut small, 5 * MIB);
@@ -384,7 +392,7 @@ mod tests {
         fixture.keep(&mut request, 4_096, 4 * MIB);
         assert!(request.is_waiting());
         answers.keep_answers(0, memory(), TenantId(1));
-        assert!(request.look(&fixture.pocket, Moment(1), true));
+        assert!(request.look(&fixture.pocket, Moment::from_micros(1), true));
     }
 
     #[test]
@@ -393,12 +401,15 @@ mod tests {
         let mut holding = Holding::default();
         assert_eq!(holding.stalls_at(1), None);
         fixture.keep(&mut holding, 4_096, 4 * MIB);
-        assert_eq!(holding.stalls_at(0), Some(Moment(10_000_000)));
-        assert_eq!(holding.stalls_at(MIB), Some(Moment(26_000_000)));
-        assert_eq!(next_look(Moment(10_000_000), Moment(0)), Moment(10_000_000));
+        assert_eq!(holding.stalls_at(0), Some(Moment::from_micros(10_000_000)));
+        assert_eq!(holding.stalls_at(MIB), Some(Moment::from_micros(26_000_000)));
         assert_eq!(
-            next_look(Moment(10_000_000), Moment(60_000_000)),
-            Moment(61_000_000)
+            next_look(Moment::from_micros(10_000_000), Moment::from_micros(0)),
+            Moment::from_micros(10_000_000)
+        );
+        assert_eq!(
+            next_look(Moment::from_micros(10_000_000), Moment::from_micros(60_000_000)),
+            Moment::from_micros(61_000_000)
         );
     }
 }

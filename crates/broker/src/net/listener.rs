@@ -163,7 +163,7 @@ impl ConnectionCounts {
     fn now(&self) -> Moment {
         self.quotas
             .as_ref()
-            .map_or(Moment(0), |(_, clock)| clock.moment())
+            .map_or(Moment::from_micros(0), |(_, clock)| clock.moment())
     }
 
     pub fn open(&self) -> usize {

@@ -88,9 +88,9 @@ mod tests {
     #[test]
     fn the_first_client_id_takes_the_place_of_the_address() {
         let tenants = tenants(10);
-        let mut tenancy = Tenancy::new(&tenants, &claim(""), Moment(0));
+        let mut tenancy = Tenancy::new(&tenants, &claim(""), Moment::from_micros(0));
         assert_eq!(tenants.name(tenancy.id()).unwrap().kind, TenantKind::Address);
-        tenancy.claim(&tenants, &claim("orders"), Moment(0));
+        tenancy.claim(&tenants, &claim("orders"), Moment::from_micros(0));
         assert_eq!(&*tenants.name(tenancy.id()).unwrap().name, "orders");
         let known = tenants.known();
         assert!(known.iter().all(|known| known.connections <= 1 && (known.connections == 1) == (known.id == tenancy.id())));
@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn a_client_that_keeps_changing_its_name_keeps_one() {
         let tenants = tenants(1_000);
-        let mut tenancy = Tenancy::new(&tenants, &claim(""), Moment(0));
+        let mut tenancy = Tenancy::new(&tenants, &claim(""), Moment::from_micros(0));
         for number in 0..100 {
-            tenancy.claim(&tenants, &claim(&format!("n{number}")), Moment(0));
+            tenancy.claim(&tenants, &claim(&format!("n{number}")), Moment::from_micros(0));
         }
         assert_eq!(&*tenants.name(tenancy.id()).unwrap().name, "n15");
         assert_eq!(tenants.known().len(), 2 + RENAMES_MAX as usize);
@@ -112,11 +112,11 @@ mod tests {
         let tenants = tenants(2);
         let mut tenancies: Vec<Tenancy> = ["a", "b", "c", "d"]
             .iter()
-            .map(|name| Tenancy::new(&tenants, &claim(name), Moment(0)))
+            .map(|name| Tenancy::new(&tenants, &claim(name), Moment::from_micros(0)))
             .collect();
         assert_eq!(tenancies[3].id(), TenantId::OTHERS);
-        assert!(!tenancies[3].should_try_again(Moment(59_000_000)));
-        let later = Moment(61_000_000);
+        assert!(!tenancies[3].should_try_again(Moment::from_micros(59_000_000)));
+        let later = Moment::from_micros(61_000_000);
         assert!(tenancies[3].should_try_again(later) && !tenancies[0].should_try_again(later));
         tenancies[3].try_again(&tenants, &claim("d"), later);
         assert_eq!(&*tenants.name(tenancies[3].id()).unwrap().name, "d");

@@ -221,7 +221,7 @@ impl Default for JumpingClock {
 impl Clock for JumpingClock {
     fn moment(&self) -> Moment {
         let offset_micros = self.offset_micros.load(Ordering::SeqCst);
-        Moment(self.system.moment().0.saturating_add_signed(offset_micros))
+        Moment::from_micros(self.system.moment().micros().saturating_add_signed(offset_micros))
     }
 
     fn timestamp(&self) -> Timestamp {

@@ -262,7 +262,7 @@ impl Context {
             *failures = failures.saturating_add(1);
             let id = mailbox.next_id;
             mailbox.next_id += 1;
-            let until = Moment(mailbox.now.0.saturating_add(nanos));
+            let until = Moment::from_nanos(mailbox.now.nanos().saturating_add(nanos));
             mailbox.sleeps.insert(id, until);
             id
         };

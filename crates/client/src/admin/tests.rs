@@ -92,7 +92,7 @@ impl World {
                 metrics,
                 driver: Mutex::new(None),
             },
-            now: Moment(1_000_000_000),
+            now: Moment::from_nanos(1_000_000_000),
             connections: BTreeMap::new(),
             events: Vec::new(),
             script: Box::new(script),

@@ -145,7 +145,7 @@ impl Assignment {
         state.unread_chunks = 0;
         state.is_broken = false;
         state.is_asked = false;
-        state.not_before = Moment(0);
+        state.not_before = Moment::from_nanos(0);
         Some(state)
     }
 

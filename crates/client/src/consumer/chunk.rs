@@ -9,9 +9,8 @@ use bytes::{Buf, Bytes};
 use ottla_wire::messages::fetch::AbortedTransaction;
 use ottla_wire::records::batch::{Batch, BatchError, BatchHeader, HEADER_BYTES, TimestampType, batches};
 use ottla_wire::records::compression::{Codec, decompress};
-use ottla_wire::records::record::Records;
+use ottla_wire::records::record::RawRecord;
 
-use super::decode::split_record;
 use super::position::Position;
 use super::records::Run;
 use super::topic_partition::TopicPartition;
@@ -292,11 +291,14 @@ impl Chunk {
         let mut broken = None;
         let mut position = self.position;
         while open.remaining > 0 && (record_count as usize) < record_count_max {
-            let Some((fields, after)) = split_record(rest) else {
-                broken = Some(explain(&header, rest));
-                break;
+            let (fields, end) = match RawRecord::decode(rest, 0) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    broken = Some(error.to_string());
+                    break;
+                }
             };
-            rest = after;
+            rest = &rest[end..];
             open.remaining -= 1;
             let offset = header.base_offset.wrapping_add(i64::from(fields.offset_delta));
             if record_count == 0 && offset < position.offset {
@@ -375,15 +377,8 @@ fn unfold(header: &BatchHeader, records: Bytes) -> Result<Bytes, String> {
 /// type.
 fn is_abort_marker(records: &[u8]) -> bool {
     const ABORT: [u8; 2] = [0, 0];
-    split_record(records)
+    RawRecord::decode(records, 0)
+        .ok()
         .and_then(|(fields, _)| fields.key)
         .is_some_and(|key| key.get(2..4) == Some(&ABORT[..]))
-}
-
-/// The detailed decoder's error for bytes that the fast one refused.
-fn explain(header: &BatchHeader, rest: &[u8]) -> String {
-    match Records::new(header, rest).next() {
-        Some(Err(error)) => error.to_string(),
-        _ => String::from("a record is not encoded as it should be"),
-    }
 }

@@ -351,12 +351,13 @@ impl GroupMembership {
                 }
             }
         }
-        match unauthorized.is_empty() {
-            true => Ok(()),
-            false => Err(Error::broker(
+        if unauthorized.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::broker(
                 ErrorCode::TopicAuthorizationFailed,
                 unauthorized.join(", "),
-            )),
+            ))
         }
     }
 

@@ -67,7 +67,7 @@ impl Coordinator {
             backoff,
             random: Random::new(seed),
             state: State::Unknown {
-                not_before: Moment(0),
+                not_before: Moment::from_nanos(0),
             },
             failures: 0,
             must_disconnect: None,
@@ -185,9 +185,10 @@ impl Coordinator {
             Err(error) => {
                 self.state = State::Unknown { not_before: now };
                 self.retry_later(now);
-                match error.is_retriable() {
-                    true => Found::No(error),
-                    false => Found::Refused(error),
+                if error.is_retriable() {
+                    Found::No(error)
+                } else {
+                    Found::Refused(error)
                 }
             }
         }
@@ -211,8 +212,8 @@ impl Coordinator {
     }
 
     fn retry_later(&mut self, now: Moment) {
-        let not_before = Moment(
-            now.0
+        let not_before = Moment::from_nanos(
+            now.nanos()
                 .saturating_add(self.backoff.nanos(self.failures, &mut self.random)),
         );
         self.failures = self.failures.saturating_add(1);

@@ -410,8 +410,8 @@ impl GroupMembership {
     }
 
     pub(super) fn backoff_after(&mut self, now: Moment, failures: u32) -> Moment {
-        Moment(
-            now.0
+        Moment::from_nanos(
+            now.nanos()
                 .saturating_add(self.backoff.nanos(failures, &mut self.random)),
         )
     }

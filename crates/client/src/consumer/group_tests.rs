@@ -101,7 +101,7 @@ fn bench(settings: &[(&str, &str)], subscription: Subscription) -> Bench {
     let activity: Arc<PollActivity> = Arc::default();
     let machine = GroupMembership::new(config, activity.clone(), Arc::new(ConsumerMetrics::default()), 1);
     let mut bench = Bench {
-        now: Moment(1_000_000_000),
+        now: Moment::from_nanos(1_000_000_000),
         machine,
         activity,
         network: Network::default(),

@@ -51,12 +51,12 @@ impl Heartbeat {
         Heartbeat {
             interval_ms: config.heartbeat_interval_ms,
             session_timeout_ms: config.session_timeout_ms,
-            next: Moment(0),
+            next: Moment::from_nanos(0),
             is_under_way: false,
             is_held_up: false,
             failures: 0,
             session_end: Moment::NEVER,
-            poll_check: Moment(0),
+            poll_check: Moment::from_nanos(0),
             leave: None,
             leaves_under_way: 0,
         }

@@ -279,14 +279,15 @@ impl GroupMembership {
         if !is_fresh && *until > now && !joined.topics.iter().all(is_known) {
             return false;
         }
-        let assignments = match joined.keeps_assignment {
-            true => Vec::new(),
-            false => joined
+        let assignments = if joined.keeps_assignment {
+            Vec::new()
+        } else {
+            joined
                 .assignor
                 .assign(&replicas(&self.snapshot, &joined.topics), &joined.members)
                 .iter()
                 .map(|(member, partitions)| (member.clone(), encode_assignment(partitions)))
-                .collect(),
+                .collect()
         };
         self.watch.distributed = Some(self.watched_replicas(&joined.topics));
         self.watch.is_outdated = false;
@@ -412,9 +413,10 @@ impl GroupMembership {
     }
 
     fn join_again_or_fail(&mut self, now: Moment, error: Error) {
-        match error.is_retriable() {
-            true => self.join_later(now),
-            false => self.join_failed(error),
+        if error.is_retriable() {
+            self.join_later(now)
+        } else {
+            self.join_failed(error)
         }
     }
 

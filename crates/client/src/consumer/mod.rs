@@ -7,7 +7,7 @@
 //! makes a chunk (chunk.rs) of each one in the response. Under the one lock that both threads share
 //! (exchange.rs), `Consumer::poll` (front.rs) takes the oldest chunk (reader.rs), checks and
 //! decompresses its batches on the application's thread, and returns records that borrow from the
-//! frame (records.rs, decode.rs).
+//! frame (records.rs).
 
 pub mod topic_partition;
 pub mod subscription;
@@ -31,7 +31,6 @@ mod truncation;
 mod session;
 mod fetcher;
 mod chunk;
-mod decode;
 pub mod records;
 pub mod reader;
 mod topic_listing;

@@ -93,7 +93,7 @@ impl OffsetsByTime {
             remaining: targets,
             asked: BTreeSet::new(),
             found: BTreeMap::new(),
-            not_before: Moment(0),
+            not_before: Moment::from_nanos(0),
             deadline,
             promise,
         };

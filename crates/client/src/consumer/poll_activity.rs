@@ -24,7 +24,7 @@ impl Default for PollActivity {
             last_moment: AtomicU64::new(0),
             polls: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
-            auto_commit_due: AtomicU64::new(Moment::NEVER.0),
+            auto_commit_due: AtomicU64::new(Moment::NEVER.nanos()),
         }
     }
 }
@@ -33,7 +33,7 @@ impl PollActivity {
     /// The application's thread enters `poll`. True when the machine waits for that: wake it.
     #[must_use]
     pub fn enter(&self, now: Moment) -> bool {
-        self.last_moment.store(now.0, Ordering::SeqCst);
+        self.last_moment.store(now.nanos(), Ordering::SeqCst);
         self.polls.fetch_add(1, Ordering::SeqCst);
         self.is_inside.store(true, Ordering::SeqCst);
         self.is_awaited.load(Ordering::SeqCst) && self.is_awaited.swap(false, Ordering::SeqCst)
@@ -41,7 +41,7 @@ impl PollActivity {
 
     /// The application's thread leaves `poll`.
     pub fn leave(&self, now: Moment) {
-        self.last_moment.store(now.0, Ordering::SeqCst);
+        self.last_moment.store(now.nanos(), Ordering::SeqCst);
         self.is_inside.store(false, Ordering::SeqCst);
     }
 
@@ -49,17 +49,17 @@ impl PollActivity {
     /// must call for an automatic commit (`GroupMembership::auto_commit`); `Moment::NEVER` when
     /// there is none.
     pub fn auto_commit_due(&self) -> Moment {
-        Moment(self.auto_commit_due.load(Ordering::Relaxed))
+        Moment::from_nanos(self.auto_commit_due.load(Ordering::Relaxed))
     }
 
     pub(super) fn set_auto_commit_due(&self, due: Moment) {
-        self.auto_commit_due.store(due.0, Ordering::Relaxed);
+        self.auto_commit_due.store(due.nanos(), Ordering::Relaxed);
     }
 
     /// Since when the application is outside `poll`; `None` while inside.
     pub(super) fn outside_since(&self) -> Option<Moment> {
         let is_inside = self.is_inside.load(Ordering::SeqCst);
-        (!is_inside).then(|| Moment(self.last_moment.load(Ordering::SeqCst)))
+        (!is_inside).then(|| Moment::from_nanos(self.last_moment.load(Ordering::SeqCst)))
     }
 
     /// How often `poll` was called.

@@ -113,7 +113,7 @@ impl PartitionState {
             is_held: false,
             is_broken: false,
             is_asked: false,
-            not_before: Moment(0),
+            not_before: Moment::from_nanos(0),
             validated_leader_epoch: -1,
             unread_chunks: 0,
             log_start_offset: -1,

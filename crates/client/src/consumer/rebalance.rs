@@ -431,9 +431,10 @@ impl GroupMembership {
 
     /// The coordinator no longer knows us under this generation, or at all.
     pub(super) fn reset(&mut self, reason: &str, keeps_member_id: bool) {
-        let member_id = match keeps_member_id {
-            true => self.generation.member_id.clone(),
-            false => "".into(),
+        let member_id = if keeps_member_id {
+            self.generation.member_id.clone()
+        } else {
+            "".into()
         };
         self.generation = Generation {
             member_id,
@@ -471,9 +472,10 @@ impl GroupMembership {
         }
         let owned = self.assignment.clone();
         let is_lost = self.generation.is_lost() || self.state != MemberState::Stable;
-        let step = match is_lost {
-            true => RebalanceStep::Lost(owned),
-            false => RebalanceStep::Revoked(owned),
+        let step = if is_lost {
+            RebalanceStep::Lost(owned)
+        } else {
+            RebalanceStep::Revoked(owned)
         };
         self.call(step, After::Depart);
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_wire::records::batch::TimestampType;
+use ottla_wire::records::record::RawRecord;
+pub use ottla_wire::records::record::{Header, HeaderIter, Headers};
 
-use super::decode::{self, RecordFields};
 use super::topic_partition::TopicPartition;
 
 /// The records of one `poll`, by partition.
@@ -62,20 +63,6 @@ pub struct ConsumerRecord<'a> {
     pub headers: Headers<'a>,
     /// Of the leader that appended it; `None` from brokers that do not send it.
     pub leader_epoch: Option<i32>,
-}
-
-/// A record's headers, in the order in which the producer added them; keys may repeat.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Headers<'a> {
-    pub(super) count: u32,
-    pub(super) bytes: &'a [u8],
-}
-
-/// One header. Keys should be UTF-8, but nothing on the way enforces it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header<'a> {
-    pub key: &'a [u8],
-    pub value: Option<&'a [u8]>,
 }
 
 impl ConsumerRecords {
@@ -252,7 +239,7 @@ impl<'a> RunCursor<'a> {
     }
 
     #[inline]
-    fn record(&self, topic: &'a str, partition: i32, fields: &RecordFields<'a>) -> ConsumerRecord<'a> {
+    fn record(&self, topic: &'a str, partition: i32, fields: &RawRecord<'a>) -> ConsumerRecord<'a> {
         let timestamp = match self.timestamp_type {
             TimestampType::CreateTime => self.base_timestamp.wrapping_add(fields.timestamp_delta),
             // The batch's timestamp applies to all its records.
@@ -280,72 +267,10 @@ impl<'a> Iterator for PartitionIter<'a> {
         while self.current.rest.is_empty() {
             self.current = RunCursor::new(self.runs.next()?);
         }
-        let (fields, rest) =
-            decode::split_record(self.current.rest).expect("a run was decoded before it became one");
-        self.current.rest = rest;
+        let (fields, end) =
+            RawRecord::decode(self.current.rest, 0).expect("a run was decoded before it became one");
+        self.current.rest = &self.current.rest[end..];
         Some(self.current.record(self.topic, self.partition, &fields))
-    }
-}
-
-impl<'a> Headers<'a> {
-    pub fn len(&self) -> usize {
-        self.count as usize
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    pub fn iter(&self) -> HeaderIter<'a> {
-        HeaderIter {
-            remaining: self.count,
-            rest: self.bytes,
-        }
-    }
-
-    /// The value of the last header with this key.
-    pub fn last(&self, key: &[u8]) -> Option<Option<&'a [u8]>> {
-        let found = self.iter().filter(|header| header.key == key).last()?;
-        Some(found.value)
-    }
-}
-
-impl<'a> IntoIterator for Headers<'a> {
-    type Item = Header<'a>;
-    type IntoIter = HeaderIter<'a>;
-
-    fn into_iter(self) -> HeaderIter<'a> {
-        self.iter()
-    }
-}
-
-/// The headers of a record.
-#[derive(Clone, Debug)]
-pub struct HeaderIter<'a> {
-    remaining: u32,
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for HeaderIter<'a> {
-    type Item = Header<'a>;
-
-    fn next(&mut self) -> Option<Header<'a>> {
-        self.remaining = self.remaining.checked_sub(1)?;
-        let (header, rest) = decode::split_header(self.rest)?;
-        self.rest = rest;
-        Some(header)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.remaining as usize, Some(self.remaining as usize))
-    }
-}
-
-impl ExactSizeIterator for HeaderIter<'_> {}
-
-impl fmt::Debug for Headers<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }
 

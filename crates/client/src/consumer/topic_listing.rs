@@ -33,7 +33,7 @@ impl TopicListing {
             config,
             waiting: Vec::new(),
             is_asked: false,
-            not_before: Moment(0),
+            not_before: Moment::from_nanos(0),
         }
     }
 

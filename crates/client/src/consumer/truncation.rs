@@ -222,7 +222,7 @@ fn complete(name: &TopicPartition, ask: &Asked, state: &mut State) {
     if let Some(partition) = state.assignment.current(name, ask.version) {
         partition.phase = Phase::Fetching;
         partition.validated_leader_epoch = ask.leader_epoch;
-        partition.not_before = Moment(0);
+        partition.not_before = Moment::from_nanos(0);
         state.assignment.note_position();
     }
 }

@@ -426,7 +426,7 @@ impl Wishes {
                 is_pinned,
                 is_new: true,
                 was_touched: true,
-                last_used: Moment(0),
+                last_used: Moment::from_nanos(0),
             },
         );
         true
@@ -580,7 +580,7 @@ mod tests {
         assert!(cell.want_only(["a", "b"]));
         assert!(!cell.want_only(["b"]));
         cell.want(["c"]);
-        let late = Moment(0).after_ms(1_000_000);
+        let late = Moment::from_nanos(0).after_ms(1_000_000);
         assert_eq!(cell.wanted_topics(late, 1000), ["b".into(), "c".into()]);
         let later = late.after_ms(1000);
         assert_eq!(cell.wanted_topics(later, 1000), ["b".into()]);

@@ -62,7 +62,7 @@ impl Refresh {
             is_update_wanted: true,
             has_new_topics: false,
             last_success: None,
-            not_before: Moment(0),
+            not_before: Moment::from_nanos(0),
             failures: 0,
             failing_since: None,
             under_way: None,
@@ -105,7 +105,7 @@ impl Refresh {
             return None;
         }
         if self.has_new_topics && self.failing_since.is_none() {
-            return Some(Moment(0));
+            return Some(Moment::from_nanos(0));
         }
         let wanted = self.is_update_wanted || self.has_new_topics;
         match self.last_success {
@@ -141,8 +141,8 @@ impl Refresh {
         request.encode(&mut body, version);
         self.is_update_wanted = false;
         self.has_new_topics = false;
-        self.not_before = Moment(
-            now.0
+        self.not_before = Moment::from_nanos(
+            now.nanos()
                 .saturating_add(self.backoff.nanos(self.failures, &mut self.random)),
         );
         self.failing_since.get_or_insert(now);

@@ -497,7 +497,7 @@ fn capped<'a, K: Ord>(
 }
 
 fn ms(now: Moment) -> u64 {
-    now.0 / 1_000_000
+    now.nanos() / 1_000_000
 }
 
 /// Whole seconds, or −1 when it never happened, as in Kafka.

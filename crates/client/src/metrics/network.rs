@@ -150,7 +150,7 @@ impl Default for NetworkMetrics {
 
 impl NetworkMetrics {
     pub fn new(kind: ClientKind, settings: WindowSettings, clock: Arc<dyn Clock>) -> NetworkMetrics {
-        let started_at_ms = clock.moment().0 / 1_000_000;
+        let started_at_ms = clock.moment().nanos() / 1_000_000;
         NetworkMetrics {
             kind,
             settings,
@@ -166,7 +166,7 @@ impl NetworkMetrics {
     }
 
     fn lock(&self) -> (u64, MutexGuard<'_, State>) {
-        let now_ms = self.clock.moment().0 / 1_000_000;
+        let now_ms = self.clock.moment().nanos() / 1_000_000;
         (now_ms, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

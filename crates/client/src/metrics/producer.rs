@@ -223,7 +223,7 @@ impl ProducerMetrics {
     }
 
     fn lock(&self) -> (u64, MutexGuard<'_, State>) {
-        let now_ms = self.clock.moment().0 / 1_000_000;
+        let now_ms = self.clock.moment().nanos() / 1_000_000;
         (now_ms, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

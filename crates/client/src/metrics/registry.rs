@@ -221,7 +221,7 @@ pub(super) mod tests {
 
     impl Clock for TestClock {
         fn moment(&self) -> Moment {
-            Moment(self.now_ms.load(Ordering::Relaxed) * 1_000_000)
+            Moment::from_nanos(self.now_ms.load(Ordering::Relaxed) * 1_000_000)
         }
 
         fn timestamp(&self) -> Timestamp {

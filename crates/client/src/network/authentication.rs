@@ -147,7 +147,8 @@ mod tests {
         let mut random = Random::new(3);
         for session_ms in [1000, 60_000, 3_600_000] {
             for _ in 0..50 {
-                let at = renewal(Moment(0), session_ms, &mut random).ms_since(Moment(0));
+                let at =
+                    renewal(Moment::from_nanos(0), session_ms, &mut random).ms_since(Moment::from_nanos(0));
                 assert!(
                     (session_ms * 85 / 100..=session_ms * 95 / 100).contains(&at),
                     "{at} of {session_ms}"

@@ -1,6 +1,8 @@
 //! Exponential backoff with jitter: waits grow up to a bound and are not in step with those of
 //! other clients.
 
+pub use ottla_wire::random::Random;
+
 /// The base of the growth, as in Kafka's `ExponentialBackoff` (KIP-144, KIP-580).
 const GROWTH: u64 = 2;
 /// A wait differs from the computed one by up to this many per cent, in both directions.
@@ -31,31 +33,6 @@ impl Backoff {
         let wait_nanos = wait_ms.saturating_mul(1_000_000);
         let spread = wait_nanos / 100 * JITTER_PERCENT;
         wait_nanos - spread + random.below(2 * spread + 1)
-    }
-}
-
-/// A small random number generator (SplitMix64): the same seed gives the same numbers.
-#[derive(Clone, Debug)]
-pub struct Random {
-    state: u64,
-}
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random { state: seed }
-    }
-
-    pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from 0 to `bound` − 1; 0 for `bound` 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }
 

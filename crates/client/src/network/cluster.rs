@@ -171,7 +171,7 @@ impl<T> Cluster<T> {
 
     pub fn next_deadline(&self) -> Option<Moment> {
         if !self.queued_actions.is_empty() || !self.queued_replies.is_empty() {
-            return Some(Moment(0));
+            return Some(Moment::from_nanos(0));
         }
         let connections = self
             .nodes

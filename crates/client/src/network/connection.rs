@@ -70,13 +70,13 @@ impl<T> Connection<T> {
             in_flight: InFlights::default(),
             next_correlation_id: 0,
             failures: 0,
-            not_before: Moment(0),
-            last_attempt: Moment(0),
-            last_used: Moment(0),
+            not_before: Moment::from_nanos(0),
+            last_attempt: Moment::from_nanos(0),
+            last_used: Moment::from_nanos(0),
             has_answered: false,
             renew_at: Moment::NEVER,
             renewing_since: None,
-            throttled_until: Moment(0),
+            throttled_until: Moment::from_nanos(0),
             trouble: None,
             is_extra: false,
             is_retired: false,
@@ -152,7 +152,7 @@ impl<T> Connection<T> {
             Stage::Connecting { deadline } => Some(deadline),
             Stage::Negotiating | Stage::Authenticating(_) | Stage::Ready => match self.in_flight.deadline() {
                 Some(deadline) => Some(deadline),
-                None if self.is_retired => Some(Moment(0)),
+                None if self.is_retired => Some(Moment::from_nanos(0)),
                 None => Some(self.last_used.after_ms(idle_ms_max)),
             },
         }
@@ -222,7 +222,7 @@ mod tests {
         connection.next_correlation_id = i32::MAX;
         for expected in [i32::MAX, 0, 1] {
             let request = own_request(ApiKey::Metadata, 9, vec![1], 10);
-            let sent = connection.send(Moment(5), "c", request, Some(Purpose::Metadata));
+            let sent = connection.send(Moment::from_nanos(5), "c", request, Some(Purpose::Metadata));
             let Some(Action::Send { frame, .. }) = sent else {
                 panic!("not sent");
             };

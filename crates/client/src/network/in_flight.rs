@@ -109,8 +109,8 @@ mod tests {
             correlation_id,
             api_key: ApiKey::Metadata,
             api_version: 9,
-            sent_at: Moment(0),
-            deadline: Moment(deadline),
+            sent_at: Moment::from_nanos(0),
+            deadline: Moment::from_nanos(deadline),
             purpose: Purpose::Caller(7),
         }
     }
@@ -127,13 +127,17 @@ mod tests {
         let mut in_flights = InFlights::default();
         in_flights.push(request(1, 50));
         in_flights.push(request(2, 40));
-        assert_eq!(in_flights.deadline(), Some(Moment(40)));
+        assert_eq!(in_flights.deadline(), Some(Moment::from_nanos(40)));
         assert_eq!(
-            in_flights.overdue(Moment(39)).map(|found| found.correlation_id),
+            in_flights
+                .overdue(Moment::from_nanos(39))
+                .map(|found| found.correlation_id),
             None
         );
         assert_eq!(
-            in_flights.overdue(Moment(40)).map(|found| found.correlation_id),
+            in_flights
+                .overdue(Moment::from_nanos(40))
+                .map(|found| found.correlation_id),
             Some(2)
         );
         let (first, body) = in_flights.answer(answer(1)).unwrap();

@@ -23,7 +23,7 @@ impl<T> Cluster<T> {
         let limit = self.setup.nanos(connection.failures, &mut self.random);
         connection.renewing_since = None;
         connection.stage = Stage::Connecting {
-            deadline: Moment(now.0.saturating_add(limit)),
+            deadline: Moment::from_nanos(now.nanos().saturating_add(limit)),
         };
         connection.id = Some(id);
         connection.last_attempt = now;
@@ -243,7 +243,7 @@ impl<T> Cluster<T> {
         }
         connection.stage = Stage::Idle;
         let wait = self.reconnect.nanos(connection.failures, &mut self.random);
-        connection.not_before = Moment(now.0.saturating_add(wait));
+        connection.not_before = Moment::from_nanos(now.nanos().saturating_add(wait));
         connection.failures = connection.failures.saturating_add(1);
         connection.trouble = Some(error.clone());
         let address = connection.address.clone();

@@ -33,7 +33,7 @@ impl Commands {
     /// accumulator must already refuse records.
     pub fn close(&self, deadline: Moment) {
         self.close_by
-            .fetch_min(deadline.0.min(NO_LIMIT), Ordering::AcqRel);
+            .fetch_min(deadline.nanos().min(NO_LIMIT), Ordering::AcqRel);
     }
 
     /// `Some` once `close` was called.
@@ -41,7 +41,7 @@ impl Commands {
         match self.close_by.load(Ordering::Acquire) {
             OPEN => None,
             NO_LIMIT => Some(Moment::NEVER),
-            nanos => Some(Moment(nanos)),
+            nanos => Some(Moment::from_nanos(nanos)),
         }
     }
 

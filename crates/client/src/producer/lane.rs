@@ -330,7 +330,7 @@ mod tests {
     use super::*;
     use crate::metadata::snapshot::Topic;
 
-    const NOW: Moment = Moment(1_000_000_000);
+    const NOW: Moment = Moment::from_nanos(1_000_000_000);
     const RULES: Rules = Rules {
         linger_ms: 5,
         delivery_timeout_ms: 1_000,

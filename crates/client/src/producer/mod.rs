@@ -1,4 +1,4 @@
-//! The producer, in the order of a record's path: `send` (front.rs), partitioner, accumulator,
+//! The producer, in the order of a record's path: `send` (front/mod.rs), partitioner, accumulator,
 //! sender, completion.
 
 pub mod record;

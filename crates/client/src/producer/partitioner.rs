@@ -406,7 +406,7 @@ mod tests {
     fn a_broker_that_takes_nothing_for_long_is_avoided() {
         let availability = Availability::default();
         let node = NodeId(1);
-        let at = |ms: u64| Moment(0).after_ms(ms);
+        let at = |ms: u64| Moment::from_nanos(0).after_ms(ms);
         assert!(availability.is_available(node, 100));
         availability.note(node, at(1_000), false);
         availability.note(node, at(1_100), false);

@@ -193,7 +193,7 @@ impl ProducerMachine {
     /// When the next attempt is due, after `attempts` attempts.
     pub(super) fn retry_at(&mut self, now: Moment, attempts: u32) -> Moment {
         let nanos = self.backoff.nanos(attempts.saturating_sub(1), &mut self.random);
-        Moment(now.0.saturating_add(nanos))
+        Moment::from_nanos(now.nanos().saturating_add(nanos))
     }
 
     fn activate(&mut self) {
@@ -264,7 +264,7 @@ impl ProducerMachine {
     pub(super) fn fail_lane(&mut self, lane: usize, error: &Error) {
         let all = Moment::NEVER;
         let state = QueueState {
-            oldest_created_at: Some(Moment(0)),
+            oldest_created_at: Some(Moment::from_nanos(0)),
             ..QueueState::default()
         };
         for sent in self.lanes[lane].take_expired(all, &state) {
@@ -317,7 +317,8 @@ impl ProducerMachine {
         let mut queue = self.lanes[index].queue.state();
         if let Some(oldest) = self.lanes[index].oldest_created_at(&queue) {
             if oldest.after_ms(timeout) <= now {
-                let created_before = Moment(now.0.saturating_sub(timeout.saturating_mul(1_000_000)));
+                let created_before =
+                    Moment::from_nanos(now.nanos().saturating_sub(timeout.saturating_mul(1_000_000)));
                 for sent in self.lanes[index].take_expired(created_before, &queue) {
                     self.expire(sent);
                 }
@@ -400,7 +401,7 @@ impl ProducerMachine {
             self.fail_lane(*lane, error);
         }
         // The next turn deactivates lanes that are empty now; `close` may wait for that.
-        self.due_at(Moment(0));
+        self.due_at(Moment::from_nanos(0));
     }
 
     /// Fills one request with one batch of every ready lane, up to `max.request.size`, and sends

@@ -43,7 +43,7 @@ impl Identity {
 
     const WANTED: Identity = Identity::Wanted {
         attempts: 0,
-        not_before: Moment(0),
+        not_before: Moment::from_nanos(0),
     };
 
     pub fn is_idempotent(&self) -> bool {

@@ -71,9 +71,9 @@ fn append(accumulator: &Accumulator, now: Moment, topic: &Arc<Topic>, partition:
 /// A closed batch of `count` records.
 pub(super) fn sealed(accumulator: &Accumulator, name: &str, partition: i32, count: u32) -> SealedBatch {
     for _ in 0..count {
-        append(accumulator, Moment(0), &topic(name), partition);
+        append(accumulator, Moment::from_nanos(0), &topic(name), partition);
     }
     let mut queues = Vec::new();
     accumulator.take_activated(&mut queues);
-    queues[0].take(Moment(0), true).unwrap()
+    queues[0].take(Moment::from_nanos(0), true).unwrap()
 }

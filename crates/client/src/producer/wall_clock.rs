@@ -24,26 +24,30 @@ impl WallClock {
         let now = clock.moment();
         WallClock {
             offset_nanos: AtomicI64::new(offset(clock, now)),
-            looked_up_at: AtomicU64::new(now.0),
+            looked_up_at: AtomicU64::new(now.nanos()),
         }
     }
 
     /// Milliseconds since the Unix epoch at `now`, which has just been read from `clock`.
     #[inline]
     pub(super) fn timestamp(&self, clock: &dyn Clock, now: Moment) -> i64 {
-        if now.0.saturating_sub(self.looked_up_at.load(Ordering::Relaxed)) > LOOK_UP_NANOS {
+        if now
+            .nanos()
+            .saturating_sub(self.looked_up_at.load(Ordering::Relaxed))
+            > LOOK_UP_NANOS
+        {
             self.look_up(clock, now);
         }
         let nanos = self
             .offset_nanos
             .load(Ordering::Relaxed)
-            .saturating_add_unsigned(now.0);
+            .saturating_add_unsigned(now.nanos());
         nanos.div_euclid(NANOS_PER_MS)
     }
 
     #[cold]
     fn look_up(&self, clock: &dyn Clock, now: Moment) {
-        self.looked_up_at.store(now.0, Ordering::Relaxed);
+        self.looked_up_at.store(now.nanos(), Ordering::Relaxed);
         let found = offset(clock, now);
         let known = self.offset_nanos.load(Ordering::Relaxed);
         // Truncation to milliseconds makes an offset too small, never too large: the larger one is
@@ -56,7 +60,7 @@ impl WallClock {
 
 fn offset(clock: &dyn Clock, now: Moment) -> i64 {
     let wall_nanos = clock.timestamp().0.saturating_mul(NANOS_PER_MS);
-    wall_nanos.saturating_sub_unsigned(now.0)
+    wall_nanos.saturating_sub_unsigned(now.nanos())
 }
 
 #[cfg(test)]
@@ -80,7 +84,7 @@ mod tests {
 
     impl Clock for Fake {
         fn moment(&self) -> Moment {
-            Moment(self.moment.load(Ordering::Relaxed))
+            Moment::from_nanos(self.moment.load(Ordering::Relaxed))
         }
 
         fn timestamp(&self) -> Timestamp {

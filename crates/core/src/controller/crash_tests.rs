@@ -46,8 +46,7 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
     for round in 0..6 {
         let name = format!("t{seed}-{round}");
         controller
-            .create_topics(&[topic(&name)], false, NOW)?
-            .unwrap()
+            .create_topics(&mut MutationQuota::unlimited(), &[topic(&name)], false, NOW)?
             .remove(0)
             .unwrap();
         expected.acknowledged.push(name.clone());
@@ -68,7 +67,10 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
                 name: Some(victim),
                 id: Uuid::ZERO,
             };
-            assert_eq!(controller.delete_topics(&[delete], NOW)?[0].refusal, None);
+            assert_eq!(
+                controller.delete_topics(&mut MutationQuota::unlimited(), &[delete], NOW)?[0].refusal,
+                None
+            );
         }
     }
     controller.close(NOW)
@@ -105,8 +107,7 @@ fn acknowledged_changes_survive_a_power_cut_at_any_moment() {
         );
         // The directory can be written to as well as read.
         controller
-            .create_topics(&[topic("after")], false, NOW)
-            .unwrap()
+            .create_topics(&mut MutationQuota::unlimited(), &[topic("after")], false, NOW)
             .unwrap()
             .remove(0)
             .unwrap();
@@ -123,8 +124,7 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     let disk = MemoryDisk::new(7);
     let mut controller = open(&disk, 1).unwrap();
     controller
-        .create_topics(&[topic("before")], false, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("before")], false, NOW)
         .unwrap()
         .remove(0)
         .unwrap();
@@ -132,7 +132,12 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     let mut failed = 0;
     // Space that was reserved in advance is used up first.
     for round in 0..2_000 {
-        let result = controller.create_topics(&[topic(&format!("t{round}"))], false, NOW);
+        let result = controller.create_topics(
+            &mut MutationQuota::unlimited(),
+            &[topic(&format!("t{round}"))],
+            false,
+            NOW,
+        );
         if let Err(error) = result {
             assert!(
                 matches!(error, ControllerError::Log(LogError::NoSpace { .. })),
@@ -148,8 +153,7 @@ fn a_full_disk_refuses_changes_until_there_is_space() {
     assert_eq!(failed, 3);
     disk.set_capacity(None);
     controller
-        .create_topics(&[topic("after")], false, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("after")], false, NOW)
         .unwrap()
         .remove(0)
         .unwrap();
@@ -177,16 +181,19 @@ fn after_a_failed_sync_nothing_more_is_written() {
     let disk = MemoryDisk::new(9);
     let mut controller = open(&disk, 1).unwrap();
     controller
-        .create_topics(&[topic("before")], false, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("before")], false, NOW)
         .unwrap()
         .remove(0)
         .unwrap();
     disk.fail_next_sync();
-    assert!(controller.create_topics(&[topic("lost")], false, NOW).is_err());
+    assert!(
+        controller
+            .create_topics(&mut MutationQuota::unlimited(), &[topic("lost")], false, NOW)
+            .is_err()
+    );
     assert!(controller.image().topic("lost").is_none());
     let error = controller
-        .create_topics(&[topic("later")], false, NOW)
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("later")], false, NOW)
         .unwrap_err();
     assert!(
         matches!(error, ControllerError::Log(LogError::Poisoned { .. })),
@@ -204,14 +211,12 @@ fn a_validation_leaves_no_trace() {
     let mut controller = open(&disk, 1).unwrap();
     let operations = disk.operations();
     controller
-        .create_topics(&[topic("a")], true, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("a")], true, NOW)
         .unwrap()
         .remove(0)
         .unwrap();
     let refused = controller
-        .create_topics(&[topic("../x")], false, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic("../x")], false, NOW)
         .unwrap()
         .remove(0)
         .unwrap_err();

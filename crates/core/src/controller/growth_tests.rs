@@ -35,7 +35,13 @@ impl Stopped {
             name: None,
             id: gone.id,
         };
-        assert_eq!(controller.delete_topics(&[gone], NOW).unwrap()[0].refusal, None);
+        assert_eq!(
+            controller
+                .delete_topics(&mut MutationQuota::unlimited(), &[gone], NOW)
+                .unwrap()[0]
+                .refusal,
+            None
+        );
         controller.allocate_producer_ids(NOW).unwrap();
         Stopped::by(world, controller)
     }

@@ -321,37 +321,24 @@ impl Controller {
         Ok(())
     }
 
-    /// Creates topics, or only validates the request.
+    /// Creates topics, or only validates the request. Topics beyond `quota` are refused; validation
+    /// books nothing.
     ///
-    /// - Shape: results are parallel to `topics`; `Ok(Err(_))` refuses the request as a whole.
+    /// - Shape: results are parallel to `topics`.
     pub fn create_topics(
-        &mut self,
-        topics: &[NewTopic],
-        validate_only: bool,
-        now: Timestamp,
-    ) -> Result<Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>, ControllerError> {
-        self.create_topics_within(&mut MutationQuota::unlimited(), topics, validate_only, now)
-    }
-
-    /// As `create_topics`, for a client: topics beyond its quota are refused, and validation books
-    /// nothing.
-    pub fn create_topics_within(
         &mut self,
         quota: &mut MutationQuota,
         topics: &[NewTopic],
         validate_only: bool,
         now: Timestamp,
-    ) -> Result<Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>, ControllerError> {
+    ) -> Result<Vec<Result<CreatedTopic, Refusal>>, ControllerError> {
         let mut unlimited = MutationQuota::unlimited();
         let quota = if validate_only { &mut unlimited } else { quota };
-        let (records, results) = match self.decider().create_topics(topics, &self.random, quota) {
-            Ok(decision) => decision,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let (records, results) = self.decider().create_topics(topics, &self.random, quota);
         if !validate_only {
             self.commit(&records, now)?;
         }
-        Ok(Ok(results))
+        Ok(results)
     }
 
     pub fn create_partitions(
@@ -370,16 +357,8 @@ impl Controller {
         Ok(results)
     }
 
+    /// Deletes topics; those beyond `quota` are refused.
     pub fn delete_topics(
-        &mut self,
-        topics: &[TopicToDelete],
-        now: Timestamp,
-    ) -> Result<Vec<DeletedTopic>, ControllerError> {
-        self.delete_topics_within(&mut MutationQuota::unlimited(), topics, now)
-    }
-
-    /// Deletes topics for a client; topics beyond its quota are refused.
-    pub fn delete_topics_within(
         &mut self,
         quota: &mut MutationQuota,
         topics: &[TopicToDelete],

@@ -48,10 +48,11 @@ impl Decider<'_> {
     pub fn elect_leaders(&self, partitions: &[(String, i32)]) -> Vec<Result<(), Refusal>> {
         let decide = |(topic, index): &(String, i32)| {
             let partition = self.existing_partition(topic, *index)?;
-            match partition.leader == self.config.node_id {
-                true => Err(Refusal::plain(ErrorCode::ElectionNotNeeded)),
+            if partition.leader == self.config.node_id {
+                Err(Refusal::plain(ErrorCode::ElectionNotNeeded))
+            } else {
                 // Leadership is taken at the start and resigned at the stop.
-                false => Err(Refusal::plain(ErrorCode::PreferredLeaderNotAvailable)),
+                Err(Refusal::plain(ErrorCode::PreferredLeaderNotAvailable))
             }
         };
         partitions.iter().map(decide).collect()

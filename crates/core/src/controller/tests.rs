@@ -78,8 +78,7 @@ pub(super) fn new_topic(name: &str, partition_count: i32) -> NewTopic {
 
 pub(super) fn create(controller: &mut Controller, topic: NewTopic) -> Result<CreatedTopic, Refusal> {
     controller
-        .create_topics(&[topic], false, NOW)
-        .unwrap()
+        .create_topics(&mut MutationQuota::unlimited(), &[topic], false, NOW)
         .unwrap()
         .remove(0)
 }
@@ -443,7 +442,9 @@ fn a_refused_topic_does_not_hold_up_the_others_of_its_request() {
         new_topic("twice", 1),
         new_topic("bad/", 1),
     ];
-    let results = controller.create_topics(&topics, false, NOW).unwrap().unwrap();
+    let results = controller
+        .create_topics(&mut MutationQuota::unlimited(), &topics, false, NOW)
+        .unwrap();
     let codes: Vec<Option<ErrorCode>> = results
         .iter()
         .map(|result| result.as_ref().err().map(|refusal| refusal.code))
@@ -461,16 +462,22 @@ fn a_refused_topic_does_not_hold_up_the_others_of_its_request() {
     assert_eq!(controller.image().topics.len(), 1);
 
     let validated = controller
-        .create_topics(&[new_topic("other", 2)], true, NOW)
-        .unwrap()
+        .create_topics(
+            &mut MutationQuota::unlimited(),
+            &[new_topic("other", 2)],
+            true,
+            NOW,
+        )
         .unwrap();
     assert!(validated[0].is_ok() && controller.image().topic("other").is_none());
     let too_many = [new_topic("x", 6_000), new_topic("y", 6_000)];
-    let refusal = controller
-        .create_topics(&too_many, false, NOW)
-        .unwrap()
-        .unwrap_err();
-    assert_eq!(refusal.code, ErrorCode::PolicyViolation);
+    let refused = controller
+        .create_topics(&mut MutationQuota::unlimited(), &too_many, false, NOW)
+        .unwrap();
+    assert_eq!(refused.len(), 2);
+    for result in refused {
+        assert_eq!(result.unwrap_err().code, ErrorCode::PolicyViolation);
+    }
 }
 
 #[test]
@@ -500,7 +507,9 @@ fn topics_are_deleted_by_name_or_by_id_once() {
         name("c"),
         id(a),
     ];
-    let results = controller.delete_topics(&requests, NOW).unwrap();
+    let results = controller
+        .delete_topics(&mut MutationQuota::unlimited(), &requests, NOW)
+        .unwrap();
     let codes: Vec<Option<ErrorCode>> = results
         .iter()
         .map(|result| result.refusal.as_ref().map(|refusal| refusal.code))

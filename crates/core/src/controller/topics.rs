@@ -125,16 +125,17 @@ fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<Strin
 impl Decider<'_> {
     /// Decides about every topic of a CreateTopics request, in the request's order.
     ///
-    /// - Shape: the result is parallel to `topics`. Records are those of the accepted topics, each
-    ///   topic's together.
-    /// - Errors: `Err` refuses the request as a whole.
+    /// - Shape: the results are parallel to `topics`; too many partitions in total refuse every
+    ///   topic. Records are those of the accepted topics, each topic's together.
     pub fn create_topics(
         &self,
         topics: &[NewTopic],
         random: &Random,
         quota: &mut MutationQuota,
-    ) -> Result<(RecordList, Vec<Result<CreatedTopic, Refusal>>), Refusal> {
-        self.check_partition_total(topics)?;
+    ) -> (RecordList, Vec<Result<CreatedTopic, Refusal>>) {
+        if let Err(refusal) = self.check_partition_total(topics) {
+            return (RecordList::default(), vec![Err(refusal); topics.len()]);
+        }
         let mut seen = BTreeMap::<&str, usize>::new();
         for topic in topics {
             *seen.entry(&topic.name).or_default() += 1;
@@ -149,7 +150,7 @@ impl Decider<'_> {
                 self.create_topic(topic, &collisions, random, quota, &mut records)
             });
         }
-        Ok((records, results))
+        (records, results)
     }
 
     fn check_partition_total(&self, topics: &[NewTopic]) -> Result<(), Refusal> {

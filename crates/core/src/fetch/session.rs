@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+use ottla_wire::random::Random;
 
 use crate::request::ENTRIES_MAX;
 use crate::time::Moment;
@@ -204,7 +205,7 @@ impl FetchSessions {
             session.forget(key);
         }
         session.epoch = next_epoch(session.epoch);
-        shared.used.store(now.0, Ordering::Relaxed);
+        shared.used.store(now.nanos(), Ordering::Relaxed);
         let count = session.order.len();
         let mut fetch = SessionFetch {
             session_id: request.session_id,
@@ -294,7 +295,7 @@ impl SharedSession {
             session.put(partition.clone());
         }
         SharedSession {
-            used: AtomicU64::new(now.0),
+            used: AtomicU64::new(now.nanos()),
             session: Mutex::new(session),
         }
     }
@@ -335,7 +336,7 @@ impl Cache {
         if self.sessions.len() < slots {
             return true;
         }
-        let used = |shared: &SharedSession| Moment(shared.used.load(Ordering::Relaxed));
+        let used = |shared: &SharedSession| Moment::from_nanos(shared.used.load(Ordering::Relaxed));
         let oldest = self.sessions.iter().map(|(id, shared)| (used(shared), *id)).min();
         let Some((used, id)) = oldest else { return false };
         let gives_way = now.micros_since(used) >= EVICTION_IDLE_MS * 1_000;
@@ -366,21 +367,13 @@ impl Cache {
     fn unused_id(&mut self, now: Moment) -> i32 {
         loop {
             self.ids_given += 1;
-            let mixed = mix(now.0 ^ self.ids_given.rotate_left(40));
+            let mixed = Random::new(now.nanos() ^ self.ids_given.rotate_left(40)).next_u64();
             let id = (mixed >> 33) as i32;
             if id != 0 && !self.sessions.contains_key(&id) {
                 return id;
             }
         }
     }
-}
-
-/// The finalizer of splitmix64: spreads neighbouring inputs over all 64 bits.
-fn mix(input: u64) -> u64 {
-    let mut z = input.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 fn next_epoch(epoch: i32) -> i32 {
@@ -409,7 +402,9 @@ mod tests {
 
     fn open(sessions: &FetchSessions, names: &[&str]) -> SessionFetch {
         let partitions = names.iter().map(|name| partition(name, 0, 0)).collect();
-        sessions.begin(request(0, 0), partitions, &[], Moment(5)).unwrap()
+        sessions
+            .begin(request(0, 0), partitions, &[], Moment::from_micros(5))
+            .unwrap()
     }
 
     fn names(fetch: &SessionFetch) -> Vec<String> {
@@ -434,7 +429,7 @@ mod tests {
         let opened = open(&sessions, &["a", "b"]);
         assert!(opened.is_full && opened.session_id != 0);
         let next = sessions
-            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .begin(request(opened.session_id, 1), vec![], &[], Moment::from_micros(6))
             .unwrap();
         assert!(!next.is_full);
         assert_eq!(names(&next), names(&opened));
@@ -446,7 +441,7 @@ mod tests {
         let opened = open(&sessions, &["a"]);
         assert!(opened.mentions(&opened.partitions[0], false, 0, sent(3)));
         let next = sessions
-            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .begin(request(opened.session_id, 1), vec![], &[], Moment::from_micros(6))
             .unwrap();
         assert!(!next.mentions(&next.partitions[0], false, 0, sent(3)));
         assert!(next.mentions(&next.partitions[0], false, 0, sent(4)));
@@ -463,7 +458,7 @@ mod tests {
         let opened = open(&sessions, &["a", "b"]);
         opened.mentions(&opened.partitions[0], false, 100, sent(1));
         let next = sessions
-            .begin(request(opened.session_id, 1), vec![], &[], Moment(6))
+            .begin(request(opened.session_id, 1), vec![], &[], Moment::from_micros(6))
             .unwrap();
         assert_eq!(next.partitions[0].topic, TopicRef::Name("b".into()));
     }
@@ -474,7 +469,7 @@ mod tests {
         let opened = open(&sessions, &["a"]);
         let begin = |id, epoch| {
             sessions
-                .begin(request(id, epoch), vec![], &[], Moment(6))
+                .begin(request(id, epoch), vec![], &[], Moment::from_micros(6))
                 .map(|_| ())
         };
         assert_eq!(
@@ -490,7 +485,9 @@ mod tests {
             session_epoch: 1,
             uses_topic_ids: true,
         };
-        let refused = sessions.begin(by_id, vec![], &[], Moment(6)).map(|_| ());
+        let refused = sessions
+            .begin(by_id, vec![], &[], Moment::from_micros(6))
+            .map(|_| ());
         assert_eq!(refused, Err(ErrorCode::FetchSessionTopicIdError));
     }
 
@@ -500,7 +497,12 @@ mod tests {
         let opened = open(&sessions, &["a"]);
         let forgotten = [(TopicRef::Name("a".into()), 0)];
         let next = sessions
-            .begin(request(opened.session_id, 1), vec![], &forgotten, Moment(6))
+            .begin(
+                request(opened.session_id, 1),
+                vec![],
+                &forgotten,
+                Moment::from_micros(6),
+            )
             .unwrap();
         assert_eq!(next.session_id, 0);
         assert_eq!(sessions.count(), 0);
@@ -515,7 +517,7 @@ mod tests {
             0,
             "no slot: served without a session"
         );
-        let later = Moment(5 + EVICTION_IDLE_MS * 1_000);
+        let later = Moment::from_micros(5 + EVICTION_IDLE_MS * 1_000);
         let opened = sessions
             .begin(request(0, 0), vec![partition("c", 0, 0)], &[], later)
             .unwrap();

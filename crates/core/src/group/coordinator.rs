@@ -65,7 +65,7 @@ pub(super) struct Coordinator {
     codec: Codec,
     /// Makes member ids.
     random: Arc<Random>,
-    /// Copy of the machine's next deadline in microseconds, for readers without the lock;
+    /// Copy of the machine's next deadline in nanoseconds, for readers without the lock;
     /// `u64::MAX`: none.
     deadline: AtomicU64,
     /// Group and ticket of answers whose clients are gone.
@@ -318,7 +318,7 @@ impl Coordinator {
     pub fn deadline(&self) -> Option<Moment> {
         Some(self.deadline.load(Ordering::Relaxed))
             .filter(|deadline| *deadline != u64::MAX)
-            .map(Moment)
+            .map(Moment::from_nanos)
     }
 
     pub fn on_deadline(&self, services: &Services) {
@@ -386,7 +386,7 @@ impl Coordinator {
 
     /// Publishes the machine's deadline; true if it came closer.
     fn note_deadline(&self, deadline: Option<Moment>) -> bool {
-        let deadline = deadline.map_or(u64::MAX, |deadline| deadline.0);
+        let deadline = deadline.map_or(u64::MAX, Moment::nanos);
         deadline < self.deadline.swap(deadline, Ordering::Relaxed)
     }
 

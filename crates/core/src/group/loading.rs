@@ -230,7 +230,7 @@ mod tests {
     /// For its origin see `golden/README.md`.
     const KAFKA_SEGMENT: &[u8] = include_bytes!("golden/kafka-4.3.0-consumer-offsets.log");
     const NOW: Now = Now {
-        moment: Moment(1),
+        moment: Moment::from_micros(1),
         timestamp: Timestamp(1_795_000_000_000),
     };
 

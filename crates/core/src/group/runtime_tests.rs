@@ -34,6 +34,7 @@ use crate::config::NodeConfig;
 use crate::controller::topics::{NewTopic, TopicToDelete};
 use crate::node::{Job, LongAnswer, Node, NodeExecutor};
 use crate::pending::{Handled, PendingReply};
+use crate::quota::mutation::MutationQuota;
 use crate::reply::ReplyBuffer;
 use crate::request::{ConnectionContext, Request};
 use crate::services::{ColdRead, Executor, Syncable};
@@ -50,11 +51,11 @@ struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
-        Timestamp(1_790_000_000_000 + (self.moment().0 / 1_000) as i64)
+        Timestamp(1_790_000_000_000 + (self.moment().micros() / 1_000) as i64)
     }
 }
 
@@ -142,7 +143,12 @@ impl Broker {
     fn first_start(disk: &MemoryDisk) -> Broker {
         let broker = Broker::start(disk);
         submit::submit(&broker.node, |node, controller| {
-            controller.create_topics(&[new_topic()], false, node.clock().timestamp())
+            controller.create_topics(
+                &mut MutationQuota::unlimited(),
+                &[new_topic()],
+                false,
+                node.clock().timestamp(),
+            )
         });
         broker.settle();
         assert_eq!(broker.find_coordinator(), ErrorCode::None);
@@ -562,7 +568,7 @@ fn waiting_for_the_disk_times_out() {
     let mut sent = broker.commit(5);
     assert!(!sent.is_answered(&broker));
     let deadline = sent.pending.as_ref().unwrap().deadline().unwrap();
-    broker.pass(deadline.0 / 1_000);
+    broker.pass(deadline.micros() / 1_000);
     assert_eq!(sent.commit_error(&broker), ErrorCode::CoordinatorNotAvailable);
 }
 
@@ -609,8 +615,17 @@ fn a_topic_that_was_created_again_has_no_offsets() {
     // The coordinator is not loaded yet, so it is not told of the deletion.
     let old = broker.topic_id();
     submit::submit(&broker.node, move |node, controller| {
-        controller.delete_topics(&[TopicToDelete { name: None, id: old }], node.clock().timestamp())?;
-        controller.create_topics(&[new_topic()], false, node.clock().timestamp())
+        controller.delete_topics(
+            &mut MutationQuota::unlimited(),
+            &[TopicToDelete { name: None, id: old }],
+            node.clock().timestamp(),
+        )?;
+        controller.create_topics(
+            &mut MutationQuota::unlimited(),
+            &[new_topic()],
+            false,
+            node.clock().timestamp(),
+        )
     });
     broker.settle();
     assert_ne!(broker.topic_id(), old);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+use ottla_wire::random::Random;
 
 use crate::time::{Moment, Timestamp};
 
@@ -38,16 +39,12 @@ fn random_groups_keep_their_invariants_across_replays() {
     }
 }
 
-/// SplitMix64, as in `turn.rs`; here it decides what happens next.
-struct Dice(u64);
+/// Decides what happens next.
+struct Dice(Random);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
+        self.0.next_u64() % sides
     }
 
     fn one_in(&mut self, sides: u64) -> bool {
@@ -111,7 +108,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut dice = Dice(seed.wrapping_mul(0x51_7c_c1_b7));
+        let mut dice = Dice(Random::new(seed.wrapping_mul(0x51_7c_c1_b7)));
         let config = Arc::new(GroupConfig {
             initial_rebalance_delay_ms: [0, 3_000][dice.roll(2) as usize],
             group_size_max: if dice.one_in(4) { 3 } else { 100 },
@@ -137,7 +134,7 @@ impl World {
             })
             .collect();
         let now = Now {
-            moment: Moment(1_000_000),
+            moment: Moment::from_micros(1_000_000),
             timestamp: Timestamp(1_700_000_000_000),
         };
         let mut machine = Machine::new(config.clone(), seed);
@@ -464,15 +461,16 @@ impl World {
         client.member_id = reply.member_id.to_string();
         client.generation = reply.generation_id;
         let group_id = client.group_id.clone();
-        client.phase = match reply.skip_assignment {
-            true => Phase::MustSync(Vec::new()),
-            false => Phase::MustSync(
+        client.phase = if reply.skip_assignment {
+            Phase::MustSync(Vec::new())
+        } else {
+            Phase::MustSync(
                 reply
                     .members
                     .iter()
                     .map(|member| member.member_id.clone())
                     .collect(),
-            ),
+            )
         };
         assert!(reply.protocol_name.is_some(), "seed {seed}: {reply:?}");
         let leads = reply.leader == reply.member_id;

@@ -46,7 +46,7 @@ impl Bench {
     fn with(config: GroupConfig) -> Bench {
         let config = Arc::new(config);
         let now = Now {
-            moment: Moment(0),
+            moment: Moment::from_micros(0),
             timestamp: Timestamp(1_700_000_000_000),
         };
         let mut machine = Machine::new(config.clone(), 1);

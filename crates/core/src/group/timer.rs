@@ -68,23 +68,23 @@ mod tests {
     #[test]
     fn a_postponed_timer_fires_once_at_its_new_deadline() {
         let mut timers = Timers::default();
-        timers.schedule(Timer::Retention, Moment(5));
-        timers.schedule(Timer::Retention, Moment(9));
-        assert_eq!(timers.pop(Moment(8)), None);
-        assert_eq!(timers.pop(Moment(9)), Some(Timer::Retention));
-        assert_eq!(timers.pop(Moment(9)), None);
+        timers.schedule(Timer::Retention, Moment::from_micros(5));
+        timers.schedule(Timer::Retention, Moment::from_micros(9));
+        assert_eq!(timers.pop(Moment::from_micros(8)), None);
+        assert_eq!(timers.pop(Moment::from_micros(9)), Some(Timer::Retention));
+        assert_eq!(timers.pop(Moment::from_micros(9)), None);
         assert_eq!(timers.next(), None);
     }
 
     #[test]
     fn timers_fire_in_the_order_of_their_deadlines() {
         let mut timers = Timers::default();
-        timers.schedule(Timer::Join("b".into()), Moment(2));
-        timers.schedule(Timer::Sync("a".into()), Moment(1));
-        timers.schedule(Timer::Join("c".into()), Moment(3));
+        timers.schedule(Timer::Join("b".into()), Moment::from_micros(2));
+        timers.schedule(Timer::Sync("a".into()), Moment::from_micros(1));
+        timers.schedule(Timer::Join("c".into()), Moment::from_micros(3));
         timers.cancel(Timer::Join("b".into()));
-        assert_eq!(timers.pop(Moment(7)), Some(Timer::Sync("a".into())));
-        assert_eq!(timers.pop(Moment(7)), Some(Timer::Join("c".into())));
+        assert_eq!(timers.pop(Moment::from_micros(7)), Some(Timer::Sync("a".into())));
+        assert_eq!(timers.pop(Moment::from_micros(7)), Some(Timer::Join("c".into())));
         assert_eq!(timers.count(), 0);
     }
 }

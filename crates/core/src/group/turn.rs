@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ottla_wire::primitives::STRING_BYTES_MAX;
+use ottla_wire::random::Random;
 
 use crate::time::{Moment, Timestamp};
 
@@ -62,18 +63,20 @@ const PREFIX_BYTES_MAX: usize = STRING_BYTES_MAX - 37;
 /// Generator of member ids in Apache Kafka's form: a readable prefix and a random UUID.
 #[derive(Clone, Debug)]
 pub struct MemberIds {
-    state: u64,
+    random: Random,
 }
 
 impl MemberIds {
     /// Creates a generator. Two coordinators, or two incarnations of one, must not share a seed.
     pub fn new(seed: u64) -> MemberIds {
-        MemberIds { state: seed }
+        MemberIds {
+            random: Random::new(seed),
+        }
     }
 
     pub fn next(&mut self, prefix: &str) -> Arc<str> {
         let prefix = &prefix[..prefix.floor_char_boundary(PREFIX_BYTES_MAX)];
-        let (high, low) = (self.next_u64(), self.next_u64());
+        let (high, low) = (self.random.next_u64(), self.random.next_u64());
         // RFC 9562: version 4 in the high nibble of byte 6, variant 10 in the top bits of byte 8.
         let high = (high & !0xf000) | 0x4000;
         let low = (low & !(0b11 << 62)) | (0b10 << 62);
@@ -86,14 +89,5 @@ impl MemberIds {
             low & 0xffff_ffff_ffff
         )
         .into()
-    }
-
-    /// SplitMix64 (Steele, Lea and Flood, 2014).
-    fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }

@@ -19,7 +19,7 @@ use crate::submit::{ControllerReply, submit};
 /// The first version with an error code for an exceeded quota.
 const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 6;
 
-type Results = Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>;
+type Results = Vec<Result<CreatedTopic, Refusal>>;
 
 pub(crate) fn handle(
     node: &Node,
@@ -34,15 +34,18 @@ pub(crate) fn handle(
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
         let now = node.clock().timestamp();
-        let results = controller.create_topics_within(&mut quota, &topics, validate_only, now)?;
+        let results = controller.create_topics(&mut quota, &topics, validate_only, now)?;
         Ok((results, quota.throttle_ms()))
     });
     let write = move |node: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
-        let results = results.and_then(|(results, throttle_ms)| {
-            reply.throttle_ms = throttle_ms;
-            results
-        });
-        answer(node, &names, results, version, reply);
+        let results = match results {
+            Ok((results, throttle_ms)) => {
+                reply.throttle_ms = throttle_ms;
+                results
+            }
+            Err(refusal) => vec![Err(refusal); names.len()],
+        };
+        answer(node, &names, &results, version, reply);
     };
     Handled::Pending(ControllerReply::boxed(
         slot,
@@ -71,14 +74,10 @@ fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
 fn answer(
     node: &Node,
     names: &[String],
-    results: Result<Vec<Result<CreatedTopic, Refusal>>, Refusal>,
+    results: &[Result<CreatedTopic, Refusal>],
     version: i16,
     reply: &mut ReplyBuffer,
 ) {
-    let results = match results {
-        Ok(results) => results,
-        Err(refusal) => vec![Err(refusal); names.len()],
-    };
     let image = node.image();
     let described: Vec<Vec<EffectiveValue>> = results
         .iter()
@@ -88,7 +87,7 @@ fn answer(
                 .map_or(Vec::new(), |topic| describe_topic(&image, &topic.values))
         })
         .collect();
-    let parts = names.iter().zip(&results).zip(&described);
+    let parts = names.iter().zip(results).zip(&described);
     let response = CreateTopicsResponse {
         topics: parts
             .map(|((name, result), values)| topic_result(name, result, values, version))

@@ -46,7 +46,7 @@ pub(crate) fn handle(
     let asked = topics.clone();
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
-        let results = controller.delete_topics_within(&mut quota, &topics, node.clock().timestamp())?;
+        let results = controller.delete_topics(&mut quota, &topics, node.clock().timestamp())?;
         Ok((results, quota.throttle_ms()))
     });
     let write =

@@ -40,9 +40,10 @@ pub(crate) fn handle(
         .iter()
         .map(|group_id| (*group_id).to_owned())
         .collect();
-    let authorized_operations = match body.include_authorized_operations {
-        true => ALL_GROUP_OPERATIONS,
-        false => NO_AUTHORIZED_OPERATIONS,
+    let authorized_operations = if body.include_authorized_operations {
+        ALL_GROUP_OPERATIONS
+    } else {
+        NO_AUTHORIZED_OPERATIONS
     };
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
         let groups: Vec<Described> = group_ids

@@ -474,9 +474,10 @@ impl PendingReply for PendingFetch {
                 self.fetch.answer_at_once(node, &look, reply);
                 return Poll::Ready(());
             }
-            self.wait = match look.pass.is_on_device() {
-                true => Wait::ForCold(look.targets),
-                false => Wait::After(look),
+            self.wait = if look.pass.is_on_device() {
+                Wait::ForCold(look.targets)
+            } else {
+                Wait::After(look)
             };
         }
     }

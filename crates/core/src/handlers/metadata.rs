@@ -25,6 +25,7 @@ use crate::long_answer::write_elsewhere;
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
+use crate::quota::mutation::MutationQuota;
 use crate::refusal::Refusal;
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::{ENTRIES_MAX, Request};
@@ -200,19 +201,12 @@ fn create(
             },
         })
         .collect();
-    let results = controller.create_topics(&topics, false, node.clock().timestamp())?;
-    Ok(match results {
-        Ok(results) => {
-            let refused = topics.into_iter().zip(results);
-            refused
-                .filter_map(|(topic, result)| Some((topic.name, result.err()?.code)))
-                .collect()
-        }
-        Err(refusal) => topics
-            .into_iter()
-            .map(|topic| (topic.name, refusal.code))
-            .collect(),
-    })
+    let mut quota = MutationQuota::unlimited();
+    let results = controller.create_topics(&mut quota, &topics, false, node.clock().timestamp())?;
+    let refused = topics.into_iter().zip(results);
+    Ok(refused
+        .filter_map(|(topic, result)| Some((topic.name, result.err()?.code)))
+        .collect())
 }
 
 impl Asked {

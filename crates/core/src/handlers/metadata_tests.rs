@@ -58,7 +58,7 @@ struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -254,9 +254,10 @@ impl Broker {
 
 /// What a small request of this kind waits for, if it is not answered on the event loop.
 fn waits_for(api_key: ApiKey) -> WaitKind {
-    match is_long(api_key, 0) {
-        true => WaitKind::Reading,
-        false => WaitKind::Controller,
+    if is_long(api_key, 0) {
+        WaitKind::Reading
+    } else {
+        WaitKind::Controller
     }
 }
 
@@ -457,7 +458,7 @@ fn waiting_for_the_creation_of_a_topic_times_out() {
     broker
         .clock
         .0
-        .store(pending.deadline().unwrap().0, Ordering::Relaxed);
+        .store(pending.deadline().unwrap().micros(), Ordering::Relaxed);
     assert_eq!(poll(&broker, &mut pending, &mut reply), Poll::Ready(()));
     let response = read(&reply.bytes, |reader| MetadataResponse::decode(reader, 12));
     assert_eq!(

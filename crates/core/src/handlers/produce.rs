@@ -8,8 +8,8 @@
 //! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served
 //!   yet.
 //! - Every batch is checked whole, compressed ones by decompressing them
-//!   (wire/src/records/validate.rs). When this becomes too much for an event loop, a long-answer
-//!   thread continues from that partition on (`long_answer.rs`).
+//!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a
+//!   long-answer thread continues from that partition on (`long_answer.rs`).
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -226,9 +226,10 @@ impl Begun {
 /// One bound for all batches of the request: for each of its partitions, a few kilobytes can
 /// decompress to a hundred megabytes.
 fn unfolding_budget(request: &Request<'_>) -> UnfoldingBudget {
-    match request.is_elsewhere {
-        true => UnfoldingBudget::new(UNFOLDED_BYTES_MAX.max(UNFOLDED_RATIO_MAX * request.body.len())),
-        false => UnfoldingBudget::new(LOOP_UNFOLDED_BYTES_MAX).with_packing(LOOP_PACKING_WEIGHT),
+    if request.is_elsewhere {
+        UnfoldingBudget::new(UNFOLDED_BYTES_MAX.max(UNFOLDED_RATIO_MAX * request.body.len()))
+    } else {
+        UnfoldingBudget::new(LOOP_UNFOLDED_BYTES_MAX).with_packing(LOOP_PACKING_WEIGHT)
     }
 }
 

@@ -15,6 +15,17 @@ pub struct EndpointImage {
     pub security_protocol: i16,
 }
 
+impl EndpointImage {
+    pub fn new(listener_name: &str, host: &str, port: u16, security_protocol: i16) -> EndpointImage {
+        EndpointImage {
+            listener_name: listener_name.into(),
+            host: host.into(),
+            port,
+            security_protocol,
+        }
+    }
+}
+
 /// Levels that a node supports, as (lowest, highest), by feature.
 pub type FeatureRanges = BTreeMap<Arc<str>, (i16, i16)>;
 

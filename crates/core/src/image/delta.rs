@@ -357,16 +357,14 @@ impl ImageDelta {
     }
 
     fn register_broker(&mut self, record: &records::register_broker::RegisterBrokerRecord<'_>) {
-        let endpoints = record.end_points.iter().map(|endpoint| EndpointImage {
-            listener_name: endpoint.name.into(),
-            host: endpoint.host.into(),
-            port: endpoint.port,
-            security_protocol: endpoint.security_protocol,
-        });
-        let features = record.features.iter().map(|feature| {
+        let endpoints = record
+            .end_points
+            .iter()
+            .map(|of| EndpointImage::new(of.name, of.host, of.port, of.security_protocol));
+        let features = record.features.iter().map(|of| {
             (
-                Arc::from(feature.name),
-                (feature.min_supported_version, feature.max_supported_version),
+                of.name.into(),
+                (of.min_supported_version, of.max_supported_version),
             )
         });
         let broker = BrokerImage {
@@ -438,16 +436,14 @@ impl ImageDelta {
     }
 
     fn register_controller(&mut self, record: &records::register_controller::RegisterControllerRecord<'_>) {
-        let endpoints = record.end_points.iter().map(|endpoint| EndpointImage {
-            listener_name: endpoint.name.into(),
-            host: endpoint.host.into(),
-            port: endpoint.port,
-            security_protocol: endpoint.security_protocol,
-        });
-        let features = record.features.iter().map(|feature| {
+        let endpoints = record
+            .end_points
+            .iter()
+            .map(|of| EndpointImage::new(of.name, of.host, of.port, of.security_protocol));
+        let features = record.features.iter().map(|of| {
             (
-                Arc::from(feature.name),
-                (feature.min_supported_version, feature.max_supported_version),
+                of.name.into(),
+                (of.min_supported_version, of.max_supported_version),
             )
         });
         let controller = ControllerImage {

@@ -125,9 +125,10 @@ impl PartitionImage {
             replicas: record.replicas.clone().into(),
             // A partition from before directories had ids is in the reserved directory 0…0,
             // MIGRATING.
-            directories: match record.directories.is_empty() {
-                true => vec![Uuid::ZERO; record.replicas.len()].into(),
-                false => record.directories.clone().into(),
+            directories: if record.directories.is_empty() {
+                vec![Uuid::ZERO; record.replicas.len()].into()
+            } else {
+                record.directories.clone().into()
             },
             isr: record.isr.clone().into(),
             removing_replicas: record.removing_replicas.clone().into(),

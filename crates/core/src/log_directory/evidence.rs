@@ -178,9 +178,10 @@ impl Evidence {
             // Kafka lists a log start only where it is inside the first segment.
             is_start_proven: owner.is_some() || clean_shutdown && log_start.is_some(),
             // Restored topics have lost the setting that they were compacted.
-            gaps_below: match self.recovery.recover_metadata {
-                true => i64::MAX,
-                false => self.cleaned_offset(&identity.topic, identity.index),
+            gaps_below: if self.recovery.recover_metadata {
+                i64::MAX
+            } else {
+                self.cleaned_offset(&identity.topic, identity.index)
             },
             accept_loss: self.accepts_loss(identity),
             now_ms: now.0,

@@ -115,13 +115,14 @@ impl LogDirectory {
     ) -> Result<OpenedLog, LogError> {
         let directory = partition_directory(&self.path, &identity.topic, identity.index);
         let is_found = matches!(placement, Placement::Found);
-        let options = match is_found || self.evidence.accepts_loss(identity) {
-            true => self.evidence.options(identity, now),
-            false => OpenOptions {
+        let options = if is_found || self.evidence.accepts_loss(identity) {
+            self.evidence.options(identity, now)
+        } else {
+            OpenOptions {
                 clean_shutdown: true,
                 now_ms: now.0,
                 ..OpenOptions::default()
-            },
+            }
         };
         let (log, report) = PartitionLog::open(self.disk.clone(), &directory, config, options)?;
         let findings = &report.findings;

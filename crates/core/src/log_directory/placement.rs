@@ -75,9 +75,10 @@ impl LogDirectory {
     ) -> Result<bool, LogError> {
         let path = partition_directory(&self.path, &identity.topic, identity.index);
         if !self.disk.exists(&path) {
-            return match is_start {
-                true => self.check_never_there(identity, &path).map(|()| false),
-                false => Ok(false),
+            return if is_start {
+                self.check_never_there(identity, &path).map(|()| false)
+            } else {
+                Ok(false)
             };
         }
         let holds_records = holds_records(&*self.disk, &path)?;

@@ -90,9 +90,10 @@ impl ConnectionRates {
             return Ok(());
         };
         self.throttled.fetch_add(1, Ordering::Relaxed);
-        match self.is_dry_run.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Duration::from_micros(lacking_micros).min(self.window)),
+        if self.is_dry_run.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            Err(Duration::from_micros(lacking_micros).min(self.window))
         }
     }
 

@@ -36,7 +36,7 @@ impl MutationQuota {
         MutationQuota {
             client: None,
             is_strict: false,
-            now: Moment(0),
+            now: Moment::from_micros(0),
             throttle_ms: 0,
         }
     }

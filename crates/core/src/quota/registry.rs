@@ -155,9 +155,10 @@ impl Quotas {
             return None;
         }
         let user = user_of(principal);
-        Some(match is_crowd {
-            true => self.one_of_many(user, client_id),
-            false => self.client(user, client_id),
+        Some(if is_crowd {
+            self.one_of_many(user, client_id)
+        } else {
+            self.client(user, client_id)
         })
     }
 
@@ -246,7 +247,7 @@ impl Quotas {
             return true;
         }
         if now >= state.next_eviction {
-            state.next_eviction = Moment(now.0.saturating_add(EVICTION_INTERVAL_MICROS));
+            state.next_eviction = Moment::from_micros(now.micros().saturating_add(EVICTION_INTERVAL_MICROS));
             state.forget_clients(now, AWAY_MICROS);
         }
         state.client_count < CLIENTS_MAX
@@ -315,7 +316,9 @@ impl Quotas {
     }
 
     fn now(&self) -> Moment {
-        self.clock.as_ref().map_or(Moment(0), |clock| clock.moment())
+        self.clock
+            .as_ref()
+            .map_or(Moment::from_micros(0), |clock| clock.moment())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

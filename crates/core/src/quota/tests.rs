@@ -20,13 +20,13 @@ struct HandClock(AtomicU64);
 
 impl HandClock {
     fn set(&self, moment: Moment) {
-        self.0.store(moment.0, Ordering::Relaxed);
+        self.0.store(moment.micros(), Ordering::Relaxed);
     }
 }
 
 impl Clock for HandClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {
@@ -117,12 +117,12 @@ fn a_users_quota_is_shared_by_its_client_ids_and_a_default_applies_to_each_clien
         ],
     );
     let of = |user, client_id| quotas.client(user, client_id);
-    assert_eq!(produce(&of("u", "a"), 1_000, Moment(0)), 0);
-    assert_eq!(produce(&of("u", "b"), 1_000, Moment(0)), 1_000);
+    assert_eq!(produce(&of("u", "a"), 1_000, Moment::from_micros(0)), 0);
+    assert_eq!(produce(&of("u", "b"), 1_000, Moment::from_micros(0)), 1_000);
     // Client ids without a user's quota: the same default, one bucket each, across users.
-    assert_eq!(produce(&of("v", "a"), 1_000, Moment(0)), 0);
-    assert_eq!(produce(&of("v", "b"), 1_000, Moment(0)), 0);
-    assert_eq!(produce(&of("w", "b"), 500, Moment(0)), 500);
+    assert_eq!(produce(&of("v", "a"), 1_000, Moment::from_micros(0)), 0);
+    assert_eq!(produce(&of("v", "b"), 1_000, Moment::from_micros(0)), 0);
+    assert_eq!(produce(&of("w", "b"), 500, Moment::from_micros(0)), 500);
 }
 
 #[test]
@@ -133,8 +133,8 @@ fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
     ];
     let (quotas, _) = start(QuotaConfig::default(), &before);
     let (a, b) = (quotas.client("u", "a"), quotas.client("u", "b"));
-    produce(&a, 1_000, Moment(0));
-    produce(&b, 1_000, Moment(0));
+    produce(&a, 1_000, Moment::from_micros(0));
+    produce(&b, 1_000, Moment::from_micros(0));
     assert!(quotas.is_newest(&a));
     quotas.follow(&quotas_of(&before), false);
     assert!(quotas.is_newest(&a), "the same quotas are no change");
@@ -142,12 +142,12 @@ fn a_change_reaches_the_connections_and_leaves_other_debts_alone() {
     quotas.follow(&raised, false);
     assert!(!quotas.is_newest(&a));
     assert_eq!(
-        produce(&quotas.client("u", "a"), 100, Moment(0)),
+        produce(&quotas.client("u", "a"), 100, Moment::from_micros(0)),
         0,
         "raised: the debt is gone"
     );
     assert_eq!(
-        produce(&quotas.client("u", "b"), 0, Moment(0)),
+        produce(&quotas.client("u", "b"), 0, Moment::from_micros(0)),
         9_000,
         "untouched: the debt stays"
     );
@@ -160,17 +160,25 @@ fn request_time_is_percent_of_one_loop_and_throttled_by_one_window_at_a_time() {
     let client = quotas.client("u", "c");
     let book = |micros, now| client.handled(ApiKey::Metadata, 100, micros, now);
     // Ten percent of one second is free once.
-    assert_eq!(book(100_000, Moment(0)), 0);
-    assert_eq!(book(10_000, Moment(0)), 100);
+    assert_eq!(book(100_000, Moment::from_micros(0)), 0);
+    assert_eq!(book(10_000, Moment::from_micros(0)), 100);
     assert_eq!(
-        book(1_000_000, Moment(0)),
+        book(1_000_000, Moment::from_micros(0)),
         1_000,
         "ten seconds are owed, one is told"
     );
-    client.worked(100_000, Moment(0));
-    assert_eq!(book(0, Moment(10 * SECOND)), 1_000, "11.1 seconds are owed");
-    assert_eq!(book(0, Moment(11 * SECOND + 99_000)), 1, "the last millisecond");
-    assert_eq!(book(0, Moment(12 * SECOND)), 0);
+    client.worked(100_000, Moment::from_micros(0));
+    assert_eq!(
+        book(0, Moment::from_micros(10 * SECOND)),
+        1_000,
+        "11.1 seconds are owed"
+    );
+    assert_eq!(
+        book(0, Moment::from_micros(11 * SECOND + 99_000)),
+        1,
+        "the last millisecond"
+    );
+    assert_eq!(book(0, Moment::from_micros(12 * SECOND)), 0);
 }
 
 #[test]
@@ -178,12 +186,15 @@ fn a_fetch_reads_at_most_one_window_and_waits_for_shared_debt() {
     let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], FETCH, 5_000.0)]);
     let client = quotas.client("u", "c");
     assert_eq!(client.fetch_bytes_max(), 5_000);
-    assert_eq!(client.answered(ApiKey::Fetch, 5_000, Moment(0)), 0);
-    assert_eq!(client.answered(ApiKey::Metadata, 5_000, Moment(0)), 0);
-    assert_eq!(client.answered(ApiKey::Fetch, 2_500, Moment(0)), 500);
-    assert_eq!(client.fetch_debt_ms(Moment(0)), 500);
-    assert_eq!(client.fetch_debt_ms(Moment(SECOND / 2)), 0);
-    assert_eq!(quotas.client("u", "d").fetch_debt_ms(Moment(0)), 0);
+    assert_eq!(client.answered(ApiKey::Fetch, 5_000, Moment::from_micros(0)), 0);
+    assert_eq!(
+        client.answered(ApiKey::Metadata, 5_000, Moment::from_micros(0)),
+        0
+    );
+    assert_eq!(client.answered(ApiKey::Fetch, 2_500, Moment::from_micros(0)), 500);
+    assert_eq!(client.fetch_debt_ms(Moment::from_micros(0)), 500);
+    assert_eq!(client.fetch_debt_ms(Moment::from_micros(SECOND / 2)), 0);
+    assert_eq!(quotas.client("u", "d").fetch_debt_ms(Moment::from_micros(0)), 0);
 }
 
 #[test]
@@ -200,10 +211,13 @@ fn a_dry_run_counts_and_throttles_no_client() {
     let (quotas, _) = start(config, &lines);
     let client = quotas.client("u", "c");
     for second in 0..10 {
-        assert_eq!(produce(&client, 3_000, Moment(second * SECOND)), 0);
+        assert_eq!(produce(&client, 3_000, Moment::from_micros(second * SECOND)), 0);
     }
     assert_eq!(
-        (client.fetch_bytes_max(), client.fetch_debt_ms(Moment(0))),
+        (
+            client.fetch_bytes_max(),
+            client.fetch_debt_ms(Moment::from_micros(0))
+        ),
         (u64::MAX, 0)
     );
     let report = &quotas.report()[0];
@@ -215,15 +229,15 @@ fn a_dry_run_counts_and_throttles_no_client() {
     );
     let address = "127.0.0.1".parse().unwrap();
     for _ in 0..3 {
-        assert_eq!(quotas.connections.admit(address, Moment(0)), Ok(()));
+        assert_eq!(quotas.connections.admit(address, Moment::from_micros(0)), Ok(()));
     }
     assert_eq!(quotas.connections.throttled(), 2);
     // Switched off on the running broker; every connection notices.
     quotas.follow(&quotas_of(&lines), false);
     assert!(!quotas.is_newest(&client) && !quotas.is_dry_run());
     let client = quotas.client("u", "c");
-    assert_eq!(produce(&client, 3_000, Moment(20 * SECOND)), 2_000);
-    assert!(quotas.connections.admit(address, Moment(0)).is_err());
+    assert_eq!(produce(&client, 3_000, Moment::from_micros(20 * SECOND)), 2_000);
+    assert!(quotas.connections.admit(address, Moment::from_micros(0)).is_err());
 }
 
 /// Whether a connection keeps what it has when it asks a second time.
@@ -259,7 +273,7 @@ fn a_connection_keeps_its_quotas_until_they_or_its_client_id_change() {
     }
     quotas.follow(&quotas_of(&[(&[(USER, Some("u"))], PRODUCE, 1.0)]), false);
     connection.refresh_quota(&quotas, Some("b"));
-    assert!(produce(connection.quota.as_ref().unwrap(), 100, Moment(0)) > 0);
+    assert!(produce(connection.quota.as_ref().unwrap(), 100, Moment::from_micros(0)) > 0);
 }
 
 #[test]
@@ -271,7 +285,7 @@ fn clients_that_make_up_names_share_one_bucket() {
     let told = |tenant, client_id| {
         let mut connection = connection(tenant);
         connection.refresh_quota(&quotas, Some(client_id));
-        produce(connection.quota.as_ref().unwrap(), 1_000, Moment(0))
+        produce(connection.quota.as_ref().unwrap(), 1_000, Moment::from_micros(0))
     };
     assert_eq!([told(TenantId(3), "a"), told(TenantId(4), "b")], [0, 0]);
     let crowd = ["c", "d", "e"].map(|client_id| told(TenantId::OTHERS, client_id));
@@ -295,22 +309,41 @@ fn unbounded_names_share_one_bucket_and_quotas_set_by_name_apply() {
     assert_eq!(quotas.report().len(), CLIENTS_MAX);
     // Each of these would have a bucket of its own.
     let told: Vec<u32> = (0..5)
-        .map(|index| produce(&quotas.client("u", &format!("late-{index}")), 1_000, Moment(0)))
+        .map(|index| {
+            produce(
+                &quotas.client("u", &format!("late-{index}")),
+                1_000,
+                Moment::from_micros(0),
+            )
+        })
         .collect();
     assert_eq!(told, [0, 1_000, 2_000, 3_000, 4_000]);
-    assert_eq!(produce(&quotas.client("u", "important"), 1_000_000, Moment(0)), 0);
+    assert_eq!(
+        produce(
+            &quotas.client("u", "important"),
+            1_000_000,
+            Moment::from_micros(0)
+        ),
+        0
+    );
     assert!(finds_itself(&quotas, TenantId(7), "late-0"));
     assert_eq!(quotas.report().len(), CLIENTS_MAX + 1);
     // Clients with a connection stay; without one they are evicted after a minute if room is
     // needed, and dropped after an hour.
-    clock.set(Moment(61 * SECOND));
-    assert_eq!(produce(&quotas.client("u", "later"), 0, Moment(0)), 4_000);
+    clock.set(Moment::from_micros(61 * SECOND));
+    assert_eq!(
+        produce(&quotas.client("u", "later"), 0, Moment::from_micros(0)),
+        4_000
+    );
     drop(held);
-    clock.set(Moment(63 * SECOND));
-    assert_eq!(produce(&quotas.client("u", "latest"), 0, Moment(63 * SECOND)), 0);
+    clock.set(Moment::from_micros(63 * SECOND));
+    assert_eq!(
+        produce(&quotas.client("u", "latest"), 0, Moment::from_micros(63 * SECOND)),
+        0
+    );
     assert_eq!(quotas.report().len(), 2);
     quotas.maintain();
-    clock.set(Moment(4_000 * SECOND));
+    clock.set(Moment::from_micros(4_000 * SECOND));
     quotas.maintain();
     assert_eq!(quotas.report().len(), 1, "the others stay");
 }
@@ -335,20 +368,24 @@ fn connections_are_limited_by_the_rate_of_their_address() {
             (&[(IP, Some("FD00:0::1"))], "connection_creation_rate", 50.0),
         ],
     );
-    let admit = |address: &str, micros| quotas.connections.admit(address.parse().unwrap(), Moment(micros));
+    let admit = |address: &str, micros| {
+        quotas
+            .connections
+            .admit(address.parse().unwrap(), Moment::from_micros(micros))
+    };
     assert_eq!((admit("10.0.0.9", 0), admit("10.0.0.9", 0)), (Ok(()), Ok(())));
     assert_eq!(admit("10.0.0.9", 0), Err(Duration::from_millis(500)));
     assert_eq!(admit("10.0.0.8", 0), Ok(()), "another address");
     assert_eq!(admit("10.0.0.9", SECOND / 2), Ok(()), "refused ones do not count");
     let many = |address: &str| {
-        let now = clock.moment().0.max(SECOND);
+        let now = clock.moment().micros().max(SECOND);
         (0..200).filter(|_| admit(address, now).is_ok()).count()
     };
     assert_eq!(
         (many("10.0.0.1"), many("fd00::1"), many("10.0.0.7")),
         (100, 50, 2)
     );
-    clock.set(Moment(10 * SECOND));
+    clock.set(Moment::from_micros(10 * SECOND));
     quotas.maintain();
     assert_eq!(many("10.0.0.7"), 2, "full again and forgotten in between");
     quotas.follow(&Arc::default(), false);
@@ -377,9 +414,9 @@ fn a_clock_that_jumps_forward_gives_one_burst_and_costs_nothing() {
         ];
         let (quotas, clock) = start(QuotaConfig::default(), &lines);
         let (client, address) = (quotas.client("u", "c"), "10.0.0.1".parse().unwrap());
-        produce(&client, 5_000, Moment(0));
-        client.answered(ApiKey::Fetch, 5_000, Moment(0));
-        let later = Moment(jump);
+        produce(&client, 5_000, Moment::from_micros(0));
+        client.answered(ApiKey::Fetch, 5_000, Moment::from_micros(0));
+        let later = Moment::from_micros(jump);
         clock.set(later);
         assert_eq!(
             produce(&client, 1_000, later),
@@ -395,7 +432,7 @@ fn a_clock_that_jumps_forward_gives_one_burst_and_costs_nothing() {
         // A request in progress when the clock jumps is not charged for the time in between.
         assert_eq!(client.handled(ApiKey::Metadata, 100, jump, later), 1_000);
         client.worked(jump, later);
-        let paid = Moment(later.0 + 200 * SECOND);
+        let paid = Moment::from_micros(later.micros() + 200 * SECOND);
         assert_eq!(
             client.handled(ApiKey::Metadata, 100, 0, paid),
             0,
@@ -418,7 +455,7 @@ fn no_clock_value_wraps_and_quotas_recover_when_the_clock_is_right_again() {
     ];
     let (quotas, clock) = start(QuotaConfig::default(), &lines);
     let client = quotas.client("u", "c");
-    for now in JUMPS.into_iter().cycle().take(30).map(Moment) {
+    for now in JUMPS.into_iter().cycle().take(30).map(Moment::from_micros) {
         clock.set(now);
         for told in [
             client.handled(ApiKey::Produce, 2_000, 5, now),
@@ -449,8 +486,8 @@ fn no_clock_value_wraps_and_quotas_recover_when_the_clock_is_right_again() {
     let client = quotas.client("u", "c");
     assert_eq!(
         [
-            produce(&client, 2_000, Moment(SECOND)),
-            produce(&client, 2_000, Moment(SECOND))
+            produce(&client, 2_000, Moment::from_micros(SECOND)),
+            produce(&client, 2_000, Moment::from_micros(SECOND))
         ],
         [0, 1_000]
     );

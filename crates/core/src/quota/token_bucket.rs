@@ -115,7 +115,7 @@ impl TokenBucket {
 }
 
 fn nanos(moment: Moment) -> i64 {
-    i64::try_from(moment.0).unwrap_or(i64::MAX).saturating_mul(1_000)
+    i64::try_from(moment.nanos()).unwrap_or(i64::MAX)
 }
 
 /// Rounds up to microseconds.
@@ -130,17 +130,20 @@ mod tests {
     const SECOND: u64 = 1_000_000;
 
     fn bucket(tokens_per_second: f64) -> TokenBucket {
-        TokenBucket::new(tokens_per_second, Duration::from_secs(1), Moment(0))
+        TokenBucket::new(tokens_per_second, Duration::from_secs(1), Moment::from_micros(0))
     }
 
     #[test]
     fn a_burst_of_one_second_is_free_and_the_rest_is_paid_at_the_rate() {
         let bucket = bucket(1_000.0);
-        assert_eq!(bucket.take(1_000.0, Moment(0)), 0);
-        assert_eq!(bucket.take(500.0, Moment(0)), SECOND / 2);
-        assert_eq!(bucket.take(500.0, Moment(0)), SECOND);
-        assert_eq!(bucket.debt_micros(Moment(SECOND / 4)), 3 * SECOND / 4);
-        assert_eq!(bucket.debt_micros(Moment(SECOND)), 0);
+        assert_eq!(bucket.take(1_000.0, Moment::from_micros(0)), 0);
+        assert_eq!(bucket.take(500.0, Moment::from_micros(0)), SECOND / 2);
+        assert_eq!(bucket.take(500.0, Moment::from_micros(0)), SECOND);
+        assert_eq!(
+            bucket.debt_micros(Moment::from_micros(SECOND / 4)),
+            3 * SECOND / 4
+        );
+        assert_eq!(bucket.debt_micros(Moment::from_micros(SECOND)), 0);
     }
 
     #[test]
@@ -153,15 +156,15 @@ mod tests {
             (0.01, 1.0),
         ] {
             let bucket = bucket(rate);
-            let (mut now, mut taken) = (Moment(0), 0.0);
+            let (mut now, mut taken) = (Moment::from_micros(0), 0.0);
             bucket.take(rate, now);
             for _ in 0..100_000 {
                 taken += request;
                 // As a connection, which cannot be told less than a millisecond.
                 let debt_micros = bucket.take(request, now);
-                now = Moment(now.0 + if debt_micros < 1_000 { 0 } else { debt_micros });
+                now = Moment::from_micros(now.micros() + if debt_micros < 1_000 { 0 } else { debt_micros });
             }
-            let seconds = (now.0 + bucket.debt_micros(now)) as f64 / 1e6;
+            let seconds = (now.micros() + bucket.debt_micros(now)) as f64 / 1e6;
             assert!(
                 (taken / seconds / rate - 1.0).abs() < 0.001,
                 "{rate}: {}",
@@ -173,18 +176,20 @@ mod tests {
     #[test]
     fn credit_does_not_grow_beyond_the_burst() {
         let bucket = bucket(10.0);
-        assert!(bucket.is_full(Moment(0)));
-        bucket.take(10.0, Moment(0));
-        assert!(!bucket.is_full(Moment(SECOND / 2)) && bucket.is_full(Moment(SECOND)));
-        assert_eq!(bucket.take(20.0, Moment(3_600 * SECOND)), SECOND);
+        assert!(bucket.is_full(Moment::from_micros(0)));
+        bucket.take(10.0, Moment::from_micros(0));
+        assert!(
+            !bucket.is_full(Moment::from_micros(SECOND / 2)) && bucket.is_full(Moment::from_micros(SECOND))
+        );
+        assert_eq!(bucket.take(20.0, Moment::from_micros(3_600 * SECOND)), SECOND);
     }
 
     #[test]
     fn a_clock_that_goes_back_changes_no_balance() {
         let bucket = bucket(10.0);
-        bucket.take(10.0, Moment(100 * SECOND));
-        assert_eq!(bucket.take(0.0, Moment(40 * SECOND)), 60 * SECOND);
-        assert_eq!(bucket.take(10.0, Moment(100 * SECOND)), SECOND);
+        bucket.take(10.0, Moment::from_micros(100 * SECOND));
+        assert_eq!(bucket.take(0.0, Moment::from_micros(40 * SECOND)), 60 * SECOND);
+        assert_eq!(bucket.take(10.0, Moment::from_micros(100 * SECOND)), SECOND);
     }
 
     #[test]
@@ -192,7 +197,7 @@ mod tests {
         for rate in [f64::MIN_POSITIVE, 1e-300, 1.0, 1e300, f64::MAX] {
             let bucket = bucket(rate);
             for tokens in [0.0, 1.0, 1e18, f64::MAX] {
-                let debt = bucket.take(tokens, Moment(5 * SECOND));
+                let debt = bucket.take(tokens, Moment::from_micros(5 * SECOND));
                 assert!(debt <= DEBT_NANOS_MAX as u64 / 1_000, "{rate} {tokens} {debt}");
             }
         }
@@ -201,19 +206,25 @@ mod tests {
     #[test]
     fn refused_tokens_are_not_booked() {
         let bucket = bucket(2.0);
-        assert_eq!(bucket.try_take(1.0, Moment(0)), Ok(()));
-        assert_eq!(bucket.try_take(1.0, Moment(0)), Ok(()));
-        assert_eq!(bucket.try_take(1.0, Moment(0)), Err(SECOND / 2));
-        assert_eq!(bucket.try_take(1.0, Moment(SECOND / 4)), Err(SECOND / 4));
-        assert_eq!(bucket.try_take(1.0, Moment(SECOND / 2)), Ok(()));
+        assert_eq!(bucket.try_take(1.0, Moment::from_micros(0)), Ok(()));
+        assert_eq!(bucket.try_take(1.0, Moment::from_micros(0)), Ok(()));
+        assert_eq!(bucket.try_take(1.0, Moment::from_micros(0)), Err(SECOND / 2));
+        assert_eq!(
+            bucket.try_take(1.0, Moment::from_micros(SECOND / 4)),
+            Err(SECOND / 4)
+        );
+        assert_eq!(bucket.try_take(1.0, Moment::from_micros(SECOND / 2)), Ok(()));
     }
 
     #[test]
     fn a_dry_run_reports_the_debt_and_books_none() {
         let bucket = bucket(1_000.0);
-        assert_eq!(bucket.take_available(3_000.0, Moment(0)), 2 * SECOND);
-        assert_eq!(bucket.debt_micros(Moment(0)), 0);
-        assert_eq!(bucket.take_available(100.0, Moment(SECOND / 10)), 0);
-        assert_eq!(bucket.take_available(100.0, Moment(SECOND / 10)), SECOND / 10);
+        assert_eq!(bucket.take_available(3_000.0, Moment::from_micros(0)), 2 * SECOND);
+        assert_eq!(bucket.debt_micros(Moment::from_micros(0)), 0);
+        assert_eq!(bucket.take_available(100.0, Moment::from_micros(SECOND / 10)), 0);
+        assert_eq!(
+            bucket.take_available(100.0, Moment::from_micros(SECOND / 10)),
+            SECOND / 10
+        );
     }
 }

@@ -109,7 +109,7 @@ impl History {
         } else {
             self.last = Some((before, last));
         }
-        let newest = self.intervals[0].map_or(Moment(0), |(at, _)| at);
+        let newest = self.intervals[0].map_or(Moment::from_micros(0), |(at, _)| at);
         if now.micros_since(newest) < INTERVAL_MICROS {
             return;
         }
@@ -157,14 +157,14 @@ mod tests {
     #[test]
     fn rates_are_means_over_ten_seconds_and_peaks_are_kept() {
         let usage = Usage::default();
-        usage.sample(Moment(0));
+        usage.sample(Moment::from_micros(0));
         for second in 1..=30u64 {
             // One second of a megabyte, then nothing.
             if second == 6 {
                 usage.add(QuotaKind::Produce, 1_000_000);
             }
             usage.add(QuotaKind::Request, 250_000);
-            usage.sample(Moment(second * SECOND));
+            usage.sample(Moment::from_micros(second * SECOND));
             if second == 10 {
                 assert_eq!(usage.rates().now[0], 100_000.0);
             }
@@ -176,7 +176,7 @@ mod tests {
         );
         // A quarter of each second.
         assert!((rates.now[2] - 25.0).abs() < 1e-9, "{}", rates.now[2]);
-        assert_eq!(usage.idle_since(), Moment(30 * SECOND));
+        assert_eq!(usage.idle_since(), Moment::from_micros(30 * SECOND));
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let usage = Usage::default();
         for second in 0..=10u64 {
             usage.count_throttle(QuotaKind::Fetch, if second < 5 { 100_000 } else { 300_000 });
-            usage.sample(Moment(second * SECOND));
+            usage.sample(Moment::from_micros(second * SECOND));
         }
         let throttle_ms = usage.rates().throttle_ms[QuotaKind::Fetch as usize];
         assert!((throttle_ms - 220.0).abs() < 1e-9, "{throttle_ms}");

@@ -162,9 +162,10 @@ impl Storage {
         outlast_shortage(&*self.disk, LogError::is_shortage, || {
             self.write_checkpoints()?;
             // Without the mark the next start checks every log that may need it.
-            match all_closed {
-                true => write_clean_shutdown(&*self.disk, self.log_directory.path(), broker_epoch),
-                false => Ok(()),
+            if all_closed {
+                write_clean_shutdown(&*self.disk, self.log_directory.path(), broker_epoch)
+            } else {
+                Ok(())
             }
         })
     }
@@ -202,9 +203,10 @@ impl Storage {
         let space = self.disk.space(self.log_directory.path());
         let is_low = space.is_ok_and(|space| space.free_bytes < reserve_bytes);
         if self.disk_is_low.swap(is_low, Ordering::Relaxed) != is_low {
-            match is_low {
-                true => warn!(reserve_bytes, "disk full: writes are refused, reads go on"),
-                false => info!("disk has space again: writes are taken"),
+            if is_low {
+                warn!(reserve_bytes, "disk full: writes are refused, reads go on")
+            } else {
+                info!("disk has space again: writes are taken")
             }
         }
         is_low

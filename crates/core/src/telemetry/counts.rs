@@ -43,9 +43,10 @@ pub struct Counted {
 
 impl Counts {
     pub(super) fn asked(&self, is_granted: bool) {
-        let count = match is_granted {
-            true => &self.questions,
-            false => &self.questions_throttled,
+        let count = if is_granted {
+            &self.questions
+        } else {
+            &self.questions_throttled
         };
         count.fetch_add(1, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ fn id(number: u32) -> Uuid {
 }
 
 fn at(ms: u64) -> Moment {
-    Moment(1_000_000).after_ms(ms)
+    Moment::from_micros(1_000_000).after_ms(ms)
 }
 
 fn wanted(interval_ms: u64) -> Arc<Wanted> {

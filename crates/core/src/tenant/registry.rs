@@ -104,7 +104,7 @@ impl Registry {
     }
 
     fn may_introduce(&mut self, network: IpAddr, now: Moment) -> bool {
-        let minute = now.0 / MINUTE_MICROS;
+        let minute = now.micros() / MINUTE_MICROS;
         if minute != self.minute {
             self.minute = minute;
             self.introduced.clear();

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-const START: Moment = Moment(1_000_000_000);
+const START: Moment = Moment::from_micros(1_000_000_000);
 
 fn tenants(key: &[TenantKind], known_max: usize, new_per_minute: u32) -> Arc<Tenants> {
     Arc::new(Tenants::new(TenantConfig {
@@ -87,7 +87,10 @@ fn an_address_that_makes_up_names_falls_into_the_shared_class_until_the_next_min
     // A known name keeps its tenant, and other addresses are not affected.
     assert_eq!(admit(3, 1, START), made_up[3]);
     assert_ne!(admit(200, 2, START), TenantId::OTHERS);
-    assert_ne!(admit(50, 1, Moment(START.0 + 61_000_000)), TenantId::OTHERS);
+    assert_ne!(
+        admit(50, 1, Moment::from_micros(START.micros() + 61_000_000)),
+        TenantId::OTHERS
+    );
 }
 
 #[test]
@@ -162,7 +165,10 @@ fn new_names_are_counted_per_minute_however_the_clock_jumps() {
         let of_twenty = (0..20).filter(|_| {
             number += 1;
             let name = format!("n{number}");
-            tenants.admit(&claim(ANONYMOUS, Some(&name), 1), Moment(now)).id() != TenantId::OTHERS
+            tenants
+                .admit(&claim(ANONYMOUS, Some(&name), 1), Moment::from_micros(now))
+                .id()
+                != TenantId::OTHERS
         });
         of_twenty.count()
     };

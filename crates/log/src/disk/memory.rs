@@ -112,13 +112,14 @@ impl Directory {
     }
 }
 
-/// SplitMix64: small, good enough, and portable.
+/// What a seed decides. The rests of divisions, unlike `below` of the generator: the seeds of crash
+/// tests have a story.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(ottla_wire::random::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(ottla_wire::random::Random::new(seed))
     }
 
     #[expect(
@@ -126,11 +127,7 @@ impl Random {
         reason = "a generator has no end, so it is no iterator"
     )]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// Uniformly from `0..limit`; 0 for an empty range.

@@ -282,12 +282,9 @@ impl Opening {
                 first.start_offset,
                 crate::checkpoint::LOG_START_FILE,
             );
-            self.report.findings.push(Finding {
-                kind: FindingKind::Contradiction,
-                path: self.directory.join(crate::LEADER_EPOCH_FILE),
-                position: 0,
-                detail,
-            });
+            self.report
+                .findings
+                .push(contradicted_epochs(&self.directory, detail));
             self.options.log_start_offset = first.start_offset;
         }
     }
@@ -308,12 +305,9 @@ impl Opening {
                 epoch.start_offset,
                 crate::checkpoint::LOG_START_FILE,
             );
-            self.report.findings.push(Finding {
-                kind: FindingKind::Contradiction,
-                path: self.directory.join(crate::LEADER_EPOCH_FILE),
-                position: 0,
-                detail,
-            });
+            self.report
+                .findings
+                .push(contradicted_epochs(&self.directory, detail));
         }
         let known_start = match first_epoch {
             _ if self.options.is_start_proven => Some(self.options.log_start_offset),
@@ -610,5 +604,15 @@ fn first_timestamp(segment: &Segment) -> io::Result<Option<i64>> {
         Ok(place) => Ok(place.map(|place| place.max_timestamp)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// The leader epochs contradict another file.
+fn contradicted_epochs(directory: &Path, detail: String) -> Finding {
+    Finding {
+        kind: FindingKind::Contradiction,
+        path: directory.join(crate::LEADER_EPOCH_FILE),
+        position: 0,
+        detail,
     }
 }

@@ -3,6 +3,7 @@
 
 mod error;
 mod uuid;
+pub(crate) mod varint;
 mod reader;
 mod writer;
 

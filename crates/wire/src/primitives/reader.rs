@@ -1,5 +1,6 @@
 //! Decodes bytes to values, with limits on memory.
 
+use super::varint::{self, ExcessBits, unzigzag_i32, unzigzag_i64};
 use super::{DecodeError, STRING_BYTES_MAX, Uuid};
 
 type Result<T> = std::result::Result<T, DecodeError>;
@@ -118,54 +119,34 @@ impl<'a> Reader<'a> {
 
     /// An unsigned varint of at most 32 bits.
     pub fn uvarint(&mut self) -> Result<u32> {
-        let mut value: u32 = 0;
-        for (index, &byte) in self.rest.iter().take(5).enumerate() {
-            // The fifth byte has bits 28 to 31.
-            if index == 4 && byte > 0x0f {
-                return Err(DecodeError::VarintTooLong);
-            }
-            value |= u32::from(byte & 0x7f) << (7 * index);
-            if byte & 0x80 == 0 {
-                self.rest = &self.rest[index + 1..];
-                return Ok(value);
-            }
-        }
-        Err(DecodeError::Truncated {
-            needed: self.rest.len() + 1,
-            remaining: self.rest.len(),
-        })
+        Ok(self.unsigned::<32>()? as u32)
     }
 
     /// An unsigned varint of at most 64 bits.
     pub fn uvarlong(&mut self) -> Result<u64> {
-        let mut value: u64 = 0;
-        for (index, &byte) in self.rest.iter().take(10).enumerate() {
-            // The tenth byte has bit 63.
-            if index == 9 && byte > 0x01 {
-                return Err(DecodeError::VarintTooLong);
-            }
-            value |= u64::from(byte & 0x7f) << (7 * index);
-            if byte & 0x80 == 0 {
-                self.rest = &self.rest[index + 1..];
-                return Ok(value);
-            }
-        }
-        Err(DecodeError::Truncated {
+        self.unsigned::<64>()
+    }
+
+    fn unsigned<const BITS: u32>(&mut self) -> Result<u64> {
+        let mut rest = self.rest.iter();
+        let truncated = DecodeError::Truncated {
             needed: self.rest.len() + 1,
             remaining: self.rest.len(),
-        })
+        };
+        let value = varint::read::<BITS, _>(ExcessBits::Refused, || rest.next().copied().ok_or(truncated))?
+            .ok_or(DecodeError::VarintTooLong)?;
+        self.rest = rest.as_slice();
+        Ok(value)
     }
 
     /// A zigzag varint of 32 bits, as in records.
     pub fn varint(&mut self) -> Result<i32> {
-        let value = self.uvarint()?;
-        Ok((value >> 1) as i32 ^ -((value & 1) as i32))
+        Ok(unzigzag_i32(self.unsigned::<32>()?))
     }
 
     /// A zigzag varint of 64 bits, as in records.
     pub fn varlong(&mut self) -> Result<i64> {
-        let value = self.uvarlong()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+        Ok(unzigzag_i64(self.unsigned::<64>()?))
     }
 
     /// The length before a string: compact forms store length + 1, and 0 for null.

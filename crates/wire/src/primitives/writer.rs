@@ -1,6 +1,7 @@
 //! Encodes values at the end of a buffer.
 
 use super::Uuid;
+use super::varint::{zigzag_i32, zigzag_i64};
 use crate::text;
 
 pub fn put_bool(buffer: &mut Vec<u8>, value: bool) {
@@ -53,12 +54,12 @@ pub fn put_uvarlong(buffer: &mut Vec<u8>, mut value: u64) {
 
 /// A zigzag varint, as in records.
 pub fn put_varint(buffer: &mut Vec<u8>, value: i32) {
-    put_uvarint(buffer, ((value << 1) ^ (value >> 31)) as u32);
+    put_uvarint(buffer, zigzag_i32(value));
 }
 
 /// A zigzag varint, as in records.
 pub fn put_varlong(buffer: &mut Vec<u8>, value: i64) {
-    put_uvarlong(buffer, ((value << 1) ^ (value >> 63)) as u64);
+    put_uvarlong(buffer, zigzag_i64(value));
 }
 
 /// A string, or null.

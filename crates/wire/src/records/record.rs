@@ -3,6 +3,8 @@
 use std::fmt;
 
 use super::batch::{BatchHeader, TimestampType};
+use crate::primitives::varint::{self, ExcessBits, unzigzag_i32, unzigzag_i64, zigzag_i32, zigzag_i64};
+use crate::primitives::{put_varint, put_varlong};
 
 /// Why bytes are not the records that the batch announces. `position` counts bytes from the first
 /// record's first byte.
@@ -74,8 +76,9 @@ pub struct Record<'a> {
     pub headers: Headers<'a>,
 }
 
-/// The headers of a record, checked when the record was decoded. Iterating cannot fail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A record's headers, in the order in which the producer added them; keys may repeat. They were
+/// checked when the record was decoded: iterating cannot fail.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Headers<'a> {
     count: usize,
     bytes: &'a [u8],
@@ -100,8 +103,14 @@ impl<'a> Headers<'a> {
     pub fn iter(&self) -> HeaderIter<'a> {
         HeaderIter {
             remaining: self.count,
-            cursor: Cursor::new(self.bytes),
+            cursor: Cursor::new(self.bytes, 0, ExcessBits::CutOff),
         }
+    }
+
+    /// The value of the last header with this key.
+    pub fn last(&self, key: &[u8]) -> Option<Option<&'a [u8]>> {
+        let found = self.iter().filter(|header| header.key == key).last()?;
+        Some(found.value)
     }
 
     /// The encoded headers of the batch, without their count.
@@ -119,6 +128,13 @@ impl<'a> IntoIterator for Headers<'a> {
     }
 }
 
+impl fmt::Debug for Headers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// The headers of a record.
 #[derive(Clone, Debug)]
 pub struct HeaderIter<'a> {
     remaining: usize,
@@ -130,9 +146,7 @@ impl<'a> Iterator for HeaderIter<'a> {
 
     fn next(&mut self) -> Option<Header<'a>> {
         self.remaining = self.remaining.checked_sub(1)?;
-        let key = self.cursor.bytes().ok()?;
-        let value = self.cursor.nullable_bytes().ok()?;
-        Some(Header { key, value })
+        self.cursor.header().ok()
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -147,7 +161,8 @@ impl ExactSizeIterator for HeaderIter<'_> {}
 /// - Shape: as many items as the batch announces; bytes after them are an error.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    cursor: Cursor<'a>,
+    bytes: &'a [u8],
+    position: usize,
     remaining: i32,
     base_offset: i64,
     base_timestamp: i64,
@@ -162,7 +177,8 @@ impl<'a> Records<'a> {
             TimestampType::LogAppendTime => Some(header.max_timestamp),
         };
         Records {
-            cursor: Cursor::new(bytes),
+            bytes,
+            position: 0,
             remaining: header.record_count,
             base_offset: header.base_offset,
             base_timestamp: header.base_timestamp,
@@ -172,11 +188,12 @@ impl<'a> Records<'a> {
 
     /// The position of the next record, in bytes after the batch's header.
     pub fn position(&self) -> usize {
-        self.cursor.position
+        self.position
     }
 
     fn record(&mut self) -> Result<Record<'a>, RecordError> {
-        let raw = RawRecord::decode(&mut self.cursor)?;
+        let (raw, position) = RawRecord::decode(self.bytes, self.position)?;
+        self.position = position;
         Ok(Record {
             offset: self.base_offset.wrapping_add(i64::from(raw.offset_delta)),
             timestamp: self
@@ -195,11 +212,11 @@ impl<'a> Iterator for Records<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.remaining <= 0 {
-            let trailing = self.cursor.remaining();
+            let trailing = self.bytes.len() - self.position;
             if self.remaining == 0 && trailing > 0 {
                 self.remaining = -1;
                 return Some(Err(RecordError::TrailingBytes {
-                    position: self.cursor.position,
+                    position: self.position,
                     trailing,
                 }));
             }
@@ -228,46 +245,55 @@ pub struct RawRecord<'a> {
 }
 
 impl<'a> RawRecord<'a> {
-    fn decode(cursor: &mut Cursor<'a>) -> Result<RawRecord<'a>, RecordError> {
-        let position = cursor.position;
-        let length = cursor.varint()?;
+    /// Decodes the record at `position` of `bytes`; returns it with the position after it.
+    ///
+    /// - Integers are read as Apache Kafka reads them: bits beyond their type are cut off.
+    #[inline(always)]
+    pub fn decode(bytes: &'a [u8], position: usize) -> Result<(RawRecord<'a>, usize), RecordError> {
+        RawRecord::decode_with(bytes, position, ExcessBits::CutOff)
+    }
+
+    #[inline(always)]
+    pub(super) fn decode_with(
+        bytes: &'a [u8],
+        position: usize,
+        excess: ExcessBits,
+    ) -> Result<(RawRecord<'a>, usize), RecordError> {
+        let mut prefix = Cursor::new(&bytes[position..], position, excess);
+        let length = prefix.varint()?;
         let announced = usize::try_from(length).map_err(|_| RecordError::InvalidLength {
             position,
             length: length.into(),
         })?;
-        let start = cursor.position;
-        if announced > cursor.remaining() {
-            return Err(RecordError::Truncated {
-                position: start + cursor.remaining(),
-            });
-        }
-        let mut body = Cursor {
-            bytes: &cursor.bytes[..start + announced],
-            position: start,
-        };
+        let start = prefix.absolute();
+        // The next record's start is known before this one is decoded, so that a processor can
+        // overlap both (instruction-level parallelism).
+        let body = bytes[start..].get(..announced).ok_or(RecordError::Truncated {
+            position: bytes.len(),
+        })?;
+        let mut body = Cursor::new(body, start, excess);
         let attributes = body.byte()? as i8;
         let timestamp_delta = body.varlong()?;
         let offset_delta = body.varint()?;
         let key = body.nullable_bytes()?;
         let value = body.nullable_bytes()?;
         let headers = body.headers()?;
-        let actual = body.position - start;
-        if actual != announced {
+        if body.position != announced {
             return Err(RecordError::LengthMismatch {
                 position,
                 announced,
-                actual,
+                actual: body.position,
             });
         }
-        cursor.position = body.position;
-        Ok(RawRecord {
+        let record = RawRecord {
             attributes,
             timestamp_delta,
             offset_delta,
             key,
             value,
             headers,
-        })
+        };
+        Ok((record, start + announced))
     }
 
     /// Bytes of the record after its own length.
@@ -420,152 +446,121 @@ impl Front {
 }
 const _: () = assert!(RECORD_OVERHEAD_BYTES_MAX + 1 + 5 + 5 <= Front::CAPACITY);
 
-/// A position in record bytes.
+/// Reads record bytes from front to back.
 #[derive(Clone, Debug)]
-pub(super) struct Cursor<'a> {
+struct Cursor<'a> {
     bytes: &'a [u8],
+    /// In `bytes`.
     position: usize,
+    /// The position of `bytes` in what is decoded, for errors.
+    start: usize,
+    excess: ExcessBits,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Cursor<'a> {
-        Cursor { bytes, position: 0 }
+    #[inline(always)]
+    fn new(bytes: &'a [u8], start: usize, excess: ExcessBits) -> Cursor<'a> {
+        Cursor {
+            bytes,
+            position: 0,
+            start,
+            excess,
+        }
     }
 
-    pub(super) fn remaining(&self) -> usize {
-        self.bytes.len() - self.position
+    #[inline(always)]
+    fn absolute(&self) -> usize {
+        self.start + self.position
     }
 
-    #[inline]
+    #[inline(always)]
     fn byte(&mut self) -> Result<u8, RecordError> {
         let byte = *self.bytes.get(self.position).ok_or(RecordError::Truncated {
-            position: self.position,
+            position: self.absolute(),
         })?;
         self.position += 1;
         Ok(byte)
     }
 
-    #[inline]
-    pub(super) fn varint(&mut self) -> Result<i32, RecordError> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Ok(unzigzag_i32(first.into()));
-        }
-        self.long_varint(first)
-    }
-
-    fn long_varint(&mut self, first: u8) -> Result<i32, RecordError> {
-        let mut value = u32::from(first & 0x7F);
-        for shift in [7, 14, 21, 28] {
-            let byte = self.byte()?;
-            value |= u32::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(unzigzag_i32(value));
-            }
-        }
-        Err(RecordError::VarintTooLong {
-            position: self.position,
-        })
-    }
-
-    #[inline]
-    pub(super) fn varlong(&mut self) -> Result<i64, RecordError> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Ok(unzigzag_i64(first.into()));
-        }
-        self.long_varlong(first)
-    }
-
-    fn long_varlong(&mut self, first: u8) -> Result<i64, RecordError> {
-        let mut value = u64::from(first & 0x7F);
-        for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Ok(unzigzag_i64(value));
-            }
-        }
-        Err(RecordError::VarintTooLong {
-            position: self.position,
-        })
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8], RecordError> {
-        let rest = &self.bytes[self.position..];
-        match rest.get(..length) {
-            Some(taken) => {
-                self.position += length;
-                Ok(taken)
-            }
-            None => Err(RecordError::InvalidLength {
-                position: self.position,
-                length: length as i64,
-            }),
+    #[inline(always)]
+    fn varint(&mut self) -> Result<i32, RecordError> {
+        match varint::read::<32, _>(self.excess, || self.byte())? {
+            Some(value) => Ok(unzigzag_i32(value)),
+            None => Err(self.too_long()),
         }
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], RecordError> {
-        let length = self.varint()?;
-        match usize::try_from(length) {
-            Ok(length) => self.take(length),
-            Err(_) => Err(RecordError::InvalidLength {
-                position: self.position,
-                length: length.into(),
-            }),
+    #[inline(always)]
+    fn varlong(&mut self) -> Result<i64, RecordError> {
+        match varint::read::<64, _>(self.excess, || self.byte())? {
+            Some(value) => Ok(unzigzag_i64(value)),
+            None => Err(self.too_long()),
         }
     }
 
+    fn too_long(&self) -> RecordError {
+        RecordError::VarintTooLong {
+            position: self.absolute(),
+        }
+    }
+
+    fn invalid_length(&self, length: i32) -> RecordError {
+        RecordError::InvalidLength {
+            position: self.absolute(),
+            length: length.into(),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, length: i32) -> Result<&'a [u8], RecordError> {
+        let taken = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.bytes.get(self.position..self.position.checked_add(length)?))
+            .ok_or_else(|| self.invalid_length(length))?;
+        self.position += taken.len();
+        Ok(taken)
+    }
+
+    #[inline(always)]
     fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>, RecordError> {
         match self.varint()? {
             -1 => Ok(None),
-            length => match usize::try_from(length) {
-                Ok(length) => self.take(length).map(Some),
-                Err(_) => Err(RecordError::InvalidLength {
-                    position: self.position,
-                    length: length.into(),
-                }),
-            },
+            length => self.take(length).map(Some),
         }
     }
 
+    #[inline(always)]
+    fn header(&mut self) -> Result<Header<'a>, RecordError> {
+        let key_bytes = self.varint()?;
+        let key = self.take(key_bytes)?;
+        let value = self.nullable_bytes()?;
+        Ok(Header { key, value })
+    }
+
+    #[inline(always)]
     fn headers(&mut self) -> Result<Headers<'a>, RecordError> {
-        let announced = self.varint()?;
-        let invalid = RecordError::InvalidLength {
-            position: self.position,
-            length: announced.into(),
-        };
-        let count = usize::try_from(announced).map_err(|_| invalid)?;
-        // A header takes at least two bytes: the lengths of its key and of its value.
-        if count > self.remaining() / 2 {
-            return Err(invalid);
+        match self.varint()? {
+            0 => Ok(Headers::default()),
+            announced => self.some_headers(announced),
         }
+    }
+
+    fn some_headers(&mut self, announced: i32) -> Result<Headers<'a>, RecordError> {
+        // A header takes at least two bytes: the lengths of its key and of its value.
+        let count_max = (self.bytes.len() - self.position) / 2;
+        let count = usize::try_from(announced)
+            .ok()
+            .filter(|count| *count <= count_max)
+            .ok_or_else(|| self.invalid_length(announced))?;
         let start = self.position;
         for _ in 0..count {
-            self.bytes()?;
-            self.nullable_bytes()?;
+            self.header()?;
         }
         Ok(Headers {
             count,
             bytes: &self.bytes[start..self.position],
         })
     }
-}
-
-fn unzigzag_i32(value: u32) -> i32 {
-    (value >> 1) as i32 ^ -((value & 1) as i32)
-}
-
-fn unzigzag_i64(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
-}
-
-fn zigzag_i32(value: i32) -> u32 {
-    ((value << 1) ^ (value >> 31)) as u32
-}
-
-fn zigzag_i64(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// Bytes of `value` as a zigzag varint: 1 to 5.
@@ -582,25 +577,6 @@ pub fn varlong_bytes(value: i64) -> usize {
 
 fn nullable_bytes_bytes(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(1, |bytes| varint_bytes(length_i32(bytes.len())) + bytes.len())
-}
-
-/// Appends `value` as a zigzag varint.
-pub fn put_varint(out: &mut Vec<u8>, value: i32) {
-    put_unsigned(out, zigzag_i32(value).into());
-}
-
-/// Appends `value` as a zigzag varlong.
-pub fn put_varlong(out: &mut Vec<u8>, value: i64) {
-    put_unsigned(out, zigzag_i64(value));
-}
-
-#[inline]
-fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 fn put_nullable_bytes(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
@@ -626,18 +602,18 @@ mod tests {
         let mut out = Vec::new();
         put_varint(&mut out, value);
         assert_eq!(out.len(), varint_bytes(value), "{value}");
-        let mut cursor = Cursor::new(&out);
+        let mut cursor = Cursor::new(&out, 0, ExcessBits::Refused);
         assert_eq!(cursor.varint(), Ok(value));
-        assert_eq!(cursor.remaining(), 0);
+        assert_eq!(cursor.position, out.len());
     }
 
     fn check_varlong(value: i64) {
         let mut out = Vec::new();
         put_varlong(&mut out, value);
         assert_eq!(out.len(), varlong_bytes(value), "{value}");
-        let mut cursor = Cursor::new(&out);
+        let mut cursor = Cursor::new(&out, 0, ExcessBits::Refused);
         assert_eq!(cursor.varlong(), Ok(value));
-        assert_eq!(cursor.remaining(), 0);
+        assert_eq!(cursor.position, out.len());
     }
 
     #[test]
@@ -660,17 +636,42 @@ mod tests {
 
     #[test]
     fn overlong_integers_are_errors() {
+        for excess in [ExcessBits::Refused, ExcessBits::CutOff] {
+            let cursor = |bytes| Cursor::new(bytes, 0, excess);
+            assert_eq!(
+                cursor(&[0x80, 0x80, 0x80, 0x80, 0x80, 0]).varint(),
+                Err(RecordError::VarintTooLong { position: 5 })
+            );
+            assert_eq!(
+                cursor(&[0x80; 11]).varlong(),
+                Err(RecordError::VarintTooLong { position: 10 })
+            );
+            assert_eq!(
+                cursor(&[0x80]).varint(),
+                Err(RecordError::Truncated { position: 1 })
+            );
+        }
+    }
+
+    #[test]
+    fn excess_bits_are_cut_off_where_stored_records_are_read() {
+        let five = [0x80, 0x80, 0x80, 0x80, 0x7F];
         assert_eq!(
-            Cursor::new(&[0x80, 0x80, 0x80, 0x80, 0x80, 0]).varint(),
+            Cursor::new(&five, 0, ExcessBits::CutOff).varint(),
+            Ok(unzigzag_i32(0xF000_0000))
+        );
+        assert_eq!(
+            Cursor::new(&five, 0, ExcessBits::Refused).varint(),
             Err(RecordError::VarintTooLong { position: 5 })
         );
+        let ten = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 3];
         assert_eq!(
-            Cursor::new(&[0x80; 11]).varlong(),
-            Err(RecordError::VarintTooLong { position: 10 })
+            Cursor::new(&ten, 0, ExcessBits::CutOff).varlong(),
+            Ok(unzigzag_i64(1 << 63))
         );
         assert_eq!(
-            Cursor::new(&[0x80]).varint(),
-            Err(RecordError::Truncated { position: 1 })
+            Cursor::new(&ten, 0, ExcessBits::Refused).varlong(),
+            Err(RecordError::VarintTooLong { position: 10 })
         );
     }
 

@@ -9,7 +9,8 @@ use std::fmt;
 
 use super::compression::CompressionError;
 use super::compression::unfold::Pieces;
-use super::record::RecordError;
+use super::record::{RawRecord, RecordError};
+use crate::primitives::varint::{self, ExcessBits, unzigzag_i32, unzigzag_i64};
 
 /// The fields of a record that the walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,17 @@ pub struct Seen {
     pub timestamp_delta: i64,
     pub offset_delta: i32,
     pub has_key: bool,
+}
+
+impl Seen {
+    #[inline(always)]
+    fn of(record: &RawRecord<'_>) -> Seen {
+        Seen {
+            timestamp_delta: record.timestamp_delta,
+            offset_delta: record.offset_delta,
+            has_key: record.key.is_some(),
+        }
+    }
 }
 
 /// A visitor of the records, in order.
@@ -97,11 +109,6 @@ impl From<RecordError> for Stop {
     }
 }
 
-// Maximum of a varint's last byte: the fifth of 32 bits, the tenth of 64. Clients interpret larger
-// ones differently.
-const VARINT_LAST_MAX: u8 = 0x0F;
-const VARLONG_LAST_MAX: u8 = 0x01;
-
 struct Walker<'a> {
     pieces: &'a mut dyn Pieces,
     /// In the current piece.
@@ -114,18 +121,17 @@ impl Walker<'_> {
     /// Walks the records that are complete in the current piece; returns the index of the first
     /// that is incomplete or invalid.
     fn walk_whole<V: Visit>(&mut self, first: i32, record_count: i32, visit: &mut V) -> i32 {
-        let mut rest = &self.pieces.piece()[self.position..];
-        let bytes = rest.len();
+        let piece = self.pieces.piece();
         let mut index = first;
         while index < record_count {
-            let Some((seen, after)) = whole_record(rest) else {
+            let decoded = RawRecord::decode_with(piece, self.position, ExcessBits::Refused);
+            let Ok((record, end)) = decoded else {
                 break;
             };
-            visit.record(index, seen);
-            rest = after;
+            visit.record(index, Seen::of(&record));
+            self.position = end;
             index += 1;
         }
-        self.position += bytes - rest.len();
         index
     }
 
@@ -211,27 +217,17 @@ impl Walker<'_> {
     }
 
     fn varint(&mut self, left: &mut usize) -> Result<i32, Stop> {
-        let mut value = 0_u32;
-        for shift in [0, 7, 14, 21, 28] {
-            let byte = self.byte(left)?;
-            value |= u32::from(byte & 0x7F) << shift;
-            if byte < 0x80 && (shift < 28 || byte <= VARINT_LAST_MAX) {
-                return Ok((value >> 1) as i32 ^ -((value & 1) as i32));
-            }
+        match varint::read::<32, _>(ExcessBits::Refused, || self.byte(left))? {
+            Some(value) => Ok(unzigzag_i32(value)),
+            None => Err(self.too_long()),
         }
-        Err(self.too_long())
     }
 
     fn varlong(&mut self, left: &mut usize) -> Result<i64, Stop> {
-        let mut value = 0_u64;
-        for shift in [0, 7, 14, 21, 28, 35, 42, 49, 56, 63] {
-            let byte = self.byte(left)?;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 && (shift < 63 || byte <= VARLONG_LAST_MAX) {
-                return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
-            }
+        match varint::read::<64, _>(ExcessBits::Refused, || self.byte(left))? {
+            Some(value) => Ok(unzigzag_i64(value)),
+            None => Err(self.too_long()),
         }
-        Err(self.too_long())
     }
 
     fn too_long(&self) -> Stop {
@@ -279,141 +275,6 @@ impl Walker<'_> {
 fn invalid_length(position: usize, length: i32) -> Stop {
     let length = length.into();
     Stop::Record(RecordError::InvalidLength { position, length })
-}
-
-/// Returns the record at the start of `bytes` and the rest; `None` if it is incomplete or invalid.
-#[inline(always)]
-fn whole_record(bytes: &[u8]) -> Option<(Seen, &[u8])> {
-    // The next record's start follows from this one's length, so a processor can begin with it
-    // before it has finished this one (instruction-level parallelism).
-    let mut prefix = Steps { bytes, position: 0 };
-    let record_bytes = prefix.length()?;
-    let (record, after) = bytes[prefix.position..].split_at_checked(record_bytes)?;
-    // After the attributes byte, which is unassigned so far.
-    let mut steps = Steps {
-        bytes: record,
-        position: 1,
-    };
-    let timestamp_delta = steps.varlong()?;
-    let offset_delta = steps.varint()?;
-    let has_key = steps.skip_nullable()?;
-    steps.skip_nullable()?;
-    let header_count = steps.length()?;
-    if header_count > 0 {
-        steps.skip_headers(header_count)?;
-    }
-    if steps.position != record.len() {
-        return None;
-    }
-    let seen = Seen {
-        timestamp_delta,
-        offset_delta,
-        has_key,
-    };
-    Some((seen, after))
-}
-
-struct Steps<'a> {
-    bytes: &'a [u8],
-    position: usize,
-}
-
-impl Steps<'_> {
-    #[inline(always)]
-    fn byte(&mut self) -> Option<u8> {
-        let byte = *self.bytes.get(self.position)?;
-        self.position += 1;
-        Some(byte)
-    }
-
-    #[inline(always)]
-    fn varint(&mut self) -> Option<i32> {
-        let first = self.byte()?;
-        let mut value = u32::from(first);
-        if first >= 0x80 {
-            let second = self.byte()?;
-            value = u32::from(first & 0x7F) | u32::from(second) << 7;
-            if second >= 0x80 {
-                value = self.long_varint(value & 0x3FFF)?;
-            }
-        }
-        Some((value >> 1) as i32 ^ -((value & 1) as i32))
-    }
-
-    /// The rest of an integer whose first two bytes gave `value`.
-    fn long_varint(&mut self, mut value: u32) -> Option<u32> {
-        for shift in [14, 21] {
-            let byte = self.byte()?;
-            value |= u32::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        let byte = self.byte()?;
-        (byte <= VARINT_LAST_MAX).then_some(value | u32::from(byte) << 28)
-    }
-
-    #[inline(always)]
-    fn varlong(&mut self) -> Option<i64> {
-        let first = self.byte()?;
-        let mut value = u64::from(first);
-        if first >= 0x80 {
-            let second = self.byte()?;
-            value = u64::from(first & 0x7F) | u64::from(second) << 7;
-            if second >= 0x80 {
-                value = self.long_varlong(value & 0x3FFF)?;
-            }
-        }
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    /// The rest of an integer whose first two bytes gave `value`.
-    fn long_varlong(&mut self, mut value: u64) -> Option<u64> {
-        for shift in [14, 21, 28, 35, 42, 49, 56] {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7F) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        let byte = self.byte()?;
-        (byte <= VARLONG_LAST_MAX).then_some(value | u64::from(byte) << 63)
-    }
-
-    /// A length that must not be negative.
-    #[inline(always)]
-    fn length(&mut self) -> Option<usize> {
-        usize::try_from(self.varint()?).ok()
-    }
-
-    #[inline(always)]
-    fn skip(&mut self, bytes: usize) -> Option<()> {
-        // A position beyond the bytes is harmless: reads check bounds, and the record's end is
-        // compared.
-        self.position = self.position.checked_add(bytes)?;
-        Some(())
-    }
-
-    /// Skips nullable bytes; returns false if they are null.
-    #[inline(always)]
-    fn skip_nullable(&mut self) -> Option<bool> {
-        match self.varint()? {
-            -1 => Some(false),
-            length => {
-                self.skip(usize::try_from(length).ok()?)?;
-                Some(true)
-            }
-        }
-    }
-
-    fn skip_headers(&mut self, header_count: usize) -> Option<()> {
-        for _ in 0..header_count {
-            let key_bytes = self.length()?;
-            self.skip(key_bytes)?;
-            self.skip_nullable()?;
-        }
-        Some(())
-    }
 }
 
 #[cfg(test)]

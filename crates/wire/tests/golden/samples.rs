@@ -633,31 +633,6 @@ mod messages_add_partitions_to_txn {
     }
 }
 
-mod messages_allocate_producer_ids {
-    use super::*;
-    use ottla_wire::messages::allocate_producer_ids::*;
-
-    pub fn allocate_producer_ids_request(seed: u64, _version: i16, kind: Kind) -> AllocateProducerIdsRequest {
-        AllocateProducerIdsRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-            broker_epoch: choose(kind, -1, int64(step(seed, "BrokerEpoch"))),
-        }
-    }
-
-    pub fn allocate_producer_ids_response(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> AllocateProducerIdsResponse {
-        AllocateProducerIdsResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            producer_id_start: choose(kind, 0, int64(step(seed, "ProducerIdStart"))),
-            producer_id_len: choose(kind, 0, int32(step(seed, "ProducerIdLen"))),
-        }
-    }
-}
-
 mod messages_alter_client_quotas {
     use super::*;
     use ottla_wire::messages::alter_client_quotas::*;
@@ -806,123 +781,6 @@ mod messages_alter_configs {
             error_message: choose_optional(kind, true, Some(""), string(step(seed, "ErrorMessage"))),
             resource_type: choose(kind, 0, int8(step(seed, "ResourceType"))),
             resource_name: choose(kind, "", string(step(seed, "ResourceName"))),
-        }
-    }
-}
-
-mod messages_alter_partition {
-    use super::*;
-    use ottla_wire::messages::alter_partition::*;
-
-    pub fn alter_partition_request(seed: u64, version: i16, kind: Kind) -> AlterPartitionRequest {
-        AlterPartitionRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-            broker_epoch: choose(kind, -1, int64(step(seed, "BrokerEpoch"))),
-            topics: structs(
-                step(seed, "Topics"),
-                version,
-                kind,
-                alter_partition_request_topic_data,
-            ),
-        }
-    }
-
-    fn alter_partition_request_topic_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AlterPartitionRequestTopicData {
-        AlterPartitionRequestTopicData {
-            topic_id: choose(kind, Uuid::ZERO, uuid(step(seed, "TopicId"))),
-            partitions: structs(
-                step(seed, "Partitions"),
-                version,
-                kind,
-                alter_partition_request_partition_data,
-            ),
-        }
-    }
-
-    fn alter_partition_request_partition_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AlterPartitionRequestPartitionData {
-        AlterPartitionRequestPartitionData {
-            partition_index: choose(kind, 0, int32(step(seed, "PartitionIndex"))),
-            leader_epoch: choose(kind, 0, int32(step(seed, "LeaderEpoch"))),
-            new_isr: if version == 2 {
-                choose(kind, Vec::new(), values(step(seed, "NewIsr"), int32))
-            } else {
-                Vec::new()
-            },
-            new_isr_with_epochs: if version == 3 {
-                structs(step(seed, "NewIsrWithEpochs"), version, kind, broker_state)
-            } else {
-                Vec::new()
-            },
-            leader_recovery_state: choose(kind, 0, int8(step(seed, "LeaderRecoveryState"))),
-            partition_epoch: choose(kind, 0, int32(step(seed, "PartitionEpoch"))),
-        }
-    }
-
-    fn broker_state(seed: u64, version: i16, kind: Kind) -> BrokerState {
-        BrokerState {
-            broker_id: if version == 3 {
-                choose(kind, 0, int32(step(seed, "BrokerId")))
-            } else {
-                0
-            },
-            broker_epoch: if version == 3 {
-                choose(kind, -1, int64(step(seed, "BrokerEpoch")))
-            } else {
-                -1
-            },
-        }
-    }
-
-    pub fn alter_partition_response(seed: u64, version: i16, kind: Kind) -> AlterPartitionResponse {
-        AlterPartitionResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            topics: structs(
-                step(seed, "Topics"),
-                version,
-                kind,
-                alter_partition_response_topic_data,
-            ),
-        }
-    }
-
-    fn alter_partition_response_topic_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AlterPartitionResponseTopicData {
-        AlterPartitionResponseTopicData {
-            topic_id: choose(kind, Uuid::ZERO, uuid(step(seed, "TopicId"))),
-            partitions: structs(
-                step(seed, "Partitions"),
-                version,
-                kind,
-                alter_partition_response_partition_data,
-            ),
-        }
-    }
-
-    fn alter_partition_response_partition_data(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> AlterPartitionResponsePartitionData {
-        AlterPartitionResponsePartitionData {
-            partition_index: choose(kind, 0, int32(step(seed, "PartitionIndex"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            leader_id: choose(kind, 0, int32(step(seed, "LeaderId"))),
-            leader_epoch: choose(kind, 0, int32(step(seed, "LeaderEpoch"))),
-            isr: choose(kind, Vec::new(), values(step(seed, "Isr"), int32)),
-            leader_recovery_state: choose(kind, 0, int8(step(seed, "LeaderRecoveryState"))),
-            partition_epoch: choose(kind, 0, int32(step(seed, "PartitionEpoch"))),
         }
     }
 }
@@ -1261,225 +1119,6 @@ mod messages_api_versions {
     }
 }
 
-mod messages_assign_replicas_to_dirs {
-    use super::*;
-    use ottla_wire::messages::assign_replicas_to_dirs::*;
-
-    pub fn assign_replicas_to_dirs_request(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsRequest {
-        AssignReplicasToDirsRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-            broker_epoch: choose(kind, -1, int64(step(seed, "BrokerEpoch"))),
-            directories: structs(
-                step(seed, "Directories"),
-                version,
-                kind,
-                assign_replicas_to_dirs_request_directory_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_request_directory_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsRequestDirectoryData {
-        AssignReplicasToDirsRequestDirectoryData {
-            id: choose(kind, Uuid::ZERO, uuid(step(seed, "Id"))),
-            topics: structs(
-                step(seed, "Topics"),
-                version,
-                kind,
-                assign_replicas_to_dirs_request_topic_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_request_topic_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsRequestTopicData {
-        AssignReplicasToDirsRequestTopicData {
-            topic_id: choose(kind, Uuid::ZERO, uuid(step(seed, "TopicId"))),
-            partitions: structs(
-                step(seed, "Partitions"),
-                version,
-                kind,
-                assign_replicas_to_dirs_request_partition_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_request_partition_data(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsRequestPartitionData {
-        AssignReplicasToDirsRequestPartitionData {
-            partition_index: choose(kind, 0, int32(step(seed, "PartitionIndex"))),
-        }
-    }
-
-    pub fn assign_replicas_to_dirs_response(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsResponse {
-        AssignReplicasToDirsResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            directories: structs(
-                step(seed, "Directories"),
-                version,
-                kind,
-                assign_replicas_to_dirs_response_directory_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_response_directory_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsResponseDirectoryData {
-        AssignReplicasToDirsResponseDirectoryData {
-            id: choose(kind, Uuid::ZERO, uuid(step(seed, "Id"))),
-            topics: structs(
-                step(seed, "Topics"),
-                version,
-                kind,
-                assign_replicas_to_dirs_response_topic_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_response_topic_data(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsResponseTopicData {
-        AssignReplicasToDirsResponseTopicData {
-            topic_id: choose(kind, Uuid::ZERO, uuid(step(seed, "TopicId"))),
-            partitions: structs(
-                step(seed, "Partitions"),
-                version,
-                kind,
-                assign_replicas_to_dirs_response_partition_data,
-            ),
-        }
-    }
-
-    fn assign_replicas_to_dirs_response_partition_data(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> AssignReplicasToDirsResponsePartitionData {
-        AssignReplicasToDirsResponsePartitionData {
-            partition_index: choose(kind, 0, int32(step(seed, "PartitionIndex"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-        }
-    }
-}
-
-mod messages_broker_heartbeat {
-    use super::*;
-    use ottla_wire::messages::broker_heartbeat::*;
-
-    pub fn broker_heartbeat_request(seed: u64, version: i16, kind: Kind) -> BrokerHeartbeatRequest {
-        BrokerHeartbeatRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-            broker_epoch: choose(kind, -1, int64(step(seed, "BrokerEpoch"))),
-            current_metadata_offset: choose(kind, 0, int64(step(seed, "CurrentMetadataOffset"))),
-            want_fence: choose(kind, false, true),
-            want_shut_down: choose(kind, false, true),
-            offline_log_dirs: if version >= 1 {
-                choose(kind, Vec::new(), values(step(seed, "OfflineLogDirs"), uuid))
-            } else {
-                Vec::new()
-            },
-            cordoned_log_dirs: if version == 2 {
-                choose_optional(kind, true, None, values(step(seed, "CordonedLogDirs"), uuid))
-            } else {
-                None
-            },
-        }
-    }
-
-    pub fn broker_heartbeat_response(seed: u64, _version: i16, kind: Kind) -> BrokerHeartbeatResponse {
-        BrokerHeartbeatResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            is_caught_up: choose(kind, false, true),
-            is_fenced: choose(kind, true, false),
-            should_shut_down: choose(kind, false, true),
-        }
-    }
-}
-
-mod messages_broker_registration {
-    use super::*;
-    use ottla_wire::messages::broker_registration::*;
-
-    pub fn broker_registration_request(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> BrokerRegistrationRequest<'static> {
-        BrokerRegistrationRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-            cluster_id: choose(kind, "", string(step(seed, "ClusterId"))),
-            incarnation_id: choose(kind, Uuid::ZERO, uuid(step(seed, "IncarnationId"))),
-            listeners: structs(step(seed, "Listeners"), version, kind, listener),
-            features: structs(step(seed, "Features"), version, kind, feature),
-            rack: choose_optional(kind, true, Some(""), string(step(seed, "Rack"))),
-            is_migrating_zk_broker: if version >= 1 {
-                choose(kind, false, true)
-            } else {
-                false
-            },
-            log_dirs: if version >= 2 {
-                choose(kind, Vec::new(), values(step(seed, "LogDirs"), uuid))
-            } else {
-                Vec::new()
-            },
-            previous_broker_epoch: if version >= 3 {
-                choose(kind, -1, int64(step(seed, "PreviousBrokerEpoch")))
-            } else {
-                -1
-            },
-        }
-    }
-
-    fn listener(seed: u64, _version: i16, kind: Kind) -> Listener<'static> {
-        Listener {
-            name: choose(kind, "", string(step(seed, "Name"))),
-            host: choose(kind, "", string(step(seed, "Host"))),
-            port: choose(kind, 0, uint16(step(seed, "Port"))),
-            security_protocol: choose(kind, 0, int16(step(seed, "SecurityProtocol"))),
-        }
-    }
-
-    fn feature(seed: u64, _version: i16, kind: Kind) -> Feature<'static> {
-        Feature {
-            name: choose(kind, "", string(step(seed, "Name"))),
-            min_supported_version: choose(kind, 0, int16(step(seed, "MinSupportedVersion"))),
-            max_supported_version: choose(kind, 0, int16(step(seed, "MaxSupportedVersion"))),
-        }
-    }
-
-    pub fn broker_registration_response(seed: u64, _version: i16, kind: Kind) -> BrokerRegistrationResponse {
-        BrokerRegistrationResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            broker_epoch: choose(kind, -1, int64(step(seed, "BrokerEpoch"))),
-        }
-    }
-}
-
 mod messages_consumer_group_describe {
     use super::*;
     use ottla_wire::messages::consumer_group_describe::*;
@@ -1730,65 +1369,6 @@ mod messages_consumer_protocol_subscription {
     }
 }
 
-mod messages_control_record_type_schema {
-    use super::*;
-    use ottla_wire::messages::control_record_type_schema::*;
-
-    pub fn control_record_type_schema(seed: u64, _version: i16, kind: Kind) -> ControlRecordTypeSchema {
-        ControlRecordTypeSchema {
-            r#type: choose(kind, 0, int16(step(seed, "Type"))),
-        }
-    }
-}
-
-mod messages_controller_registration {
-    use super::*;
-    use ottla_wire::messages::controller_registration::*;
-
-    pub fn controller_registration_request(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> ControllerRegistrationRequest<'static> {
-        ControllerRegistrationRequest {
-            controller_id: choose(kind, 0, int32(step(seed, "ControllerId"))),
-            incarnation_id: choose(kind, Uuid::ZERO, uuid(step(seed, "IncarnationId"))),
-            zk_migration_ready: choose(kind, false, true),
-            listeners: structs(step(seed, "Listeners"), version, kind, listener),
-            features: structs(step(seed, "Features"), version, kind, feature),
-        }
-    }
-
-    fn listener(seed: u64, _version: i16, kind: Kind) -> Listener<'static> {
-        Listener {
-            name: choose(kind, "", string(step(seed, "Name"))),
-            host: choose(kind, "", string(step(seed, "Host"))),
-            port: choose(kind, 0, uint16(step(seed, "Port"))),
-            security_protocol: choose(kind, 0, int16(step(seed, "SecurityProtocol"))),
-        }
-    }
-
-    fn feature(seed: u64, _version: i16, kind: Kind) -> Feature<'static> {
-        Feature {
-            name: choose(kind, "", string(step(seed, "Name"))),
-            min_supported_version: choose(kind, 0, int16(step(seed, "MinSupportedVersion"))),
-            max_supported_version: choose(kind, 0, int16(step(seed, "MaxSupportedVersion"))),
-        }
-    }
-
-    pub fn controller_registration_response(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> ControllerRegistrationResponse<'static> {
-        ControllerRegistrationResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            error_message: choose_optional(kind, true, Some(""), string(step(seed, "ErrorMessage"))),
-        }
-    }
-}
-
 mod messages_create_acls {
     use super::*;
     use ottla_wire::messages::create_acls::*;
@@ -1822,67 +1402,6 @@ mod messages_create_acls {
         AclCreationResult {
             error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
             error_message: choose_optional(kind, true, Some(""), string(step(seed, "ErrorMessage"))),
-        }
-    }
-}
-
-mod messages_create_delegation_token {
-    use super::*;
-    use ottla_wire::messages::create_delegation_token::*;
-
-    pub fn create_delegation_token_request(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> CreateDelegationTokenRequest<'static> {
-        CreateDelegationTokenRequest {
-            owner_principal_type: if version == 3 {
-                choose_optional(kind, true, Some(""), string(step(seed, "OwnerPrincipalType")))
-            } else {
-                Some("")
-            },
-            owner_principal_name: if version == 3 {
-                choose_optional(kind, true, Some(""), string(step(seed, "OwnerPrincipalName")))
-            } else {
-                Some("")
-            },
-            renewers: structs(step(seed, "Renewers"), version, kind, creatable_renewers),
-            max_lifetime_ms: choose(kind, 0, int64(step(seed, "MaxLifetimeMs"))),
-        }
-    }
-
-    fn creatable_renewers(seed: u64, _version: i16, kind: Kind) -> CreatableRenewers<'static> {
-        CreatableRenewers {
-            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
-            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
-        }
-    }
-
-    pub fn create_delegation_token_response(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> CreateDelegationTokenResponse<'static> {
-        CreateDelegationTokenResponse {
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
-            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
-            token_requester_principal_type: if version == 3 {
-                choose(kind, "", string(step(seed, "TokenRequesterPrincipalType")))
-            } else {
-                ""
-            },
-            token_requester_principal_name: if version == 3 {
-                choose(kind, "", string(step(seed, "TokenRequesterPrincipalName")))
-            } else {
-                ""
-            },
-            issue_timestamp_ms: choose(kind, 0, int64(step(seed, "IssueTimestampMs"))),
-            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
-            max_timestamp_ms: choose(kind, 0, int64(step(seed, "MaxTimestampMs"))),
-            token_id: choose(kind, "", string(step(seed, "TokenId"))),
-            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
         }
     }
 }
@@ -2067,19 +1586,6 @@ mod messages_create_topics {
             } else {
                 false
             },
-        }
-    }
-}
-
-mod messages_default_principal_data {
-    use super::*;
-    use ottla_wire::messages::default_principal_data::*;
-
-    pub fn default_principal_data(seed: u64, _version: i16, kind: Kind) -> DefaultPrincipalData<'static> {
-        DefaultPrincipalData {
-            r#type: choose(kind, "", string(step(seed, "Type"))),
-            name: choose(kind, "", string(step(seed, "Name"))),
-            token_authenticated: choose(kind, false, true),
         }
     }
 }
@@ -2545,92 +2051,6 @@ mod messages_describe_configs {
             name: choose(kind, "", string(step(seed, "Name"))),
             value: choose_optional(kind, true, Some(""), string(step(seed, "Value"))),
             source: choose(kind, 0, int8(step(seed, "Source"))),
-        }
-    }
-}
-
-mod messages_describe_delegation_token {
-    use super::*;
-    use ottla_wire::messages::describe_delegation_token::*;
-
-    pub fn describe_delegation_token_request(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> DescribeDelegationTokenRequest<'static> {
-        DescribeDelegationTokenRequest {
-            owners: null_or(
-                kind,
-                true,
-                structs(
-                    step(seed, "Owners"),
-                    version,
-                    kind,
-                    describe_delegation_token_owner,
-                ),
-            ),
-        }
-    }
-
-    fn describe_delegation_token_owner(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> DescribeDelegationTokenOwner<'static> {
-        DescribeDelegationTokenOwner {
-            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
-            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
-        }
-    }
-
-    pub fn describe_delegation_token_response(
-        seed: u64,
-        version: i16,
-        kind: Kind,
-    ) -> DescribeDelegationTokenResponse<'static> {
-        DescribeDelegationTokenResponse {
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            tokens: structs(step(seed, "Tokens"), version, kind, described_delegation_token),
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-        }
-    }
-
-    fn described_delegation_token(seed: u64, version: i16, kind: Kind) -> DescribedDelegationToken<'static> {
-        DescribedDelegationToken {
-            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
-            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
-            token_requester_principal_type: if version == 3 {
-                choose(kind, "", string(step(seed, "TokenRequesterPrincipalType")))
-            } else {
-                ""
-            },
-            token_requester_principal_name: if version == 3 {
-                choose(kind, "", string(step(seed, "TokenRequesterPrincipalName")))
-            } else {
-                ""
-            },
-            issue_timestamp: choose(kind, 0, int64(step(seed, "IssueTimestamp"))),
-            expiry_timestamp: choose(kind, 0, int64(step(seed, "ExpiryTimestamp"))),
-            max_timestamp: choose(kind, 0, int64(step(seed, "MaxTimestamp"))),
-            token_id: choose(kind, "", string(step(seed, "TokenId"))),
-            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
-            renewers: structs(
-                step(seed, "Renewers"),
-                version,
-                kind,
-                described_delegation_token_renewer,
-            ),
-        }
-    }
-
-    fn described_delegation_token_renewer(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> DescribedDelegationTokenRenewer<'static> {
-        DescribedDelegationTokenRenewer {
-            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
-            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
         }
     }
 }
@@ -3320,54 +2740,6 @@ mod messages_end_txn_marker {
     pub fn end_txn_marker(seed: u64, _version: i16, kind: Kind) -> EndTxnMarker {
         EndTxnMarker {
             coordinator_epoch: choose(kind, 0, int32(step(seed, "CoordinatorEpoch"))),
-        }
-    }
-}
-
-mod messages_envelope {
-    use super::*;
-    use ottla_wire::messages::envelope::*;
-
-    pub fn envelope_request(seed: u64, _version: i16, kind: Kind) -> EnvelopeRequest<'static> {
-        EnvelopeRequest {
-            request_data: choose(kind, &[], bytes(step(seed, "RequestData"))),
-            request_principal: choose_optional(kind, true, Some(&[]), bytes(step(seed, "RequestPrincipal"))),
-            client_host_address: choose(kind, &[], bytes(step(seed, "ClientHostAddress"))),
-        }
-    }
-
-    pub fn envelope_response(seed: u64, _version: i16, kind: Kind) -> EnvelopeResponse<'static> {
-        EnvelopeResponse {
-            response_data: choose_optional(kind, true, None, bytes(step(seed, "ResponseData"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-        }
-    }
-}
-
-mod messages_expire_delegation_token {
-    use super::*;
-    use ottla_wire::messages::expire_delegation_token::*;
-
-    pub fn expire_delegation_token_request(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> ExpireDelegationTokenRequest<'static> {
-        ExpireDelegationTokenRequest {
-            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
-            expiry_time_period_ms: choose(kind, 0, int64(step(seed, "ExpiryTimePeriodMs"))),
-        }
-    }
-
-    pub fn expire_delegation_token_response(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> ExpireDelegationTokenResponse {
-        ExpireDelegationTokenResponse {
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
         }
     }
 }
@@ -5257,34 +4629,6 @@ mod messages_push_telemetry {
     }
 }
 
-mod messages_renew_delegation_token {
-    use super::*;
-    use ottla_wire::messages::renew_delegation_token::*;
-
-    pub fn renew_delegation_token_request(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> RenewDelegationTokenRequest<'static> {
-        RenewDelegationTokenRequest {
-            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
-            renew_period_ms: choose(kind, 0, int64(step(seed, "RenewPeriodMs"))),
-        }
-    }
-
-    pub fn renew_delegation_token_response(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> RenewDelegationTokenResponse {
-        RenewDelegationTokenResponse {
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-        }
-    }
-}
-
 mod messages_sasl_authenticate {
     use super::*;
     use ottla_wire::messages::sasl_authenticate::*;
@@ -5537,29 +4881,6 @@ mod messages_txn_offset_commit {
         TxnOffsetCommitResponsePartition {
             partition_index: choose(kind, 0, int32(step(seed, "PartitionIndex"))),
             error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-        }
-    }
-}
-
-mod messages_unregister_broker {
-    use super::*;
-    use ottla_wire::messages::unregister_broker::*;
-
-    pub fn unregister_broker_request(seed: u64, _version: i16, kind: Kind) -> UnregisterBrokerRequest {
-        UnregisterBrokerRequest {
-            broker_id: choose(kind, 0, int32(step(seed, "BrokerId"))),
-        }
-    }
-
-    pub fn unregister_broker_response(
-        seed: u64,
-        _version: i16,
-        kind: Kind,
-    ) -> UnregisterBrokerResponse<'static> {
-        UnregisterBrokerResponse {
-            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
-            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
-            error_message: choose_optional(kind, true, Some(""), string(step(seed, "ErrorMessage"))),
         }
     }
 }
@@ -6267,14 +5588,10 @@ entry!("AddOffsetsToTxnRequest", ottla_wire::messages::add_offsets_to_txn::AddOf
 entry!("AddOffsetsToTxnResponse", ottla_wire::messages::add_offsets_to_txn::AddOffsetsToTxnResponse, messages_add_offsets_to_txn::add_offsets_to_txn_response),
 entry!("AddPartitionsToTxnRequest", ottla_wire::messages::add_partitions_to_txn::AddPartitionsToTxnRequest, messages_add_partitions_to_txn::add_partitions_to_txn_request),
 entry!("AddPartitionsToTxnResponse", ottla_wire::messages::add_partitions_to_txn::AddPartitionsToTxnResponse, messages_add_partitions_to_txn::add_partitions_to_txn_response),
-entry!("AllocateProducerIdsRequest", ottla_wire::messages::allocate_producer_ids::AllocateProducerIdsRequest, messages_allocate_producer_ids::allocate_producer_ids_request),
-entry!("AllocateProducerIdsResponse", ottla_wire::messages::allocate_producer_ids::AllocateProducerIdsResponse, messages_allocate_producer_ids::allocate_producer_ids_response),
 entry!("AlterClientQuotasRequest", ottla_wire::messages::alter_client_quotas::AlterClientQuotasRequest, messages_alter_client_quotas::alter_client_quotas_request),
 entry!("AlterClientQuotasResponse", ottla_wire::messages::alter_client_quotas::AlterClientQuotasResponse, messages_alter_client_quotas::alter_client_quotas_response),
 entry!("AlterConfigsRequest", ottla_wire::messages::alter_configs::AlterConfigsRequest, messages_alter_configs::alter_configs_request),
 entry!("AlterConfigsResponse", ottla_wire::messages::alter_configs::AlterConfigsResponse, messages_alter_configs::alter_configs_response),
-entry!("AlterPartitionRequest", ottla_wire::messages::alter_partition::AlterPartitionRequest, messages_alter_partition::alter_partition_request),
-entry!("AlterPartitionResponse", ottla_wire::messages::alter_partition::AlterPartitionResponse, messages_alter_partition::alter_partition_response),
 entry!("AlterPartitionReassignmentsRequest", ottla_wire::messages::alter_partition_reassignments::AlterPartitionReassignmentsRequest, messages_alter_partition_reassignments::alter_partition_reassignments_request),
 entry!("AlterPartitionReassignmentsResponse", ottla_wire::messages::alter_partition_reassignments::AlterPartitionReassignmentsResponse, messages_alter_partition_reassignments::alter_partition_reassignments_response),
 entry!("AlterReplicaLogDirsRequest", ottla_wire::messages::alter_replica_log_dirs::AlterReplicaLogDirsRequest, messages_alter_replica_log_dirs::alter_replica_log_dirs_request),
@@ -6283,30 +5600,18 @@ entry!("AlterUserScramCredentialsRequest", ottla_wire::messages::alter_user_scra
 entry!("AlterUserScramCredentialsResponse", ottla_wire::messages::alter_user_scram_credentials::AlterUserScramCredentialsResponse, messages_alter_user_scram_credentials::alter_user_scram_credentials_response),
 entry!("ApiVersionsRequest", ottla_wire::messages::api_versions::ApiVersionsRequest, messages_api_versions::api_versions_request),
 entry!("ApiVersionsResponse", ottla_wire::messages::api_versions::ApiVersionsResponse, messages_api_versions::api_versions_response),
-entry!("AssignReplicasToDirsRequest", ottla_wire::messages::assign_replicas_to_dirs::AssignReplicasToDirsRequest, messages_assign_replicas_to_dirs::assign_replicas_to_dirs_request),
-entry!("AssignReplicasToDirsResponse", ottla_wire::messages::assign_replicas_to_dirs::AssignReplicasToDirsResponse, messages_assign_replicas_to_dirs::assign_replicas_to_dirs_response),
-entry!("BrokerHeartbeatRequest", ottla_wire::messages::broker_heartbeat::BrokerHeartbeatRequest, messages_broker_heartbeat::broker_heartbeat_request),
-entry!("BrokerHeartbeatResponse", ottla_wire::messages::broker_heartbeat::BrokerHeartbeatResponse, messages_broker_heartbeat::broker_heartbeat_response),
-entry!("BrokerRegistrationRequest", ottla_wire::messages::broker_registration::BrokerRegistrationRequest, messages_broker_registration::broker_registration_request),
-entry!("BrokerRegistrationResponse", ottla_wire::messages::broker_registration::BrokerRegistrationResponse, messages_broker_registration::broker_registration_response),
 entry!("ConsumerGroupDescribeRequest", ottla_wire::messages::consumer_group_describe::ConsumerGroupDescribeRequest, messages_consumer_group_describe::consumer_group_describe_request),
 entry!("ConsumerGroupDescribeResponse", ottla_wire::messages::consumer_group_describe::ConsumerGroupDescribeResponse, messages_consumer_group_describe::consumer_group_describe_response),
 entry!("ConsumerGroupHeartbeatRequest", ottla_wire::messages::consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, messages_consumer_group_heartbeat::consumer_group_heartbeat_request),
 entry!("ConsumerGroupHeartbeatResponse", ottla_wire::messages::consumer_group_heartbeat::ConsumerGroupHeartbeatResponse, messages_consumer_group_heartbeat::consumer_group_heartbeat_response),
 entry!("ConsumerProtocolAssignment", ottla_wire::messages::consumer_protocol_assignment::ConsumerProtocolAssignment, messages_consumer_protocol_assignment::consumer_protocol_assignment),
 entry!("ConsumerProtocolSubscription", ottla_wire::messages::consumer_protocol_subscription::ConsumerProtocolSubscription, messages_consumer_protocol_subscription::consumer_protocol_subscription),
-entry!("ControlRecordTypeSchema", ottla_wire::messages::control_record_type_schema::ControlRecordTypeSchema, messages_control_record_type_schema::control_record_type_schema),
-entry!("ControllerRegistrationRequest", ottla_wire::messages::controller_registration::ControllerRegistrationRequest, messages_controller_registration::controller_registration_request),
-entry!("ControllerRegistrationResponse", ottla_wire::messages::controller_registration::ControllerRegistrationResponse, messages_controller_registration::controller_registration_response),
 entry!("CreateAclsRequest", ottla_wire::messages::create_acls::CreateAclsRequest, messages_create_acls::create_acls_request),
 entry!("CreateAclsResponse", ottla_wire::messages::create_acls::CreateAclsResponse, messages_create_acls::create_acls_response),
-entry!("CreateDelegationTokenRequest", ottla_wire::messages::create_delegation_token::CreateDelegationTokenRequest, messages_create_delegation_token::create_delegation_token_request),
-entry!("CreateDelegationTokenResponse", ottla_wire::messages::create_delegation_token::CreateDelegationTokenResponse, messages_create_delegation_token::create_delegation_token_response),
 entry!("CreatePartitionsRequest", ottla_wire::messages::create_partitions::CreatePartitionsRequest, messages_create_partitions::create_partitions_request),
 entry!("CreatePartitionsResponse", ottla_wire::messages::create_partitions::CreatePartitionsResponse, messages_create_partitions::create_partitions_response),
 entry!("CreateTopicsRequest", ottla_wire::messages::create_topics::CreateTopicsRequest, messages_create_topics::create_topics_request),
 entry!("CreateTopicsResponse", ottla_wire::messages::create_topics::CreateTopicsResponse, messages_create_topics::create_topics_response),
-entry!("DefaultPrincipalData", ottla_wire::messages::default_principal_data::DefaultPrincipalData, messages_default_principal_data::default_principal_data),
 entry!("DeleteAclsRequest", ottla_wire::messages::delete_acls::DeleteAclsRequest, messages_delete_acls::delete_acls_request),
 entry!("DeleteAclsResponse", ottla_wire::messages::delete_acls::DeleteAclsResponse, messages_delete_acls::delete_acls_response),
 entry!("DeleteGroupsRequest", ottla_wire::messages::delete_groups::DeleteGroupsRequest, messages_delete_groups::delete_groups_request),
@@ -6323,8 +5628,6 @@ entry!("DescribeClusterRequest", ottla_wire::messages::describe_cluster::Describ
 entry!("DescribeClusterResponse", ottla_wire::messages::describe_cluster::DescribeClusterResponse, messages_describe_cluster::describe_cluster_response),
 entry!("DescribeConfigsRequest", ottla_wire::messages::describe_configs::DescribeConfigsRequest, messages_describe_configs::describe_configs_request),
 entry!("DescribeConfigsResponse", ottla_wire::messages::describe_configs::DescribeConfigsResponse, messages_describe_configs::describe_configs_response),
-entry!("DescribeDelegationTokenRequest", ottla_wire::messages::describe_delegation_token::DescribeDelegationTokenRequest, messages_describe_delegation_token::describe_delegation_token_request),
-entry!("DescribeDelegationTokenResponse", ottla_wire::messages::describe_delegation_token::DescribeDelegationTokenResponse, messages_describe_delegation_token::describe_delegation_token_response),
 entry!("DescribeGroupsRequest", ottla_wire::messages::describe_groups::DescribeGroupsRequest, messages_describe_groups::describe_groups_request),
 entry!("DescribeGroupsResponse", ottla_wire::messages::describe_groups::DescribeGroupsResponse, messages_describe_groups::describe_groups_response),
 entry!("DescribeLogDirsRequest", ottla_wire::messages::describe_log_dirs::DescribeLogDirsRequest, messages_describe_log_dirs::describe_log_dirs_request),
@@ -6344,10 +5647,6 @@ entry!("ElectLeadersResponse", ottla_wire::messages::elect_leaders::ElectLeaders
 entry!("EndTxnRequest", ottla_wire::messages::end_txn::EndTxnRequest, messages_end_txn::end_txn_request),
 entry!("EndTxnResponse", ottla_wire::messages::end_txn::EndTxnResponse, messages_end_txn::end_txn_response),
 entry!("EndTxnMarker", ottla_wire::messages::end_txn_marker::EndTxnMarker, messages_end_txn_marker::end_txn_marker),
-entry!("EnvelopeRequest", ottla_wire::messages::envelope::EnvelopeRequest, messages_envelope::envelope_request),
-entry!("EnvelopeResponse", ottla_wire::messages::envelope::EnvelopeResponse, messages_envelope::envelope_response),
-entry!("ExpireDelegationTokenRequest", ottla_wire::messages::expire_delegation_token::ExpireDelegationTokenRequest, messages_expire_delegation_token::expire_delegation_token_request),
-entry!("ExpireDelegationTokenResponse", ottla_wire::messages::expire_delegation_token::ExpireDelegationTokenResponse, messages_expire_delegation_token::expire_delegation_token_response),
 entry!("FetchRequest", ottla_wire::messages::fetch::FetchRequest, messages_fetch::fetch_request),
 entry!("FetchResponse", ottla_wire::messages::fetch::FetchResponse, messages_fetch::fetch_response),
 entry!("FindCoordinatorRequest", ottla_wire::messages::find_coordinator::FindCoordinatorRequest, messages_find_coordinator::find_coordinator_request),
@@ -6390,8 +5689,6 @@ entry!("ProduceRequest", ottla_wire::messages::produce::ProduceRequest, messages
 entry!("ProduceResponse", ottla_wire::messages::produce::ProduceResponse, messages_produce::produce_response),
 entry!("PushTelemetryRequest", ottla_wire::messages::push_telemetry::PushTelemetryRequest, messages_push_telemetry::push_telemetry_request),
 entry!("PushTelemetryResponse", ottla_wire::messages::push_telemetry::PushTelemetryResponse, messages_push_telemetry::push_telemetry_response),
-entry!("RenewDelegationTokenRequest", ottla_wire::messages::renew_delegation_token::RenewDelegationTokenRequest, messages_renew_delegation_token::renew_delegation_token_request),
-entry!("RenewDelegationTokenResponse", ottla_wire::messages::renew_delegation_token::RenewDelegationTokenResponse, messages_renew_delegation_token::renew_delegation_token_response),
 entry!("SaslAuthenticateRequest", ottla_wire::messages::sasl_authenticate::SaslAuthenticateRequest, messages_sasl_authenticate::sasl_authenticate_request),
 entry!("SaslAuthenticateResponse", ottla_wire::messages::sasl_authenticate::SaslAuthenticateResponse, messages_sasl_authenticate::sasl_authenticate_response),
 entry!("SaslHandshakeRequest", ottla_wire::messages::sasl_handshake::SaslHandshakeRequest, messages_sasl_handshake::sasl_handshake_request),
@@ -6402,8 +5699,6 @@ entry!("SyncGroupRequest", ottla_wire::messages::sync_group::SyncGroupRequest, m
 entry!("SyncGroupResponse", ottla_wire::messages::sync_group::SyncGroupResponse, messages_sync_group::sync_group_response),
 entry!("TxnOffsetCommitRequest", ottla_wire::messages::txn_offset_commit::TxnOffsetCommitRequest, messages_txn_offset_commit::txn_offset_commit_request),
 entry!("TxnOffsetCommitResponse", ottla_wire::messages::txn_offset_commit::TxnOffsetCommitResponse, messages_txn_offset_commit::txn_offset_commit_response),
-entry!("UnregisterBrokerRequest", ottla_wire::messages::unregister_broker::UnregisterBrokerRequest, messages_unregister_broker::unregister_broker_request),
-entry!("UnregisterBrokerResponse", ottla_wire::messages::unregister_broker::UnregisterBrokerResponse, messages_unregister_broker::unregister_broker_response),
 entry!("UpdateFeaturesRequest", ottla_wire::messages::update_features::UpdateFeaturesRequest, messages_update_features::update_features_request),
 entry!("UpdateFeaturesResponse", ottla_wire::messages::update_features::UpdateFeaturesResponse, messages_update_features::update_features_response),
 entry!("VotersRecord", ottla_wire::messages::voters_record::VotersRecord, messages_voters_record::voters_record),

@@ -14,7 +14,7 @@ struct TestClock(AtomicU64);
 
 impl Clock for TestClock {
     fn moment(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment::from_micros(self.0.load(Ordering::Relaxed))
     }
 
     fn timestamp(&self) -> Timestamp {

@@ -9,6 +9,7 @@ use super::user_data::LastAssignment;
 use super::{GroupAssignment, RebalanceProtocol, common_protocol};
 use crate::config::AssignorKind;
 use crate::consumer::topic_partition::TopicPartition;
+use crate::network::backoff::Random;
 
 const KINDS: [AssignorKind; 4] = [
     AssignorKind::Range,
@@ -16,19 +17,6 @@ const KINDS: [AssignorKind; 4] = [
     AssignorKind::Sticky,
     AssignorKind::CooperativeSticky,
 ];
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
 
 fn topics(random: &mut Random) -> BTreeMap<Arc<str>, TopicReplicas> {
     (0..1 + random.below(5))
@@ -97,7 +85,7 @@ fn counts(assignment: &GroupAssignment) -> Vec<usize> {
 #[test]
 fn every_partition_has_exactly_one_owner_that_subscribes_to_it() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let topics = topics(&mut random);
         let members = members(&mut random, &topics, seed % 2 == 0);
         for kind in KINDS {
@@ -111,7 +99,7 @@ fn every_partition_has_exactly_one_owner_that_subscribes_to_it() {
 #[test]
 fn members_with_the_same_topics_get_equally_many_partitions() {
     for seed in 0..200 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let topics = topics(&mut random);
         let members = members(&mut random, &topics, true);
         for kind in [
@@ -133,7 +121,7 @@ fn range_gives_the_same_indexes_of_topics_with_equally_many_partitions() {
     let topics: BTreeMap<Arc<str>, TopicReplicas> = ["a", "b"]
         .map(|name| (name.into(), TopicReplicas::without_racks(7)))
         .into();
-    let members = members(&mut Random(3), &topics, true);
+    let members = members(&mut Random::new(3), &topics, true);
     for partitions in AssignorKind::Range.assign(&topics, &members).values() {
         let of = |topic: &str| -> Vec<i32> {
             partitions
@@ -170,7 +158,7 @@ fn remember(
 #[test]
 fn nothing_moves_when_nothing_changed() {
     for seed in 0..200 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let topics = topics(&mut random);
         let mut members = members(&mut random, &topics, seed % 2 == 0);
         for kind in [AssignorKind::Sticky, AssignorKind::CooperativeSticky] {
@@ -185,7 +173,7 @@ fn nothing_moves_when_nothing_changed() {
 #[test]
 fn only_partitions_of_a_leaving_member_move() {
     for seed in 0..200 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let topics = topics(&mut random);
         let mut members = members(&mut random, &topics, true);
         let first = AssignorKind::Sticky.assign(&topics, &members);
@@ -207,7 +195,7 @@ fn only_partitions_of_a_leaving_member_move() {
 #[test]
 fn a_cooperative_rebalance_gives_no_member_what_another_still_owns() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let topics = topics(&mut random);
         let mut members = members(&mut random, &topics, seed % 2 == 0);
         let kind = AssignorKind::CooperativeSticky;
@@ -255,7 +243,7 @@ fn a_group_is_cooperative_only_when_every_assignor_is() {
 /// The leader runs the assignor on the client's thread, which must also send heartbeats.
 #[test]
 fn a_large_group_with_different_subscriptions_is_distributed() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let topics: BTreeMap<Arc<str>, TopicReplicas> = (0..40)
         .map(|index| (format!("t{index}").into(), TopicReplicas::without_racks(50)))
         .collect();

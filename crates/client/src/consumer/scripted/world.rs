@@ -116,7 +116,7 @@ impl World {
             machine,
             exchange,
             reader,
-            now: Moment(1_000_000_000),
+            now: Moment::from_nanos(1_000_000_000),
             connections: BTreeMap::new(),
             leaders: (0..partition_count).map(|index| (index, (1, 5))).collect(),
             topic_id: TOPIC_ID,

@@ -8,7 +8,7 @@ const INSTANCE: Uuid = Uuid([7; 16]);
 const WALL: Timestamp = Timestamp(1_700_000_000_000);
 
 fn at_ms(ms: u64) -> Moment {
-    Moment(ms * 1_000_000)
+    Moment::from_nanos(ms * 1_000_000)
 }
 
 fn telemetry(seed: u64) -> Telemetry {
@@ -73,7 +73,7 @@ fn pushing() -> (Telemetry, Moment) {
 
 #[test]
 fn the_first_push_comes_after_half_to_one_and_a_half_intervals() {
-    let firsts: Vec<u64> = (0..200).map(|seed| subscribed(seed).1.0 / 1_000_000).collect();
+    let firsts: Vec<u64> = (0..200).map(|seed| subscribed(seed).1.nanos() / 1_000_000).collect();
     assert!(
         firsts.iter().all(|first| (5_000..15_000).contains(first)),
         "{firsts:?}"
@@ -88,7 +88,7 @@ fn the_first_push_comes_after_half_to_one_and_a_half_intervals() {
 fn a_push_names_the_instance_the_subscription_and_the_preferred_known_codec() {
     let (mut telemetry, first) = subscribed(1);
     assert_eq!(telemetry.instance().get(), Some(INSTANCE));
-    assert!(!telemetry.is_due(Moment(first.0 - 1)));
+    assert!(!telemetry.is_due(Moment::from_nanos(first.nanos() - 1)));
     assert!(telemetry.is_due(first));
     let request = telemetry.request(first, WALL).unwrap();
     let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();

@@ -234,7 +234,7 @@ fn a_connection_that_hangs_is_given_up() {
     world.turn();
     world.sleep(12_000);
     assert!(world.connections.is_empty());
-    assert!(world.now.ms_since(Moment(1_000_000_000)) >= 8000);
+    assert!(world.now.ms_since(Moment::from_nanos(1_000_000_000)) >= 8000);
     // The next attempt gets more time (socket.connection.setup.timeout.max.ms).
     world.sleep(60);
     let started = world.now;

@@ -9,7 +9,7 @@ fn a_waiting_topic_is_asked_for_at_once_and_alone() {
     assert!(!world.metadata.want(["a"]));
     world.turn();
     world.until_metadata();
-    assert_eq!(world.now, Moment(1_000_000_000));
+    assert_eq!(world.now, Moment::from_nanos(1_000_000_000));
     assert_eq!(names(&world.seen[0]), Some(vec!["a".into()]));
     world.answer_metadata(vec![topic("a", 1, 0)]);
     world.metadata.want(["b"]);

@@ -70,7 +70,7 @@ impl World {
         World {
             cluster: Cluster::new(Arc::new(config), Arc::clone(&metadata), Arc::default(), 7),
             metadata,
-            now: Moment(1_000_000_000),
+            now: Moment::from_nanos(1_000_000_000),
             replies: Vec::new(),
             connections: BTreeMap::new(),
             opening: BTreeSet::new(),

@@ -13,7 +13,7 @@ use crate::producer::callbacks::CallbackQueue;
 use crate::producer::completion::{Placed, SendFuture};
 use crate::time::SystemClock;
 
-const NOW: Moment = Moment(1_000);
+const NOW: Moment = Moment::from_nanos(1_000);
 
 fn config(settings: &[(&str, &str)]) -> Arc<ProducerConfig> {
     let base = Config::new().set("bootstrap.servers", "localhost:9092");
@@ -279,13 +279,13 @@ fn expired_batches_come_out_even_if_open() {
         append(&accumulator, &topic, 0, b"old");
         accumulator.seal_all(NOW);
         accumulator
-            .append(Moment(2_000), &topic, 0, &value(b"open"), 0, None)
+            .append(Moment::from_nanos(2_000), &topic, 0, &value(b"open"), 0, None)
             .unwrap();
         let queue = &activated(&accumulator)[0];
-        assert!(queue.take_expired(Moment(999)).is_empty());
-        let expired = queue.take_expired(Moment(1_999));
+        assert!(queue.take_expired(Moment::from_nanos(999)).is_empty());
+        let expired = queue.take_expired(Moment::from_nanos(1_999));
         assert_eq!(expired.iter().flat_map(values).collect::<Vec<_>>(), [b"old"]);
-        let expired = queue.take_expired(Moment(2_000));
+        let expired = queue.take_expired(Moment::from_nanos(2_000));
         assert_eq!(expired.iter().flat_map(values).collect::<Vec<_>>(), [b"open"]);
         assert!(queue.deactivate_if_empty());
     }
@@ -528,14 +528,14 @@ fn partitions_without_leader_or_of_a_stuck_broker_get_no_records_without_a_key()
         ("batch.size", "200"),
         ("partitioner.availability.timeout.ms", "100"),
     ]);
-    accumulator.note_node(NodeId(2), Moment(0), false);
-    accumulator.note_node(NodeId(2), Moment(0).after_ms(101), false);
+    accumulator.note_node(NodeId(2), Moment::from_nanos(0), false);
+    accumulator.note_node(NodeId(2), Moment::from_nanos(0).after_ms(101), false);
     let topic = topic_with_leaders(&[1, -1, 2, 1]);
     let used: std::collections::BTreeSet<_> = (0..200)
         .map(|_| append_sticky(&accumulator, &topic, &[1; 100]))
         .collect();
     assert_eq!(used, [0, 3].into());
-    accumulator.note_node(NodeId(2), Moment(0).after_ms(102), true);
+    accumulator.note_node(NodeId(2), Moment::from_nanos(0).after_ms(102), true);
     let used: std::collections::BTreeSet<_> = (0..200)
         .map(|_| append_sticky(&accumulator, &topic, &[1; 100]))
         .collect();

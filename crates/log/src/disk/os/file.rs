@@ -381,9 +381,10 @@ impl DiskFile for OsFile {
     }
 
     fn settle(&self) -> io::Result<()> {
-        match self.disk.file_systems.is_settled(self.identity.device) {
-            true => Ok(()),
-            false => self.sync(),
+        if self.disk.file_systems.is_settled(self.identity.device) {
+            Ok(())
+        } else {
+            self.sync()
         }
     }
 

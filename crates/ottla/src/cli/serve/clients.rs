@@ -585,7 +585,7 @@ mod tests {
         Reading {
             node_id: 1,
             at: Timestamp(second as i64 * 1_000),
-            moment: Moment(second * 1_000_000),
+            moment: Moment::from_micros(second * 1_000_000),
             loop_count: 2,
             busy_micros,
             processor_count: 2,
@@ -738,7 +738,7 @@ mod tests {
                     offset: *offset,
                     end,
                 });
-            consumer.fetched = Some((Moment(second * 1_000_000), partitions.collect()));
+            consumer.fetched = Some((Moment::from_micros(second * 1_000_000), partitions.collect()));
             consumer
         };
         windows.take(reading(0, 0, vec![consumer(0, &[0, 0], 100)]));

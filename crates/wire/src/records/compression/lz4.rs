@@ -142,9 +142,10 @@ impl<'a> Blocks<'a> {
         }
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(CUT)?;
         self.rest = rest;
-        let checksum = match self.has_checksums {
-            true => Some(take_u32(&mut self.rest).ok_or(CUT)?),
-            false => None,
+        let checksum = if self.has_checksums {
+            Some(take_u32(&mut self.rest).ok_or(CUT)?)
+        } else {
+            None
         };
         Ok(Some(Block {
             bytes,
@@ -199,9 +200,10 @@ pub(super) fn decompress(
             continue;
         }
         let allowed_bytes = header.block_bytes_max.min(left_bytes);
-        let window_start = match header.has(INDEPENDENT_BLOCKS) {
-            true => out.len(),
-            false => start.max(out.len().saturating_sub(WINDOW_BYTES)),
+        let window_start = if header.has(INDEPENDENT_BLOCKS) {
+            out.len()
+        } else {
+            start.max(out.len().saturating_sub(WINDOW_BYTES))
         };
         match unfold(block.bytes, allowed_bytes, window_start, out) {
             Ok(()) => {}
@@ -247,9 +249,10 @@ fn unfold(
         out.resize(start + capacity, 0);
         let (before, fresh) = out.split_at_mut(start);
         let window = &before[window_start..];
-        let outcome = match window.is_empty() {
-            true => decompress_into(block, fresh),
-            false => decompress_into_with_dict(block, fresh, window),
+        let outcome = if window.is_empty() {
+            decompress_into(block, fresh)
+        } else {
+            decompress_into_with_dict(block, fresh, window)
         };
         match outcome {
             Err(DecompressError::OutputTooSmall { .. }) if capacity < allowed_bytes => {

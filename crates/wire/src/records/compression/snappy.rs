@@ -142,9 +142,10 @@ impl Pieces for SnappyPieces<'_> {
     fn next(&mut self) -> Result<bool, CompressionError> {
         self.unfolded = 0;
         while !self.rest.is_empty() {
-            let block = match self.is_bare {
-                true => std::mem::take(&mut self.rest),
-                false => take_block(&mut self.rest)?,
+            let block = if self.is_bare {
+                std::mem::take(&mut self.rest)
+            } else {
+                take_block(&mut self.rest)?
             };
             let announced = announced_bytes(block)?;
             self.room.take(announced)?;

@@ -17,6 +17,7 @@ use ottla_wire::messages::get_telemetry_subscriptions::{
 };
 use ottla_wire::messages::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
 use ottla_wire::primitives::{Reader, Uuid};
+use ottla_wire::random::Random;
 use ottla_wire::records::compression::Codec;
 
 use super::ClientMetrics;
@@ -140,7 +141,7 @@ pub struct Telemetry {
     hold_until: Moment,
     /// Set by `close`.
     close_by: Option<Moment>,
-    random: u64,
+    random: Random,
 }
 
 impl Telemetry {
@@ -173,7 +174,7 @@ impl Telemetry {
             node: None,
             hold_until: Moment::default(),
             close_by: None,
-            random: seed,
+            random: Random::new(seed),
         }
     }
 
@@ -470,13 +471,9 @@ impl Telemetry {
         self.instance.set(InstanceState::Never);
     }
 
-    /// 0 to 1 (splitmix64).
+    /// 0 to 1.
     fn random_unit(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
