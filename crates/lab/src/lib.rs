@@ -5,6 +5,7 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+pub mod numbers;
 pub mod formulas;
 pub mod report;
 pub mod machine;

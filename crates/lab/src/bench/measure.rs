@@ -18,6 +18,7 @@ use super::{disk, drift, group_result, integrity, prepare, stages};
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
 use crate::load::{Course, Live, consume, lock, priority, produce, requests};
+use crate::numbers::count;
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::report::histogram::Latencies;
 use crate::report::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
@@ -367,7 +368,8 @@ impl Report<'_> {
         let told = ended.map(|(spec, outcome)| {
             format!(
                 "{}: had read all {} records before the end and waited from then on",
-                spec.name, outcome.records_in_all
+                spec.name,
+                count(outcome.records_in_all)
             )
         });
         told.collect()

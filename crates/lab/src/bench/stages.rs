@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::broker_log::BrokerLog;
 use crate::load::clock::now_nanos;
 use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
+use crate::numbers::count;
 use crate::report::{StageMeans, Stages};
 
 /// The percentiles for which means are given.
@@ -58,9 +59,10 @@ pub fn of_ottla(sent: &[SentRecord], received: &[ReceivedRecord], log: &BrokerLo
         stages.notes.insert(
             0,
             format!(
-                "the broker's times of {contradictory} of {} records lie outside of the clients': it has another clock, \
+                "the broker's times of {} of {} records lie outside of the clients': it has another clock, \
                  so its stages cannot be told apart",
-                matched.len()
+                count(contradictory as u64),
+                count(matched.len() as u64)
             ),
         );
         return stages;
@@ -135,8 +137,9 @@ fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_na
     ];
     if early > 0 {
         notes.push(format!(
-            "{early} records were at the consumer before their acknowledgement was at the producer: for those the second \
-             stage is 0"
+            "{} records were at the consumer before their acknowledgement was at the producer: for those the second \
+             stage is 0",
+            count(early as u64)
         ));
     }
     means(

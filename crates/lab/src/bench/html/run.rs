@@ -5,8 +5,8 @@ use super::chart::{Chart, Line};
 use super::markup::Markup;
 use super::table::Table;
 use super::{stages, summary, target_name};
+use crate::numbers;
 use crate::report::histogram::Latencies;
-use crate::report::label;
 use crate::report::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
 
 /// The number of points of a line over time; a longer run is drawn in steps of several seconds.
@@ -67,7 +67,7 @@ fn draw_on_target(on: &OnTarget, page: &mut Markup) {
         };
         expected.row(vec![
             expectation.text.clone(),
-            label::number(expectation.measured),
+            numbers::number(expectation.measured),
             outcome.to_owned(),
         ]);
     }
@@ -90,8 +90,8 @@ fn draw_on_target(on: &OnTarget, page: &mut Markup) {
 }
 
 fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
-    let warmup = label::number(measurement.warmup_seconds);
-    let seconds = label::number(measurement.seconds);
+    let warmup = numbers::number(measurement.warmup_seconds);
+    let seconds = numbers::number(measurement.seconds);
     page.leaf(
         "p",
         &[("class", &"quiet")],
@@ -379,12 +379,12 @@ fn draw_processes(measurement: &Measurement, page: &mut Markup) {
         "written",
     ]);
     let bytes =
-        |value: Option<u64>| value.map_or_else(|| String::from("–"), |value| label::bytes(value as f64));
+        |value: Option<u64>| value.map_or_else(|| String::from("–"), |value| numbers::bytes(value as f64));
     for process in &measurement.processes {
         table.row(vec![
             process.name.clone(),
-            label::number(process.cpu_seconds),
-            label::number(process.cpu_seconds_per_million),
+            numbers::number(process.cpu_seconds),
+            numbers::number(process.cpu_seconds_per_million),
             bytes(process.peak_memory_bytes),
             bytes(process.read_bytes),
             bytes(process.written_bytes),
@@ -411,14 +411,14 @@ fn draw_groups(measurement: &Measurement, page: &mut Markup) {
         let of = |result: &Option<LatencyResult>, value: fn(&LatencyResult) -> f64| {
             result
                 .as_ref()
-                .map_or_else(|| String::from("–"), |result| label::number(value(result)))
+                .map_or_else(|| String::from("–"), |result| numbers::number(value(result)))
         };
         let saturated = if group.is_saturated { " (saturated)" } else { "" };
         table.row(vec![
             format!("{}{saturated}", group.name),
             format!("{} × {}", group.clients, group.threads.max(1)),
-            label::number(group.records as f64),
-            label::number(group.records_per_second),
+            numbers::number(group.records as f64),
+            numbers::number(group.records_per_second),
             group.errors.to_string(),
             group.retries.to_string(),
             of(&group.latency, |result| result.percentiles.p50),
@@ -475,24 +475,24 @@ fn draw_checks(measurement: &Measurement, page: &mut Markup) {
         String::from("records were sent late by, p99"),
         late.map_or_else(
             || String::from("no schedule"),
-            |late| format!("{} ms", label::number(late.percentiles.p99)),
+            |late| format!("{} ms", numbers::number(late.percentiles.p99)),
         ),
     ]);
     table.row(vec![
         String::from("busiest sending thread, of a processor"),
-        format!("{} %", label::number(100.0 * generator.busiest_thread)),
+        numbers::percent(generator.busiest_thread),
     ]);
     table.row(vec![
         String::from("waited for buffer memory"),
-        format!("{} s", label::number(generator.buffer_wait_seconds)),
+        format!("{} s", numbers::number(generator.buffer_wait_seconds)),
     ]);
     table.row(vec![
         String::from("reached, of what it can do alone"),
-        format!("{} %", label::number(100.0 * generator.share_of_calibration)),
+        numbers::percent(generator.share_of_calibration),
     ]);
     table.row(vec![
         String::from("rate of the last third over the first"),
-        label::number(measurement.drift.last_to_first),
+        numbers::number(measurement.drift.last_to_first),
     ]);
     table.draw(page);
 }

@@ -100,7 +100,7 @@ impl Known {
         .map(|(name, setting)| {
             format!(
                 "{name}={} ({})",
-                words::plain(setting.value),
+                crate::numbers::plain(setting.value),
                 words::origin(setting.origin)
             )
         })
@@ -195,7 +195,7 @@ fn is_backlogged(producer: &Producer) -> bool {
 }
 
 /// Batches of one size although records wait are full, however small they are: that size is the
-/// setting (15 066 of 16 384).
+/// setting (15,066 of 16,384).
 fn batch_bytes(producer: &Producer, default: f64) -> Option<Setting<f64>> {
     let largest = producer
         .batch_bytes_max

@@ -137,7 +137,7 @@ fn with_backlog(
     };
     if backlog == Backlog::Soft && refusals::is_of_pipe(found.verdict) {
         let load = reading.load().map_or_else(String::new, |load| {
-            format!(" (Z = {})", super::words::percent(load))
+            format!(" (Z = {})", crate::numbers::percent(load))
         });
         found.text = format!("near its ceiling{load}, latency already rises: {}", found.text);
     }
@@ -148,7 +148,7 @@ fn with_backlog(
         let used = limit::worker_use(reading).unwrap_or(1.0);
         let text = format!(
             "the sending threads are {} busy in send() as well",
-            super::words::percent(used)
+            crate::numbers::percent(used)
         );
         found.contributing.push(contention::finding(reading, &text));
     }

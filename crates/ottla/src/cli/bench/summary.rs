@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
+use ottla_lab::numbers::{self, number};
 use ottla_lab::report::label;
 use ottla_lab::report::{OnTarget, Point, Report, Verdict};
 
@@ -129,7 +130,6 @@ fn row(report: &Report, point: &Point, figure: &str, target: usize, name: String
         .and_then(|prediction| prediction.figures.get(figure));
     let measured = on.figure(figure);
     let is_first = target == 0;
-    let number = |value: f64| label::number(value);
     [
         name,
         if is_first {
@@ -160,7 +160,7 @@ fn row(report: &Report, point: &Point, figure: &str, target: usize, name: String
         predicted
             .zip(measured)
             .map_or_else(String::new, |(range, measured)| {
-                label::percent(range.error_percent(measured))
+                numbers::percent_change(range.error_percent(measured) / 100.0)
             }),
     ]
 }
@@ -203,7 +203,7 @@ fn draw_load(report: &Report, out: &mut String) {
             continue;
         };
         let p99: Vec<f64> = points.iter().map(|point| point.1).collect();
-        let (from, to) = (label::number(first.0), label::number(last.0));
+        let (from, to) = (number(first.0), number(last.0));
         let (bars, range) = (bars(&p99, Heights::Logarithms), range(&p99));
         line(
             out,
@@ -254,7 +254,7 @@ fn draw_points(report: &Report, is_coloured: bool, out: &mut String) {
                 );
             }
             for expectation in on.expectations.iter().filter(|expectation| !expectation.holds) {
-                let (text, measured) = (clean(&expectation.text), label::number(expectation.measured));
+                let (text, measured) = (clean(&expectation.text), number(expectation.measured));
                 let name = cut(&point.name);
                 line(
                     out,
@@ -317,7 +317,7 @@ fn draw_over_time(point: &Point, on: &OnTarget, target: &str, out: &mut String) 
 fn range(values: &[f64]) -> String {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("{} to {}", label::number(low), label::number(high))
+    format!("{} to {}", number(low), number(high))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
 use crate::cli::doctor::text::clean;
+use ottla_lab::numbers::{count, number};
 
 #[derive(Args)]
 pub struct Show {
@@ -94,7 +95,7 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
     };
     let held_back = match of.throttles {
         0 => String::from("-"),
-        count => format!("{count} times, {} ms", of.throttle_ms),
+        times => format!("{} times, {} ms", count(times), count(of.throttle_ms)),
     };
     [
         name(&client.user),
@@ -106,15 +107,6 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
         number(of.rate_of_one_second_max),
         held_back,
     ]
-}
-
-/// Formats without decimals from 100 on, else with three significant digits.
-fn number(value: f64) -> String {
-    if value == 0.0 || value >= 100.0 {
-        return format!("{value:.0}");
-    }
-    let digits = (2.0 - value.log10().floor()).clamp(0.0, 6.0) as usize;
-    format!("{value:.digits$}")
 }
 
 #[cfg(test)]
@@ -158,9 +150,9 @@ mod tests {
         assert_eq!(lines[0], HEADINGS);
         assert_eq!(
             lines[1][..5],
-            ["ANONYMOUS", "etl", "producer_byte_rate", "1000000", "1000000"]
+            ["ANONYMOUS", "etl", "producer_byte_rate", "1,000,000", "1,000,000"]
         );
-        assert_eq!(lines[1][5..].join(" "), "1999999 2999999 7 times, 70 ms");
+        assert_eq!(lines[1][5..].join(" "), "1,999,999 2,999,999 7 times, 70 ms");
         assert_eq!(
             lines[2],
             [
@@ -170,7 +162,7 @@ mod tests {
                 "-",
                 "0.123",
                 "0.247",
-                "0.370",
+                "0.37",
                 "-"
             ]
         );

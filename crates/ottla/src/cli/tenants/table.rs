@@ -89,8 +89,8 @@ mod tests {
         let text = render(&sample(), 20, PAPER);
         let expected = [
             "TENANT  KIND       CONN  SHARE  BEFORE   REQ/S   REC/S  IN-MB/S  OUT-MB/S  COLD-MB/S  INFLICTED  SUFFERED",
-            "batch   client-id    40   41 %     0 %  18 200  54 600        6         1          0        500        10",
-            "orders  user          1  5.0 %     0 %    1000  20 000       20      0.01        0.1          2       500",
+            "batch   client-id    40   41 %     0 %  18,200  54,600        6         1          0        500        10",
+            "orders  user          1    5 %     0 %   1,000  20,000       20      0.01        0.1          2       500",
             "",
             "2 event loops, 92 % busy in the last 60 s; 2 tenants.",
         ];

@@ -171,9 +171,9 @@ impl Pipe {
             self.requests_per_second_max() * self.request_bytes_max() / record,
             format!(
                 "requests of {} at most, {} in flight at {} ms (F9)",
-                crate::doctor::arithmetic::bytes(self.request_bytes_max()),
-                crate::doctor::arithmetic::figure(self.in_flight_effective()),
-                crate::doctor::arithmetic::figure(self.request_ms)
+                crate::numbers::bytes(self.request_bytes_max()),
+                crate::numbers::number(self.in_flight_effective()),
+                crate::numbers::number(self.request_ms)
             ),
         )];
         if let Some(link) = self.link_bytes_per_second {

@@ -3,7 +3,6 @@
 use super::pipe::{Known, Pipe};
 use super::setting::Wanted;
 use super::{Change, Prediction};
-use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::Invalid;
 use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Verdict};
 use crate::doctor::rules;
@@ -11,6 +10,7 @@ use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
 use crate::formulas::wire::{Connection, bytes_per_second_refined};
+use crate::numbers::{bytes, number, percent};
 
 /// Batches emptier than this are not closed by batch.size (F18).
 const FILL_LOW: f64 = 0.5;
@@ -146,7 +146,7 @@ impl Work<'_> {
             let queue = self
                 .before
                 .queue_ms
-                .map_or(String::new(), |queue| format!(" for {} ms", figure(queue)));
+                .map_or(String::new(), |queue| format!(" for {} ms", number(queue)));
             self.unchanged(
                 "linger.ms",
                 format!("batches stand in the queue{queue}, longer than any linger: they are sent when there is room, not when it ends"),
@@ -257,7 +257,7 @@ impl Work<'_> {
             let size = bytes(self.before.request_bytes);
             self.unchanged(
                 name,
-                format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", figure(before)),
+                format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", number(before)),
             );
         }
         if let (Some(round_trip), Some(broker)) = (self.before.round_trip_ms, self.before.broker_ms) {
@@ -274,7 +274,7 @@ impl Work<'_> {
                     name,
                     format!(
                         "a broker serves a connection's requests one after another: {} suffice (F14)",
-                        figure(useful)
+                        number(useful)
                     ),
                 );
             }
@@ -453,7 +453,7 @@ impl Work<'_> {
                 "max.block.ms",
                 format!(
                     "throughput: a batch waits {} ms for memory, so {errors}",
-                    figure(wait)
+                    number(wait)
                 ),
             );
         }

@@ -126,7 +126,7 @@ mod tests {
     fn clients_that_are_not_well_get_a_sentence() {
         let expected = "\
 client         role      verdict      confidence  change
-orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83 550 → 100 000 records/s
+orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83,550 → 100,000 records/s
   Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
 audit          producer  KEEPS_UP     medium      –
 
@@ -140,7 +140,7 @@ audit          producer  KEEPS_UP     medium      –
         let text = render(&sample::examination(), Paper { width: 60, ..PAPER });
         assert!(text.lines().all(|line| letters(line) <= 64), "{text}");
         assert!(
-            text.contains("\n  batch.size=32768: 83 550 → 100 000 records/s\n"),
+            text.contains("\n  batch.size=32768: 83,550 → 100,000 records/s\n"),
             "{text}"
         );
     }
