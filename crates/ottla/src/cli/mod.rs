@@ -1,5 +1,7 @@
 //! The command line: the subcommands, one module each.
 
+mod output;
+mod table;
 mod server_properties;
 mod serve;
 mod grow;

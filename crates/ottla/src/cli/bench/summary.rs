@@ -1,6 +1,5 @@
 //! A report on a terminal: verdict, table, small plots. Every number is shown with its caveats.
 
-use std::fmt::Write;
 use std::io::IsTerminal;
 
 use ottla_lab::numbers::{self, number};
@@ -8,6 +7,7 @@ use ottla_lab::report::label;
 use ottla_lab::report::{OnTarget, Point, Report, Verdict};
 
 use crate::cli::doctor::text::clean;
+use crate::cli::table::align;
 
 /// Renders for standard output; in colour if it is a terminal and `NO_COLOR` is not set.
 pub fn text(report: &Report) -> String {
@@ -76,9 +76,8 @@ const HEADS: [&str; 8] = [
     "of rounds",
     "error",
 ];
-/// The first columns are text, left-aligned; numbers are right-aligned.
+/// Point, figure and target; the target is left out where there is only one.
 const TEXT_COLUMNS: usize = 3;
-const TARGET_COLUMN: usize = 2;
 /// Longer names are cut so that the numbers stay on the screen.
 const NAME_LETTERS: usize = 30;
 
@@ -98,26 +97,19 @@ fn draw_table(report: &Report, is_coloured: bool, out: &mut String) {
             }
         }
     }
-    let has_targets = report.manifest.targets.len() > 1;
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    for (row, remark) in rows.iter().zip(&remarks) {
-        let mut text = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            if column == TARGET_COLUMN && !has_targets {
-                continue;
-            }
-            let _ = match column < TEXT_COLUMNS {
-                true => write!(text, "{cell:width$}  "),
-                false => write!(text, "{cell:>width$}  "),
+    let lines = match report.manifest.targets.len() > 1 {
+        true => align(&rows, TEXT_COLUMNS),
+        false => {
+            let without_target = |[point, figure, _, rest @ ..]: [String; 8]| {
+                let [source, predicted, measured, of_rounds, error] = rest;
+                [point, figure, source, predicted, measured, of_rounds, error]
             };
+            let rows: Vec<[String; 7]> = rows.into_iter().map(without_target).collect();
+            align(&rows, TEXT_COLUMNS - 1)
         }
-        line(out, format_args!("{text}{remark}"));
+    };
+    for (text, remark) in lines.iter().zip(&remarks) {
+        line(out, format_args!("{text}  {remark}"));
     }
     out.push('\n');
 }

@@ -13,6 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use acts::ACTS;
 use stage::Stage;
 
+use super::output::{Failure, Format};
+
 /// Create four bottlenecks, apply the change the doctor recommends, and measure whether it helped
 ///
 /// Starts a broker in this process; nothing else is needed. Exit status: 0 every promise was kept,
@@ -33,12 +35,6 @@ pub struct Demo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ActName {
     /// More records per second than one sender's requests can carry (experiment I of the Kontur
     /// talk)
@@ -55,10 +51,7 @@ impl Demo {
     pub fn run(self) -> ExitCode {
         match self.play() {
             Ok(status) => status,
-            Err(problem) => {
-                eprintln!("ottla demo: {problem}");
-                ExitCode::FAILURE
-            }
+            Err(problem) => Failure::failed(problem).report("ottla demo"),
         }
     }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::doctor::place::Place;
-use super::doctor::{Failure, print};
+use super::output::{Failure, print};
 
 /// Show each client's use of its quotas, and suggest quotas from it
 ///
@@ -69,10 +69,7 @@ impl Quota {
         };
         match text.and_then(|text| print(&text)) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failure(text)) => {
-                eprintln!("ottla quota {name}: {text}");
-                ExitCode::from(2)
-            }
+            Err(failure) => failure.report(&format!("ottla quota {name}")),
         }
     }
 }

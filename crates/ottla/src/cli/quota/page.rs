@@ -49,11 +49,11 @@ pub struct Use {
 /// - Errors: no answer, or one of another version.
 pub fn ask(address: &str) -> Result<(String, Page), Failure> {
     let text = ask::ask(address, "GET", "/quotas", ANSWER_BYTES_MAX).map_err(|error| {
-        Failure(format!(
+        Failure::unanswered(format!(
             "{address}: {error}; --admin or --bootstrap-server select another broker"
         ))
     })?;
-    let page = read(&text).map_err(|problem| Failure(format!("{address}: {problem}")))?;
+    let page = read(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
     Ok((text, page))
 }
 

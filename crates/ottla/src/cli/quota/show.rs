@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
 use crate::cli::doctor::text::clean;
+use crate::cli::output::Format;
+use crate::cli::table::align;
 use ottla_lab::numbers::{count, number};
 
 #[derive(Args)]
@@ -17,12 +19,6 @@ pub struct Show {
     /// Output: a table, or the JSON of the admin address
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 impl Show {
@@ -46,6 +42,9 @@ const HEADINGS: [&str; 8] = [
     "HELD-BACK",
 ];
 
+/// User, client id and key of the quota.
+const TEXT_COLUMNS: usize = 3;
+
 fn table(page: &Page) -> String {
     let mut rows: Vec<[String; HEADINGS.len()]> = vec![HEADINGS.map(str::to_owned)];
     for client in &page.clients {
@@ -55,19 +54,8 @@ fn table(page: &Page) -> String {
             .filter(|(_, of)| of.limit.is_some() || of.used > 0.0);
         rows.extend(told.map(|(key, of)| row(client, key, of)));
     }
-    let mut widths = [0; HEADINGS.len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
     let mut text = String::new();
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
+    for line in align(&rows, TEXT_COLUMNS) {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if page.is_dry_run {

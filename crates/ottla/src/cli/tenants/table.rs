@@ -2,7 +2,11 @@
 
 use super::document::Document;
 use super::figures::{HEADS, LEGEND};
-use crate::cli::doctor::text::{Paper, cut, letters, wrap};
+use crate::cli::doctor::text::{Paper, cut, wrap};
+use crate::cli::table::align;
+
+/// The name and the kind.
+const TEXT_COLUMNS: usize = 2;
 
 /// Longer names are cut so that the figures stay on the page; JSON has the full names.
 const NAME_LETTERS_MAX: usize = 40;
@@ -57,27 +61,14 @@ pub fn lines(document: &Document, shown: usize) -> Vec<String> {
         row[0] = cut(&row[0], NAME_LETTERS_MAX);
         rows.push(row);
     }
-    let widths: Vec<usize> = (0..HEADS.len())
-        .map(|column| rows.iter().map(|row| letters(&row[column])).max().unwrap_or(0))
-        .collect();
-    let line = |row: &[String; HEADS.len()]| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, width))| {
-            let blanks = " ".repeat(width - letters(cell));
-            match column {
-                0 | 1 => format!("{cell}{blanks}"),
-                _ => format!("{blanks}{cell}"),
-            }
-        });
-        cells.collect::<Vec<String>>().join("  ")
-    };
-    rows.iter().map(line).collect()
+    align(&rows, TEXT_COLUMNS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::document::tests::sample;
     use super::*;
+    use crate::cli::doctor::text::letters;
 
     const PAPER: Paper = Paper {
         width: 120,

@@ -16,9 +16,9 @@ use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::document::Document;
 use super::{document_of, table};
-use crate::cli::doctor::Failure;
 use crate::cli::doctor::text::{clean, cut};
 use crate::cli::doctor::watch::is_gone;
+use crate::cli::output::Failure;
 
 /// How long the screen waits for a key before it checks for news.
 const TICK: Duration = Duration::from_millis(100);
@@ -100,21 +100,22 @@ impl Screen {
 /// - Errors: there is no terminal.
 pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::new(
+        return Err(Failure::unanswered(
             "--watch needs a terminal; without it the table is printed once",
         ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
+            .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
     }
     let news = ask_again_and_again(address, interval_seconds)?;
     // From here on the terminal is in raw mode; every exit path restores it, a panic included.
-    let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
+    let mut terminal =
+        ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
     let outcome = show(&mut terminal, address, &stop, &news);
     ratatui::restore();
-    outcome.map_err(|error| Failure(format!("the terminal: {error}")))
+    outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))
 }
 
 fn show(
@@ -161,7 +162,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64) -> Result<Receiver<
     std::thread::Builder::new()
         .name("tenants-watch".into())
         .spawn(ask)
-        .map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
+        .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
     Ok(news)
 }
 

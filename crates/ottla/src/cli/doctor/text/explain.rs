@@ -275,7 +275,7 @@ How this was found
 The arithmetic
   F8  R_max = 1000 / L * M * N
             = 1000 / 9.8 * 5 * 3
-            = 1531 requests/s
+            = 1,531 requests/s
       L  9.8 ms  mean time from a request to its answer (measured)
       M  5       requests that may be under way on a connection (default)
       N  3       brokers that are written to (measured)
