@@ -17,7 +17,7 @@ pub fn number(value: f64) -> String {
         return String::from("unlimited");
     }
     let decimals = match size {
-        _ if size >= 1e15 || (size < 1e-4 && size >= ZERO_BELOW) => return format!("{value:.2e}"),
+        _ if size >= 1e15 || (ZERO_BELOW..1e-4).contains(&size) => return format!("{value:.2e}"),
         _ if size < ZERO_BELOW => return String::from("0"),
         _ if size >= 100.0 => 0,
         _ if size >= 10.0 => 1,

@@ -18,6 +18,7 @@ pub mod encoding;
 pub mod otlp;
 pub mod adapters;
 pub mod history;
+pub mod observe;
 pub mod replay;
 pub mod rules;
 pub mod calculator;
