@@ -18,3 +18,4 @@ pub mod scenario;
 pub mod bench;
 pub mod perf;
 pub mod doctor;
+pub mod tenants;

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
 use crate::cli::doctor::text::clean;
 use crate::cli::output::Format;
 use crate::cli::table::align;
 use ottla_lab::numbers::{count, number};
+use ottla_lab::tenants::quota::{QuotaClient, QuotaPage, QuotaUse};
 
 #[derive(Args)]
 pub struct Show {
@@ -45,7 +45,7 @@ const HEADINGS: [&str; 8] = [
 /// User, client id and key of the quota.
 const TEXT_COLUMNS: usize = 3;
 
-fn table(page: &Page) -> String {
+fn table(page: &QuotaPage) -> String {
     let mut rows: Vec<[String; HEADINGS.len()]> = vec![HEADINGS.map(str::to_owned)];
     for client in &page.clients {
         let told = client
@@ -73,7 +73,7 @@ fn table(page: &Page) -> String {
     text
 }
 
-fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
+fn row(client: &QuotaClient, key: &str, of: &QuotaUse) -> [String; HEADINGS.len()] {
     let name = |name: &str| {
         if name.is_empty() {
             String::from("-")
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_used_or_limited_quota_has_a_row() {
-        let of = |limit, used, rate, throttles| Use {
+        let of = |limit, used, rate, throttles| QuotaUse {
             limit,
             used,
             rate,
@@ -113,7 +113,7 @@ mod tests {
             throttles,
             throttle_ms: 10 * throttles,
         };
-        let client = Client {
+        let client = QuotaClient {
             user: "ANONYMOUS".to_owned(),
             client_id: "etl".to_owned(),
             is_connected: true,
@@ -123,7 +123,7 @@ mod tests {
                 ("request_percentage".to_owned(), of(None, 3.0, 0.1234, 0)),
             ]),
         };
-        let page = Page {
+        let page = QuotaPage {
             version: 1,
             bootstrap_servers: String::new(),
             is_dry_run: true,

@@ -1,16 +1,15 @@
 //! `ottla tenants`: the broker's cost per tenant.
 
-mod document;
-mod figures;
-mod table;
 mod watch;
+mod table;
+mod figures;
 
 use std::process::ExitCode;
 
 use clap::Args;
 use ottla_lab::ask;
+use ottla_lab::tenants::document::Document;
 
-use self::document::Document;
 use crate::cli::doctor::place::Place;
 use crate::cli::doctor::text::Paper;
 use crate::cli::output::{Failure, Format, print};
@@ -108,4 +107,11 @@ fn text_of(address: &str) -> Result<String, Failure> {
 fn document_of(address: &str) -> Result<Document, String> {
     let text = text_of(address).map_err(|failure| failure.text)?;
     Document::read(&text)
+}
+
+/// Two tenants over a minute of two event loops: one with many small requests, one with few.
+#[cfg(test)]
+fn sample() -> Document {
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/fixtures/tenants.json");
+    Document::read(&std::fs::read_to_string(PATH).unwrap()).unwrap()
 }

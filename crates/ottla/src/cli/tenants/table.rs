@@ -1,7 +1,8 @@
 //! The heaviest tenants as a table, in the style of Kafka's tools.
 
-use super::document::Document;
-use super::figures::{HEADS, LEGEND};
+use ottla_lab::tenants::document::Document;
+
+use super::figures::{self, HEADS, LEGEND};
 use crate::cli::doctor::text::{Paper, cut, wrap};
 use crate::cli::table::align;
 
@@ -35,8 +36,8 @@ pub fn render(document: &Document, top: usize, paper: Paper) -> String {
     if hidden > 0 {
         out.push_str(&format!("and {hidden} more: --top 0 shows all\n"));
     }
-    let mut paragraphs = vec![document.summary() + "."];
-    paragraphs.extend(document.sentences());
+    let mut paragraphs = vec![figures::summary(document) + "."];
+    paragraphs.extend(figures::sentences(document));
     for paragraph in &paragraphs {
         out.push('\n');
         for line in wrap(paragraph, paper.width) {
@@ -57,7 +58,7 @@ pub fn render(document: &Document, top: usize, paper: Paper) -> String {
 pub fn lines(document: &Document, shown: usize) -> Vec<String> {
     let mut rows: Vec<[String; HEADS.len()]> = vec![HEADS.map(String::from)];
     for tenant in document.tenants.iter().take(shown) {
-        let mut row = document.row(tenant);
+        let mut row = figures::row(document, tenant);
         row[0] = cut(&row[0], NAME_LETTERS_MAX);
         rows.push(row);
     }
@@ -66,7 +67,7 @@ pub fn lines(document: &Document, shown: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::sample;
+    use super::super::sample;
     use super::*;
     use crate::cli::doctor::text::letters;
 

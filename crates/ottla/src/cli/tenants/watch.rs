@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use ottla_lab::tenants::document::Document;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -14,8 +15,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
-use super::document::Document;
-use super::{document_of, table};
+use super::{document_of, figures, table};
 use crate::cli::doctor::text::{clean, cut};
 use crate::cli::doctor::watch::is_gone;
 use crate::cli::output::Failure;
@@ -79,7 +79,7 @@ impl Screen {
                     clean(why)
                 )
             }
-            (None, Some(window)) => window.summary(),
+            (None, Some(window)) => figures::summary(window),
             (None, None) => String::from("waiting for the first answer"),
         };
         let title = format!("ottla tenants {}  {state}", clean(&self.address));
@@ -90,7 +90,7 @@ impl Screen {
         let rows = usize::from(middle.height.saturating_sub(1));
         let lines = table::lines(&window, rows).into_iter().map(Line::raw);
         frame.render_widget(Paragraph::new(Text::from_iter(lines)), middle);
-        let sentences = window.sentences().join(" ");
+        let sentences = figures::sentences(&window).join(" ");
         frame.render_widget(Paragraph::new(sentences).wrap(Wrap { trim: true }), foot);
     }
 }
@@ -168,7 +168,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64) -> Result<Receiver<
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::sample;
+    use super::super::sample;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

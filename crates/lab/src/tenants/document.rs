@@ -129,26 +129,7 @@ pub mod tests {
         Document::read(SAMPLE).unwrap()
     }
 
-    const SAMPLE: &str = r#"{
-        "version": 1, "at_ms": 1, "moment_micros": 600000000, "key": ["user", "client-id", "address"], "event_loops": 2,
-        "busy_micros": 500000000, "window_ms": 60000, "utilisation": 0.92, "charged": 0.9, "past_minutes": 60,
-        "departed": {},
-        "tenants": [
-            {"kind": "client-id", "name": "batch", "connections": 40, "share": 0.41, "past_shares": [0.41, 0.4],
-             "window": {"handling_micros": 40000000, "sending_micros": 9200000, "disk_micros": 0, "requests": 1092000,
-                "records": 3276000, "bytes_in": 360000000, "bytes_out": 60000000, "cold_bytes": 0, "throttled_ms": 0,
-                "inflicted_micros": 30000000, "suffered_micros": 600000},
-             "total": {"handling_micros": 80000000, "sending_micros": 18400000, "disk_micros": 0, "requests": 2000000,
-                "records": 6000000, "bytes_in": 720000000, "bytes_out": 120000000, "cold_bytes": 0, "throttled_ms": 0,
-                "inflicted_micros": 60000000, "suffered_micros": 1200000}},
-            {"kind": "user", "name": "orders", "connections": 1, "share": 0.05, "past_shares": [],
-             "window": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
-                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
-                "inflicted_micros": 120000, "suffered_micros": 30000000},
-             "total": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
-                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
-                "inflicted_micros": 120000, "suffered_micros": 30000000}}
-        ]}"#;
+    const SAMPLE: &str = include_str!("../../fixtures/tenants.json");
 
     #[test]
     fn another_version_is_refused_by_number() {
