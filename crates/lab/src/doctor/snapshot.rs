@@ -85,8 +85,6 @@ pub struct Telemetry {
     pub seconds_until_next_push: Option<f64>,
     /// The instance restarted within the window: deltas are meaningless.
     pub restarted: bool,
-    /// The subscription in force was the bare `*` on the wire.
-    pub is_star_subscription: bool,
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,

@@ -1,4 +1,4 @@
-//! A broker's counters at one moment, as a plain value: whoever runs the broker fills it in.
+//! A broker's counters at one moment, as a plain value that the broker's program fills in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,9 +1,9 @@
 //! `ottla bench`, `ottla bench run | list | compare`: runs scenarios on clusters and writes
 //! reports.
 
+mod canonical;
 mod access;
 mod arguments;
-mod canonical;
 mod files;
 mod progress;
 mod summary;

@@ -1,7 +1,7 @@
 //! `ottla demo`: measures on this machine, in two minutes, whether the doctor's promises hold.
 
-mod stage;
 mod acts;
+mod stage;
 mod proof;
 
 use std::process::ExitCode;

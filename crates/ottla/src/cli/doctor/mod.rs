@@ -1,13 +1,13 @@
 //! `ottla doctor`: what limits each client, with the arithmetic, the recommended change and the
 //! changes that would not help.
 
-pub(in crate::cli) mod place;
-pub(in crate::cli) mod text;
-mod examine;
-mod replay;
 mod calculate;
+mod replay;
+mod examine;
 mod collect;
 pub(in crate::cli) mod watch;
+pub(in crate::cli) mod place;
+pub(in crate::cli) mod text;
 #[cfg(test)]
 mod sample;
 

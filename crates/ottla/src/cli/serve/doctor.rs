@@ -121,8 +121,6 @@ impl ClientTelemetryReceiver for Receiver {
             node_id: Some(from.node_id),
             push_interval_ms: Some(f64::from(from.push_interval_ms)),
             is_terminating: from.is_terminating,
-            // A subscription to `*` reaches clients as the empty prefix.
-            is_star_subscription: false,
         };
         self.0
             .push(pushed, payload, from.at.0)

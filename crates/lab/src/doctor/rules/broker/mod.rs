@@ -1,7 +1,7 @@
 //! Brokers: the largest part of a request's time, what it means, and what to do.
 
-pub mod parts;
 pub mod advice;
+pub mod parts;
 pub mod sharing;
 
 use super::super::diagnosis::{Evidence, Finding, FindingId, Recommendation, Refusal};

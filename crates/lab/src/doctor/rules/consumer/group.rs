@@ -72,11 +72,6 @@ pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
         )),
         Library::Java | Library::Ottla | Library::Unknown => {}
     }
-    if snapshot.telemetry.empty_pushes > 0 && snapshot.telemetry.is_star_subscription {
-        words.push(String::from(
-            "This client treats `*` as a literal prefix and sends an empty payload; subscribe to the prefix `org.apache.kafka.`.",
-        ));
-    }
     words
 }
 

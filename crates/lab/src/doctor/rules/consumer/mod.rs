@@ -1,12 +1,12 @@
 //! Consumers: eleven tests in order; the first that matches names the bottleneck, later ones
 //! contribute.
 
-mod found;
-pub(crate) mod reading;
-mod group;
 mod lag;
 mod work;
 pub(crate) mod fetches;
+mod group;
+mod found;
+pub(crate) mod reading;
 
 use super::super::diagnosis::{Confidence, Diagnosis, Evidence, Finding, Step, Verdict};
 use super::super::snapshot::{Consumer, Role, Snapshot};

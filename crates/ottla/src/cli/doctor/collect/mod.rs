@@ -1,8 +1,8 @@
 //! `ottla doctor collect`: receives the metrics that clients of Apache Kafka push, and serves the
 //! same doctor pages as Ottla's admin address.
 
-mod push;
 mod serve;
+mod push;
 
 use std::net::TcpListener;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! Diagnoses as text: numbers, lines and colours shared by all outputs.
 
 pub mod table;
-pub mod explain;
 pub mod calculation;
+pub mod explain;
 
 use std::io::IsTerminal;
 

@@ -3,9 +3,9 @@
 //! One thread polls the doctor, another one draws and reads keys: while the doctor is slow or gone
 //! the screen keeps working and shows the last known state and its age.
 
-mod state;
 mod draw;
 mod bar;
+mod state;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

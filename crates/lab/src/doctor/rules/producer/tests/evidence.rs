@@ -124,7 +124,6 @@ fn franz_go_with_a_star_sends_nothing() {
         telemetry: Telemetry {
             pushes: Some(4),
             empty_pushes: 4,
-            is_star_subscription: true,
             ..Telemetry::default()
         },
         ..Snapshot::default()

@@ -6,26 +6,26 @@
 //! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6
 //! limit.
 
-mod backlog;
-mod broker_levers;
-mod cause;
-mod checks;
-mod contention;
-mod evidence;
-mod failing;
-mod levers;
-mod limit;
-mod missing;
-mod network_levers;
-mod pipe;
-mod pipes;
-mod promise;
-pub(crate) mod reading;
-mod refusals;
 mod silent;
-mod sums;
-mod thread_levers;
+mod missing;
+mod checks;
 mod throttled;
+mod thread_levers;
+mod sums;
+mod refusals;
+mod limit;
+mod contention;
+mod pipes;
+mod network_levers;
+mod levers;
+mod broker_levers;
+mod promise;
+mod pipe;
+mod failing;
+mod cause;
+mod backlog;
+mod evidence;
+pub(crate) mod reading;
 
 #[cfg(test)]
 mod tests;
