@@ -13,7 +13,7 @@ use super::error::BenchError;
 use super::figures::{self, InFlight};
 use super::groups::{self, Groups};
 use super::target::{Access, Topics};
-use super::validity::{self, Asked};
+use super::validity::{self, RequestedLoad};
 use super::{disk, drift, group_result, integrity, prepare, stages};
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
@@ -375,9 +375,9 @@ impl Report<'_> {
         told.collect()
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<RequestedLoad> {
         (self.groups.producers.iter().zip(&self.scenario.producers))
-            .map(|(load, spec)| Asked {
+            .map(|(load, spec)| RequestedLoad {
                 rate: load.rate,
                 may_fall_behind: spec.may_fall_behind,
             })

@@ -15,14 +15,14 @@ const SCHEDULE_HELD: f64 = 0.98;
 
 /// What was requested of a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestedLoad {
     pub rate: Option<f64>,
     /// The scenario shows what happens beyond the limit.
     pub may_fall_behind: bool,
 }
 
 /// Derives a measurement's verdict from its results.
-pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
+pub fn judge(measurement: &Measurement, asked: &[RequestedLoad]) -> Verdict {
     let mut verdict = Verdict::default();
     judge_integrity(&measurement.integrity, &mut verdict);
     let is_answered = measurement.requests.iter().any(|group| group.records > 0);
@@ -107,7 +107,7 @@ fn has_no_records(integrity: &Integrity) -> bool {
     integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0
 }
 
-fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
+fn judge_group(group: &GroupResult, asked: RequestedLoad, verdict: &mut Verdict) {
     let Some(rate) = asked.rate else {
         if group.is_saturated {
             verdict.caveats.push(format!(
@@ -196,7 +196,7 @@ mod tests {
     fn verdict(change: impl FnOnce(&mut Measurement)) -> Verdict {
         let mut measurement = good();
         change(&mut measurement);
-        let asked = Asked {
+        let asked = RequestedLoad {
             rate: Some(1_000.0),
             may_fall_behind: false,
         };
@@ -245,7 +245,7 @@ mod tests {
         measurement.producers[0].records_per_second = 900.0;
         measurement.generator.busiest_thread = 0.95;
         measurement.generator.buffer_wait_seconds = 2.0;
-        let asked = Asked {
+        let asked = RequestedLoad {
             rate: Some(1_000.0),
             may_fall_behind: true,
         };

@@ -31,13 +31,13 @@ pub struct Tenant {
     pub share: f64,
     /// The share of each past minute, latest first; trailing zeros are left out.
     pub past_shares: Vec<f64>,
-    pub window: Sums,
-    pub total: Sums,
+    pub window: TenantSums,
+    pub total: TenantSums,
 }
 
 /// The broker's counters of a tenant; their units are in the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Sums {
+pub struct TenantSums {
     pub handling_micros: u64,
     pub sending_micros: u64,
     pub disk_micros: u64,
@@ -51,14 +51,14 @@ pub struct Sums {
     pub suffered_micros: u64,
 }
 
-impl Sums {
+impl TenantSums {
     pub fn loop_micros(&self) -> u64 {
         self.handling_micros + self.sending_micros
     }
 
-    fn since(&self, earlier: &Sums) -> Sums {
-        let after = |of: fn(&Sums) -> u64| of(self).saturating_sub(of(earlier));
-        Sums {
+    fn since(&self, earlier: &TenantSums) -> TenantSums {
+        let after = |of: fn(&TenantSums) -> u64| of(self).saturating_sub(of(earlier));
+        TenantSums {
             handling_micros: after(|sums| sums.handling_micros),
             sending_micros: after(|sums| sums.sending_micros),
             disk_micros: after(|sums| sums.disk_micros),
@@ -109,7 +109,9 @@ impl Document {
         now.utilisation = (self.busy_micros - earlier.busy_micros) as f64 / available;
         for tenant in &mut now.tenants {
             let key = (tenant.kind.as_str(), tenant.name.as_str());
-            let total = before.get(&key).map_or(Sums::default(), |tenant| tenant.total);
+            let total = before
+                .get(&key)
+                .map_or(TenantSums::default(), |tenant| tenant.total);
             tenant.window = tenant.total.since(&total);
             tenant.share = tenant.window.loop_micros() as f64 / available;
         }
@@ -154,7 +156,7 @@ pub mod tests {
             (window.tenants[0].share, window.tenants[0].window.requests),
             (0.15, 20)
         );
-        assert_eq!(window.tenants[1].window, Sums::default());
+        assert_eq!(window.tenants[1].window, TenantSums::default());
         // A restarted broker counts from zero.
         assert_eq!(earlier.since(&later), earlier);
     }

@@ -117,21 +117,21 @@ fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
 }
 
 /// One second, or several of a long run.
-struct Step<'a> {
+struct TimeStep<'a> {
     at: f64,
     seconds: &'a [Second],
 }
 
-fn steps(timeline: &[Second]) -> Vec<Step<'_>> {
+fn steps(timeline: &[Second]) -> Vec<TimeStep<'_>> {
     let size = timeline.len().div_ceil(STEPS).max(1);
-    let steps = timeline.chunks(size).map(|seconds| Step {
+    let steps = timeline.chunks(size).map(|seconds| TimeStep {
         at: seconds[0].at,
         seconds,
     });
     steps.collect()
 }
 
-impl Step<'_> {
+impl TimeStep<'_> {
     fn mean(&self, value: impl Fn(&Second) -> f64) -> f64 {
         self.seconds.iter().map(value).sum::<f64>() / self.seconds.len() as f64
     }
@@ -141,7 +141,7 @@ impl Step<'_> {
     }
 }
 
-fn time_chart(title: &str, unit: &str, scale: Scale, steps: &[Step<'_>], lines: Vec<Line>) -> Chart {
+fn time_chart(title: &str, unit: &str, scale: Scale, steps: &[TimeStep<'_>], lines: Vec<Line>) -> Chart {
     let values = || {
         lines
             .iter()
@@ -172,7 +172,7 @@ fn line(name: &str, index: usize, points: Vec<(f64, f64)>) -> Line {
     }
 }
 
-fn latency_over_time(steps: &[Step<'_>]) -> Chart {
+fn latency_over_time(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 3] = [
         ("p50", |second| second.latency_p50_ms),
@@ -193,7 +193,7 @@ fn latency_over_time(steps: &[Step<'_>]) -> Chart {
     )
 }
 
-fn rates_over_time(steps: &[Step<'_>]) -> Chart {
+fn rates_over_time(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 3] = [
         ("sent", |second| second.sent as f64),
@@ -211,7 +211,10 @@ fn rates_over_time(steps: &[Step<'_>]) -> Chart {
 }
 
 /// The names of all processes in the timeline, in a stable order.
-fn process_names<'s>(steps: &'s [Step<'_>], of: impl Fn(&'s Second) -> Vec<&'s String>) -> Vec<&'s String> {
+fn process_names<'s>(
+    steps: &'s [TimeStep<'_>],
+    of: impl Fn(&'s Second) -> Vec<&'s String>,
+) -> Vec<&'s String> {
     let seconds = steps.iter().flat_map(|step| step.seconds);
     let mut names: Vec<&String> = seconds.flat_map(of).collect();
     names.sort();
@@ -219,7 +222,7 @@ fn process_names<'s>(steps: &'s [Step<'_>], of: impl Fn(&'s Second) -> Vec<&'s S
     names
 }
 
-fn cpu(steps: &[Step<'_>]) -> Chart {
+fn cpu(steps: &[TimeStep<'_>]) -> Chart {
     let names = process_names(steps, |second| second.cpu.keys().collect());
     let lines = names.into_iter().enumerate().map(|(index, name)| {
         let share = |second: &Second| 100.0 * second.cpu.get(name).copied().unwrap_or(0.0);
@@ -238,7 +241,7 @@ fn cpu(steps: &[Step<'_>]) -> Chart {
     )
 }
 
-fn memory(steps: &[Step<'_>]) -> Chart {
+fn memory(steps: &[TimeStep<'_>]) -> Chart {
     let names = process_names(steps, |second| second.memory_bytes.keys().collect());
     let lines = names.into_iter().enumerate().map(|(index, name)| {
         let mib = |second: &Second| second.memory_bytes.get(name).copied().unwrap_or(0) as f64 / MIB;
@@ -251,7 +254,7 @@ fn memory(steps: &[Step<'_>]) -> Chart {
     time_chart("Memory", "MiB resident", Scale::Linear, steps, lines.collect())
 }
 
-fn disk_and_network(steps: &[Step<'_>]) -> Chart {
+fn disk_and_network(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 2] = [
         ("disk written", |second| second.disk_written_bytes as f64 / MIB),

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::broker_log::BrokerLog;
 use crate::load::clock::now_nanos;
-use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
+use crate::load::outcome::{ReceivedRecord, RecordPlace, SentRecord};
 use crate::numbers::count;
 use crate::report::{StageMeans, Stages};
 
@@ -98,7 +98,7 @@ pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
 
 /// - `wall_ahead_nanos`: how far the wall clock is ahead of the clock that stamps use.
 fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_nanos: i128) -> Stages {
-    let acknowledged: HashMap<&Place, &SentRecord> =
+    let acknowledged: HashMap<&RecordPlace, &SentRecord> =
         sent.iter().map(|record| (&record.place, record)).collect();
     let of_record = |record: &ReceivedRecord| -> Option<Ends> {
         let acknowledged_nanos = acknowledged.get(&record.place)?.acknowledged_nanos;
@@ -152,7 +152,7 @@ fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_na
 /// Three stages if all records have the time of their append; `None` if they do not, or the clock
 /// is another one.
 fn with_append_times(
-    acknowledged: &HashMap<&Place, &SentRecord>,
+    acknowledged: &HashMap<&RecordPlace, &SentRecord>,
     received: &[ReceivedRecord],
     wall_ahead_nanos: i128,
 ) -> Option<Stages> {

@@ -50,7 +50,7 @@ impl Key {
 
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct ClientSums {
     /// In a window: since the slice in which the client first appeared.
     seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
@@ -71,9 +71,9 @@ struct Stand {
     end: i64,
 }
 
-impl Sums {
+impl ClientSums {
     /// Adds the next slice of the same client.
-    fn merge(&mut self, later: &Sums) {
+    fn merge(&mut self, later: &ClientSums) {
         self.api.merge(&later.api);
         self.other_micros += later.other_micros;
         self.connections = later.connections;
@@ -102,7 +102,7 @@ impl Sums {
 /// Adds the difference between `now` and `before`, two readings of the same connection, to its
 /// client as a producer and as a consumer.
 fn add_connection(
-    clients: &mut HashMap<Key, Sums>,
+    clients: &mut HashMap<Key, ClientSums>,
     now: &ConnectionCounts,
     before: Option<&ConnectionCounts>,
 ) {
@@ -144,7 +144,7 @@ struct Slice {
     loop_micros_available: f64,
     busy_micros: u64,
     processor_micros: u64,
-    clients: HashMap<Key, Sums>,
+    clients: HashMap<Key, ClientSums>,
 }
 
 /// A client's history, one value per minute.
@@ -185,7 +185,7 @@ impl Windows {
             self.slices.pop_front();
         }
         let whole = self.whole(&reading);
-        let mut clients: BTreeMap<Key, Sums> = BTreeMap::new();
+        let mut clients: BTreeMap<Key, ClientSums> = BTreeMap::new();
         for slice in &self.slices {
             for (key, sums) in &slice.clients {
                 clients.entry(key.clone()).or_default().merge(sums);
@@ -228,10 +228,10 @@ impl Windows {
     fn observe(
         &self,
         whole: &Whole,
-        clients: &BTreeMap<Key, Sums>,
+        clients: &BTreeMap<Key, ClientSums>,
         memberships: &Memberships<'_>,
     ) -> Vec<Observed> {
-        let mut heavy: Vec<(&Key, &Sums)> = clients.iter().collect();
+        let mut heavy: Vec<(&Key, &ClientSums)> = clients.iter().collect();
         heavy.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.loop_micros()));
         heavy.truncate(NEIGHBOURS_MAX + 1);
         let told = clients.iter().map(|(key, sums)| {
@@ -259,7 +259,13 @@ impl Windows {
         told.collect()
     }
 
-    fn neighbour(&self, whole: &Whole, key: &Key, sums: &Sums, victim_growth: Option<f64>) -> Neighbour {
+    fn neighbour(
+        &self,
+        whole: &Whole,
+        key: &Key,
+        sums: &ClientSums,
+        victim_growth: Option<f64>,
+    ) -> Neighbour {
         let api = &sums.api;
         let past = self.past.get(key);
         Neighbour {
@@ -276,14 +282,14 @@ impl Windows {
     }
 
     /// Returns this client's time per request, divided by its median of the last hour.
-    fn growth(&self, key: &Key, sums: &Sums) -> Option<f64> {
+    fn growth(&self, key: &Key, sums: &ClientSums) -> Option<f64> {
         let before = median(&self.past.get(key)?.total_micros)?;
         let now = ratio(sums.api.own_micros() as f64, sums.api.requests)?;
         (before > 0.0).then(|| now / before)
     }
 
     /// Adds the window to the clients' history, once a minute.
-    fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, Sums>) {
+    fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, ClientSums>) {
         self.readings += 1;
         if !self.readings.is_multiple_of(SLICES_MAX as u64) {
             return;
@@ -319,7 +325,7 @@ impl Past {
 /// first push tells the instance they are kept under the client id alone. They belong to the same
 /// client if exactly one instance of that client id is known and no connection without an instance
 /// goes on.
-fn name_what_came_before(clients: &mut BTreeMap<Key, Sums>, newest: &Slice) {
+fn name_what_came_before(clients: &mut BTreeMap<Key, ClientSums>, newest: &Slice) {
     let goes_on = |key: &Key| newest.clients.get(key).is_some_and(|sums| sums.api.requests > 0);
     let bare: Vec<Key> = clients
         .keys()
@@ -370,7 +376,7 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
         .filter(|connection| !connection.is_closed)
         .map(|connection| (connection.connection_id, connection))
         .collect();
-    let mut clients: HashMap<Key, Sums> = HashMap::new();
+    let mut clients: HashMap<Key, ClientSums> = HashMap::new();
     for connection in &now.connections {
         let before = earlier.get(&connection.connection_id).copied();
         add_connection(&mut clients, connection, before);
@@ -385,7 +391,7 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
     }
 }
 
-fn client(key: &Key, sums: &Sums) -> Client {
+fn client(key: &Key, sums: &ClientSums) -> Client {
     let (name, version) = sums.software.clone().unzip();
     Client {
         client_id: key.client_id.to_string(),
@@ -399,7 +405,7 @@ fn client(key: &Key, sums: &Sums) -> Client {
     }
 }
 
-fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
+fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
     let api = &sums.api;
     let is_producer = role == Role::Producer;
     let per_second = |count: u64| Some(count as f64 / sums.seconds.max(0.001));
@@ -444,7 +450,7 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
 }
 
 /// Returns the lag and its change per partition, taken from the client's own fetches.
-fn partitions(sums: &Sums) -> Vec<ConsumedPartition> {
+fn partitions(sums: &ClientSums) -> Vec<ConsumedPartition> {
     let told = sums.positions.iter().map(|((topic, index), (first, last))| {
         let seconds = last.at_micros.saturating_sub(first.at_micros) as f64 / 1e6;
         let per_second = |count: i64| (seconds >= 1.0).then(|| count as f64 / seconds);
@@ -469,7 +475,7 @@ fn errors(api: &RequestCounts) -> BTreeMap<String, f64> {
         .collect()
 }
 
-fn settings(sums: &Sums) -> Settings {
+fn settings(sums: &ClientSums) -> Settings {
     fn seen<T>(value: T) -> Option<Setting<T>> {
         Some(Setting {
             value,

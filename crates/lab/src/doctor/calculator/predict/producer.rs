@@ -1,6 +1,6 @@
 //! The effect of a change on a producer: larger requests, more of them under way, a larger window.
 
-use super::pipe::{Known, Pipe};
+use super::pipe::{Pipe, PipeValue};
 use super::setting::Wanted;
 use super::{Change, Prediction};
 use crate::doctor::calculator::Invalid;
@@ -47,7 +47,7 @@ pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Inval
     Ok(work.prediction)
 }
 
-fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
+fn known_of(pipe: &Pipe, name: &str) -> Option<PipeValue> {
     match name {
         "batch.size" => Some(pipe.batch_bytes),
         "linger.ms" => Some(pipe.linger_ms),
@@ -55,11 +55,11 @@ fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
         "send.buffer.bytes" => Some(pipe.send_buffer_bytes),
         "max.request.size" => Some(pipe.max_request_bytes),
         "buffer.memory" => Some(pipe.buffer_bytes),
-        "threads" => pipe.threads.map(|value| Known {
+        "threads" => pipe.threads.map(|value| PipeValue {
             value,
             origin: "stated",
         }),
-        "partitions" => Some(Known {
+        "partitions" => Some(PipeValue {
             value: pipe.partitions_per_broker * pipe.brokers,
             origin: "inferred",
         }),
@@ -87,10 +87,10 @@ impl Work<'_> {
         });
     }
 
-    fn set(&mut self, wanted: &Wanted, name: &str, of: fn(&mut Pipe) -> &mut Known) -> bool {
+    fn set(&mut self, wanted: &Wanted, name: &str, of: fn(&mut Pipe) -> &mut PipeValue) -> bool {
         match wanted.get(name) {
             Some(value) => {
-                *of(&mut self.after) = Known {
+                *of(&mut self.after) = PipeValue {
                     value,
                     origin: "wanted",
                 };
