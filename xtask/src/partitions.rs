@@ -17,6 +17,7 @@ use ottla_client::admin::{Admin, NewTopic};
 use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, TopicPartition};
 use ottla_client::producer::{Producer, Record};
+use ottla_lab::numbers::{count, number};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench_kafka::machine::memory_mib;
@@ -198,8 +199,9 @@ impl Broker {
         let pid = self.child.id();
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
         println!(
-            "  {when}: {:.0} MiB resident, {descriptors} descriptors",
-            memory_mib(pid, "VmRSS")?
+            "  {when}: {} MiB resident, {} descriptors",
+            number(memory_mib(pid, "VmRSS")?),
+            count(descriptors as u64)
         );
         Ok(())
     }

@@ -3,17 +3,19 @@
 //! It knows a broker only through the wire protocol, so that everything here runs against Apache
 //! Kafka too.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod formulas;
-pub mod report;
-pub mod machine;
-pub mod process;
-pub mod ask;
-pub mod load;
-pub mod link;
-pub mod disk;
-pub mod scenario;
 pub mod bench;
 pub mod perf;
 pub mod doctor;
+pub mod tenants;
+pub mod link;
+pub mod scenario;
+pub mod load;
+pub mod machine;
+pub mod process;
+pub mod disk;
+pub mod ask;
+pub mod report;
+pub mod formulas;
+pub mod numbers;

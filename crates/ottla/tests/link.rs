@@ -15,7 +15,7 @@ use ottla_client::producer::{Producer, Record};
 use ottla_lab::bench::broker_log::BrokerLog;
 use ottla_lab::bench::stages;
 use ottla_lab::link::relay::Relay;
-use ottla_lab::load::outcome::{Place, ReceivedRecord, SentRecord};
+use ottla_lab::load::outcome::{ReceivedRecord, RecordPlace, SentRecord};
 use ottla_lab::scenario::model::LinkSpec;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::describe_cluster::{DescribeClusterRequest, DescribeClusterResponse};
@@ -65,7 +65,7 @@ fn send(producer: &Producer, count: usize) -> Vec<SentRecord> {
             .send(&Record::new(TOPIC).value(value.as_bytes()))
             .unwrap();
         let metadata = sending.wait().unwrap();
-        let place = Place {
+        let place = RecordPlace {
             topic: TOPIC.into(),
             partition: metadata.partition,
             offset: metadata.offset,
@@ -97,7 +97,7 @@ fn receive(bootstrap: &str, sent: &[SentRecord]) -> Vec<ReceivedRecord> {
             sent.len()
         );
         for record in &consumer.poll(Duration::from_secs(1)).unwrap() {
-            let place = Place {
+            let place = RecordPlace {
                 topic: TOPIC.into(),
                 partition: record.partition,
                 offset: record.offset,

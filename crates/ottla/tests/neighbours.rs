@@ -98,7 +98,7 @@ duration_seconds: 1
     assert_eq!(measured.integrity.lost, 0);
     if laggard.records == 5_000 {
         assert!(
-            told("laggard: had read all 5000 records"),
+            told("laggard: had read all 5,000 records"),
             "{:?}",
             measured.verdict
         );

@@ -7,6 +7,7 @@ use super::process::{cpu_seconds, peak_memory_mib};
 use super::{Broker, payload};
 use crate::interop::toolchain;
 use anyhow::{Context, Result, bail, ensure};
+use ottla_lab::numbers::number;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -207,15 +208,16 @@ fn produce_once(
         let latencies = latency::read(&latency_file, produce.records as usize)?;
         if latencies.late_p99_ms > 5.0 {
             run.invalid.push(format!(
-                "1 % of the records were sent more than {:.1} ms late",
-                latencies.late_p99_ms
+                "1 % of the records were sent more than {} ms late",
+                number(latencies.late_p99_ms)
             ));
         }
         let schedule = produce.records as f64 / produce.rate as f64;
         if run.seconds > schedule * 1.02 + 0.5 {
             run.invalid.push(format!(
-                "schedule not held: {:.1} s for one of {schedule:.1} s",
-                run.seconds
+                "schedule not held: {} s for one of {} s",
+                number(run.seconds),
+                number(schedule)
             ));
         }
         run.latencies = Some(latencies);

@@ -5,7 +5,7 @@ use super::contender::Contender;
 use super::measure::Run;
 use super::{Plan, Sample};
 use crate::bench_kafka::metrics::median;
-use crate::bench_kafka::report::round;
+use ottla_lab::numbers::{number, percent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -15,15 +15,20 @@ pub fn line(contender: Contender, run: &Run) -> String {
     if run.rate > 0.0 {
         let _ = write!(
             text,
-            "{:>9.0} records/s, CPU s per million {:.3} (broker {:.3}), peak {:.0} MiB",
-            run.rate, run.client_cpu, run.broker_cpu, run.peak_mib
+            "{:>9} records/s, CPU s per million {} (broker {}), peak {} MiB",
+            number(run.rate),
+            number(run.client_cpu),
+            number(run.broker_cpu),
+            number(run.peak_mib)
         );
     }
     if let Some(latencies) = run.latencies {
         let _ = write!(
             text,
-            ", ms p50 {:.2} p99 {:.2} max {:.2}",
-            latencies.p50, latencies.p99, latencies.max
+            ", ms p50 {} p99 {} max {}",
+            number(latencies.p50),
+            number(latencies.p99),
+            number(latencies.max)
         );
     }
     for reason in &run.invalid {
@@ -102,7 +107,7 @@ fn spread(ratios: &[f64]) -> String {
     };
     let smallest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = ratios.iter().copied().fold(0.0, f64::max);
-    format!("{middle:.2} [{smallest:.2}, {largest:.2}]")
+    format!("{} [{}, {}]", number(middle), number(smallest), number(largest))
 }
 
 fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)], samples: &[Sample]) {
@@ -184,11 +189,12 @@ fn aims(text: &mut String, results: &Results<'_>) {
         };
         let ours = results.find(&key, Contender::Ottla).map(|sample| {
             let seconds = sample.median(|run| run.client_cpu);
-            (seconds, format!("{seconds:.3} s"))
+            (seconds, format!("{} s", number(seconds)))
         });
         row(
             &format!(
-                "the same against the best result at the time the aim was set: at most {limit:.2} s per million"
+                "the same against the best result at the time the aim was set: at most {} s per million",
+                number(limit)
             ),
             ours,
             &|seconds| seconds <= limit,
@@ -225,7 +231,7 @@ fn aims(text: &mut String, results: &Results<'_>) {
             .values(|run| run.peak_mib)
             .into_iter()
             .fold(f64::NAN, f64::max);
-        (peak, format!("{} MiB at most", round(peak)))
+        (peak, format!("{} MiB at most", number(peak)))
     });
     row(
         "memory while the broker is stopped: at most buffer.memory (32 MiB) + 32 MiB",
@@ -319,7 +325,7 @@ fn table(text: &mut String, results: &Results<'_>, index: usize, title: &str) {
             };
             let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
             let largest = values.iter().copied().fold(0.0, f64::max);
-            format!("{} [{}, {}]", round(middle), round(smallest), round(largest))
+            format!("{} [{}, {}]", number(middle), number(smallest), number(largest))
         };
         let against = |of: fn(&Run) -> f64| match ours {
             Some(ours) if sample.contender != Contender::Ottla => spread(&ratios(ours, sample, of)),
@@ -331,8 +337,8 @@ fn table(text: &mut String, results: &Results<'_>, index: usize, title: &str) {
             sample.contender.name(),
             range(|run| run.rate),
             range(|run| run.client_cpu),
-            round(sample.median(|run| run.broker_cpu)),
-            round(
+            number(sample.median(|run| run.broker_cpu)),
+            number(
                 sample
                     .values(|run| run.peak_mib)
                     .into_iter()
@@ -364,7 +370,7 @@ fn paced_table(text: &mut String, results: &Results<'_>) {
             let of = |pick: fn(&super::latency::Latencies) -> f64| {
                 sample.values(|run| run.latencies.as_ref().map_or(f64::NAN, pick))
             };
-            let middle = |pick| round(median(&of(pick)).unwrap_or(f64::NAN));
+            let middle = |pick| number(median(&of(pick)).unwrap_or(f64::NAN));
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -373,9 +379,9 @@ fn paced_table(text: &mut String, results: &Results<'_>) {
                 middle(|found| found.p95),
                 middle(|found| found.p99),
                 middle(|found| found.p999),
-                round(of(|found| found.max).into_iter().fold(f64::NAN, f64::max)),
-                round(sample.median(|run| run.client_cpu)),
-                round(sample.median(|run| run.broker_cpu)),
+                number(of(|found| found.max).into_iter().fold(f64::NAN, f64::max)),
+                number(sample.median(|run| run.client_cpu)),
+                number(sample.median(|run| run.broker_cpu)),
                 middle(|found| found.late_p99_ms),
             );
         }
@@ -408,10 +414,10 @@ fn invalid(text: &mut String, results: &Results<'_>, failures: &BTreeMap<Contend
     let busiest = busy.iter().copied().fold(0.0, f64::max);
     if busiest > 0.05 {
         reasons.push(format!(
-            "the machine was shared: before the cases, other programs kept {:.0} % (median; at most {:.0} %) of its \
+            "the machine was shared: before the cases, other programs kept {} (median; at most {}) of its \
              processors busy. Rates and latencies are those of a contended machine; CPU seconds are affected less",
-            100.0 * median(busy).unwrap_or(0.0),
-            100.0 * busiest
+            percent(median(busy).unwrap_or(0.0)),
+            percent(busiest)
         ));
     }
     if reasons.is_empty() {

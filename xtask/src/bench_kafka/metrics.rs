@@ -190,7 +190,7 @@ impl Samples {
             METRICS.iter().any(|metric| metric.key == key),
             "{key} is not in the table"
         );
-        println!("  {} {key} {value:.3}", column(target));
+        println!("  {} {key} {}", column(target), ottla_lab::numbers::number(value));
         self.values.entry((key, column(target))).or_default().push(value);
     }
 

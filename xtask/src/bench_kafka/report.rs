@@ -1,10 +1,11 @@
 //! Renders docs/measurements/benchmarks.md.
 
 use super::metrics::{METRICS, Metric, Samples, median};
-use super::session::{CONSUMED_RECORDS, number};
+use super::session::{CONSUMED_RECORDS, figure};
 use super::tails::Curve;
 use super::{Durability, Plan};
 use crate::interop::server::Target;
+use ottla_lab::numbers::{number, percent};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -75,14 +76,16 @@ fn table(text: &mut String, plan: &Plan, samples: &Samples) {
         ) else {
             continue;
         };
-        let aim = metric.aim.map_or(String::new(), |aim| format!("≤ {aim:.3}"));
+        let aim = metric
+            .aim
+            .map_or(String::new(), |aim| format!("≤ {}", number(aim)));
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {aim} | {} |",
             metric.title,
             metric.unit,
-            round(kafka),
-            round(ottla),
+            number(kafka),
+            number(ottla),
             ratio(&samples.ratios(metric.key)),
             verdict(metric, samples),
         );
@@ -99,7 +102,7 @@ fn ratio(ratios: &[f64]) -> String {
     };
     let smallest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = ratios.iter().copied().fold(0.0, f64::max);
-    format!("{middle:.3} [{smallest:.3}, {largest:.3}]")
+    format!("{} [{}, {}]", number(middle), number(smallest), number(largest))
 }
 
 fn verdict(metric: &Metric, samples: &Samples) -> &'static str {
@@ -121,8 +124,8 @@ fn durable(text: &mut String, samples: &Samples) {
     let _ = writeln!(
         text,
         "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 2 ms: {verdict}.",
-        round(p99),
-        round(sync),
+        number(p99),
+        number(sync),
     );
     if samples
         .median("sync_p50", Target::Ottla)
@@ -134,7 +137,8 @@ fn durable(text: &mut String, samples: &Samples) {
         let verdict = if idle < 0.2 { "met" } else { "**falls short**" };
         let _ = writeln!(
             text,
-            "\nIdle CPU: {idle:.2} % of a core; the aim is below 0.2 %: {verdict}."
+            "\nIdle CPU: {} % of a core; the aim is below 0.2 %: {verdict}.",
+            number(idle)
         );
     }
     text.push('\n');
@@ -143,7 +147,7 @@ fn durable(text: &mut String, samples: &Samples) {
 fn calibration(text: &mut String, samples: &Samples) {
     text.push_str("## The generator against a null sink\n\nA process that answers and discards everything.\n\n| | |\n|---|---|\n");
     for (name, value) in &samples.calibration {
-        let _ = writeln!(text, "| {name} | {} |", round(*value));
+        let _ = writeln!(text, "| {name} | {} |", number(*value));
     }
     let null = samples
         .calibration
@@ -156,10 +160,10 @@ fn calibration(text: &mut String, samples: &Samples) {
         {
             let _ = writeln!(
                 text,
-                "\nINVALID as a measurement of {}'s capacity: the generator alone reaches {:.1} times the rate; 2 is required. \
+                "\nINVALID as a measurement of {}'s capacity: the generator alone reaches {} times the rate; 2 is required. \
                  The CPU per million records is valid.",
                 target.name(),
-                null / rate,
+                number(null / rate),
             );
         }
     }
@@ -175,8 +179,8 @@ fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
     );
     text.push_str("| durability | broker | p50 | p95 | p99 | p99.9 | max | rate, last third / first | broker CPU s per million |\n|---|---|---|---|---|---|---|---|---|\n");
     for curve in curves {
-        let at = |path: &str| round(number(&curve.result, path));
-        let millions = number(&curve.result, "/received") / 1e6;
+        let at = |path: &str| number(figure(&curve.result, path));
+        let millions = figure(&curve.result, "/received") / 1e6;
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
@@ -188,7 +192,7 @@ fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
             at("/intended/p999"),
             at("/intended/max"),
             at("/rate_last_third_over_first"),
-            round(number(&curve.result, "/broker_cpu_s") / millions),
+            number(figure(&curve.result, "/broker_cpu_s") / millions),
         );
     }
     for durability in [Durability::PageCache, Durability::Disk] {
@@ -209,10 +213,10 @@ fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
             let _ = writeln!(
                 text,
                 "| {from} | {} | {} | {} | {} |",
-                round(kafka_p99),
-                round(kafka_max),
-                round(ottla_p99),
-                round(ottla_max)
+                number(kafka_p99),
+                number(kafka_max),
+                number(ottla_p99),
+                number(ottla_max)
             );
         }
     }
@@ -226,7 +230,7 @@ fn merge(kafka: &Value, ottla: &Value) -> Vec<(f64, [f64; 4])> {
     let longest = kafka.len().max(ottla.len());
     let step = longest.div_ceil(40).max(1);
     let worst =
-        |points: &[Value], name: &str| points.iter().map(|p| number(p, name)).fold(f64::NAN, f64::max);
+        |points: &[Value], name: &str| points.iter().map(|p| figure(p, name)).fold(f64::NAN, f64::max);
     (0..longest)
         .step_by(step)
         .map(|at| {
@@ -235,7 +239,7 @@ fn merge(kafka: &Value, ottla: &Value) -> Vec<(f64, [f64; 4])> {
             let from = kafka
                 .first()
                 .or(ottla.first())
-                .map_or(0.0, |point| number(point, "/from_s"));
+                .map_or(0.0, |point| figure(point, "/from_s"));
             (
                 from,
                 [
@@ -264,11 +268,11 @@ fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
     let busiest = samples.busy.iter().copied().fold(0.0, f64::max);
     if busiest > 0.05 {
         reasons.push(format!(
-            "the machine was shared: before the brokers' turns, other programs kept {:.0} % (median; at most \
-             {:.0} %) of its processors busy. This hardly affects CPU seconds and memory; latencies, above all p99 and \
+            "the machine was shared: before the brokers' turns, other programs kept {} (median; at most \
+             {}) of its processors busy. This hardly affects CPU seconds and memory; latencies, above all p99 and \
              higher, are those of a contended machine and prove nothing",
-            100.0 * median(&samples.busy).unwrap_or(0.0),
-            100.0 * busiest
+            percent(median(&samples.busy).unwrap_or(0.0)),
+            percent(busiest)
         ));
     }
     text.push_str("## INVALID\n\n");
@@ -291,19 +295,20 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
         if verdict(metric, samples) == "**falls short**" {
             let middle = median(&samples.ratios(metric.key)).unwrap_or(f64::NAN);
             lines.push(format!(
-                "{}: ratio {middle:.3}, aim {:.3}",
+                "{}: ratio {}, aim {}",
                 metric.title,
-                metric.aim.unwrap_or(f64::NAN)
+                number(middle),
+                number(metric.aim.unwrap_or(f64::NAN))
             ));
         }
     }
     for curve in curves.iter().filter(|curve| curve.target == Target::Ottla) {
-        let p99 = number(&curve.result, "/intended/p99");
+        let p99 = figure(&curve.result, "/intended/p99");
         if p99 >= 10.0 {
             lines.push(format!(
                 "tails, {}: end-to-end p99 {} ms, aim below 10",
                 curve.durability.name(),
-                round(p99)
+                number(p99)
             ));
         }
     }
@@ -314,18 +319,4 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
     for line in lines {
         let _ = writeln!(text, "- {line}");
     }
-}
-
-/// Rounds to three significant digits.
-pub fn round(value: f64) -> String {
-    if !value.is_finite() {
-        return String::from("-");
-    }
-    let magnitude = if value == 0.0 {
-        0.0
-    } else {
-        value.abs().log10().floor()
-    };
-    let decimals = (2.0 - magnitude).clamp(0.0, 3.0) as usize;
-    format!("{value:.decimals$}")
 }

@@ -58,7 +58,7 @@ fn generate_at(
     }
 }
 
-pub fn number(result: &Value, path: &str) -> f64 {
+pub fn figure(result: &Value, path: &str) -> f64 {
     result.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
@@ -89,16 +89,16 @@ pub fn calibrate(lab: &Lab, plan: &Plan, samples: &mut Samples) -> Result<()> {
         let result = generate_at(lab, "bench-saturate", line.trim(), sink.id(), "null", &full)?;
         samples
             .calibration
-            .insert("full batches, records/s", number(&result, "/rate_per_s"));
+            .insert("full batches, records/s", figure(&result, "/rate_per_s"));
         let paced = ["-rate", "40000", "-seconds", "5", "-warmup", "1"];
         let result = generate_at(lab, "bench-paced", line.trim(), sink.id(), "null", &paced)?;
         samples.calibration.insert(
             "asked for 40,000 records/s at linger 0, sent",
-            number(&result, "/rate_per_s"),
+            figure(&result, "/rate_per_s"),
         );
         samples
             .calibration
-            .insert("p99 at that rate, ms", number(&result, "/intended/p99"));
+            .insert("p99 at that rate, ms", figure(&result, "/intended/p99"));
         Ok(())
     })();
     let _ = sink.kill();
@@ -150,13 +150,13 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
         &["-records", &records, "-linger", "5", "-warmup", &warm],
     )?;
     samples.keep(target, "full batches", &result);
-    let millions = number(&result, "/acknowledged") / MILLION;
-    samples.add(target, "full_cpu", number(&result, "/broker_cpu_s") / millions);
-    samples.add(target, "full_rate", number(&result, "/rate_per_s"));
+    let millions = figure(&result, "/acknowledged") / MILLION;
+    samples.add(target, "full_cpu", figure(&result, "/broker_cpu_s") / millions);
+    samples.add(target, "full_rate", figure(&result, "/rate_per_s"));
     samples.add(
         target,
         "full_generator",
-        number(&result, "/generator_cpu_s") / millions,
+        figure(&result, "/generator_cpu_s") / millions,
     );
 
     compressed(lab, plan, target, &server, samples)?;
@@ -172,8 +172,8 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
         &["-rate", "20000", "-seconds", &seconds, "-warmup", &warmup],
     )?;
     samples.keep(target, "20,000 records/s", &result);
-    let millions = number(&result, "/acknowledged") / MILLION;
-    samples.add(target, "paced_cpu", number(&result, "/broker_cpu_s") / millions);
+    let millions = figure(&result, "/acknowledged") / MILLION;
+    samples.add(target, "paced_cpu", figure(&result, "/broker_cpu_s") / millions);
     for (key, path) in [
         ("paced_p50", "/intended/p50"),
         ("paced_p99", "/intended/p99"),
@@ -181,7 +181,7 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
         ("paced_max", "/intended/max"),
         ("paced_service_p99", "/service/p99"),
     ] {
-        samples.add(target, key, number(&result, path));
+        samples.add(target, key, figure(&result, path));
     }
     java_paced(lab, plan, target, &server, samples)?;
     samples.add(target, "peak_rss", memory_mib(server.pid(), "VmHWM")?);
@@ -205,9 +205,9 @@ fn consume(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: &mu
     let result = generate(lab, "bench-consume", server, "consume", &read)?;
     let device_mib = device_reads_mib(server.pid())? - before;
     samples.keep(target, "consume", &result);
-    let millions = number(&result, "/received") / MILLION;
-    samples.add(target, "consume_cpu", number(&result, "/broker_cpu_s") / millions);
-    samples.add(target, "consume_rate", number(&result, "/rate_per_s"));
+    let millions = figure(&result, "/received") / MILLION;
+    samples.add(target, "consume_cpu", figure(&result, "/broker_cpu_s") / millions);
+    samples.add(target, "consume_rate", figure(&result, "/rate_per_s"));
     samples.add(target, "consume_device", device_mib);
     Ok(())
 }
@@ -238,8 +238,8 @@ fn compressed(lab: &Lab, plan: &Plan, target: Target, server: &Server, samples: 
         ];
         let result = generate(lab, "bench-saturate", server, &topic, &load)?;
         samples.keep(target, &format!("full batches, {codec}"), &result);
-        let millions = number(&result, "/acknowledged") / MILLION;
-        samples.add(target, metric, number(&result, "/broker_cpu_s") / millions);
+        let millions = figure(&result, "/acknowledged") / MILLION;
+        samples.add(target, metric, figure(&result, "/broker_cpu_s") / millions);
     }
     Ok(())
 }
@@ -327,14 +327,14 @@ pub fn disk(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Re
     samples.add(
         target,
         "disk_cpu",
-        number(&result, "/broker_cpu_s") / (number(&result, "/acknowledged") / MILLION),
+        figure(&result, "/broker_cpu_s") / (figure(&result, "/acknowledged") / MILLION),
     );
     for (key, path) in [
         ("disk_p50", "/intended/p50"),
         ("disk_p99", "/intended/p99"),
         ("disk_max", "/intended/max"),
     ] {
-        samples.add(target, key, number(&result, path));
+        samples.add(target, key, figure(&result, path));
     }
     server.check_alive()?;
     server.stop()?;

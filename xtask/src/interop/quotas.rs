@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ottla_lab::numbers::{number, percent_change};
 use serde_json::Value;
 
 use super::client_metrics::get;
@@ -211,7 +212,12 @@ fn check_rate(rates: &[f64], quota: f64) -> Result<String> {
     ensure!(rates.len() >= 2, "{} intervals measured", rates.len());
     let rate = rates.iter().sum::<f64>() / rates.len() as f64 * RECORD_BYTES.parse::<f64>()?;
     let off = rate / quota - 1.0;
-    let words = format!("{rate:.0} bytes/s of {quota:.0} allowed, {:+.1} %", 100.0 * off);
+    let words = format!(
+        "{} bytes/s of {} allowed, {}",
+        number(rate),
+        number(quota),
+        percent_change(off)
+    );
     ensure!(off.abs() <= TOLERANCE, "{words}");
     Ok(words)
 }
@@ -318,7 +324,8 @@ fn request_time(admin_port: u16) -> Result<String> {
         "{rate} % of a loop, {REQUEST_PERCENTAGE} allowed"
     );
     Ok(format!(
-        "{rate:.2} % of a loop in its busiest ten seconds, {REQUEST_PERCENTAGE} allowed"
+        "{} % of a loop in its busiest ten seconds, {REQUEST_PERCENTAGE} allowed",
+        number(rate)
     ))
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use ottla_lab::numbers::{duration, number, percent, percent_change};
 use ottla_lab::report::{OnTarget, Point, Range, Report};
 
 /// Figures shown if the source reports none: the first that was measured.
@@ -22,13 +23,13 @@ pub fn write(reports: &[Report]) -> String {
         let machine = &report.manifest.machine;
         let _ = writeln!(
             page,
-            "{} processors, {} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99.\n",
+            "{} processors, {} GiB, {}, {}; a sync takes {} in the median, {} at p99.\n",
             machine.processors,
             machine.memory_bytes >> 30,
             machine.kernel,
             without_options(&machine.filesystem),
-            machine.sync_micros.p50 / 1_000.0,
-            machine.sync_micros.p99 / 1_000.0,
+            duration(machine.sync_micros.p50 / 1e6),
+            duration(machine.sync_micros.p99 / 1e6),
         );
     }
     for report in reports {
@@ -46,9 +47,9 @@ fn section(page: &mut String, report: &Report) {
     let manifest = &report.manifest;
     let _ = writeln!(
         page,
-        "Commit {}; processors {:.0} % busy before the run; `{}`.",
+        "Commit {}; processors {} busy before the run; `{}`.",
         manifest.commit.as_deref().unwrap_or("unknown"),
-        100.0 * manifest.machine.busy_before,
+        percent(manifest.machine.busy_before),
         without_directories(&manifest.command),
     );
     let durability: Vec<String> = (manifest.targets.iter())
@@ -182,33 +183,7 @@ fn predicted(range: Range, measured: f64) -> String {
     };
     match error.abs() < 0.5 {
         true => ends,
-        false => format!("{ends}, {error:+.0} %"),
-    }
-}
-
-/// Formats with three significant digits and separated thousands.
-pub fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        size if size >= 100.0 || size == 0.0 => 0,
-        size if size >= 10.0 => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.digits$}");
-    let (whole, rest) = text
-        .split_once('.')
-        .map_or((text.as_str(), ""), |(whole, rest)| (whole, rest));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        let left = whole.len() - index;
-        if index > 0 && left % 3 == 0 && !grouped.ends_with('-') {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    if rest.is_empty() {
-        grouped
-    } else {
-        format!("{grouped}.{rest}")
+        false => format!("{ends}, {}", percent_change(error / 100.0)),
     }
 }
 

@@ -46,7 +46,7 @@ is divided by at least all windows but the current one: after a start it is too 
 extremes without a sample are NaN; Prometheus and pushes leave them out. Totals count from the start of the client: use
 their differences where a rate must be right at once.
 
-Each metric has the tag `client-id`, and those of its section. At most 1000 nodes, 1000 topics and 10 000 partitions have
+Each metric has the tag `client-id`, and those of its section. At most 1,000 nodes, 1,000 topics and 10,000 partitions have
 metrics of their own.
 
 | where | a name looks like |

@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(windows.count_per_ms(SETTINGS, 5), 0.0);
     }
 
-    /// 24 000 records in 12 s are 572 records/s: measured with the Java client.
+    /// 24,000 records in 12 s are 572 records/s: measured with the Java client.
     #[test]
     fn a_rate_divides_by_at_least_one_full_window() {
         let mut windows = Windows::default();
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(
             windows.average(SETTINGS, 89_998),
             30.0,
-            "the first sample's last value is 59 999 ms old"
+            "the first sample's last value is 59,999 ms old"
         );
         assert_eq!(windows.average(SETTINGS, 89_999), 50.0);
         assert_eq!(windows.min(SETTINGS, 89_999), 50.0);

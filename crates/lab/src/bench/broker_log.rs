@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::ask;
-use crate::load::outcome::Place;
+use crate::load::outcome::RecordPlace;
 
 /// The version of the document that this reads.
 const VERSION: u32 = 1;
@@ -129,7 +129,7 @@ impl BrokerLog {
     }
 
     /// The batch that holds the record at `place`; `None` if it was not recorded.
-    pub fn batch(&self, place: &Place) -> Option<&BatchTimes> {
+    pub fn batch(&self, place: &RecordPlace) -> Option<&BatchTimes> {
         let batches = self.partitions.get(&(place.topic.clone(), place.partition))?;
         let after = batches.partition_point(|batch| batch.base_offset <= place.offset);
         let batch = batches.get(after.checked_sub(1)?)?;
@@ -144,8 +144,8 @@ mod tests {
     const DOCUMENT: &str = r#"{"version":1,"unit":"x","fields":[],"is_recording":true,"one_of":2,"partitions":[
         {"topic":"t","partition":3,"batches":[[20,29,5,6,null,null],[0,9,1,2,3,4]]}]}"#;
 
-    fn place(partition: i32, offset: i64) -> Place {
-        Place {
+    fn place(partition: i32, offset: i64) -> RecordPlace {
+        RecordPlace {
             topic: "t".into(),
             partition,
             offset,

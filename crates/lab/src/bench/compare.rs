@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::numbers;
 use crate::report::label::{self, Better};
 use crate::report::{Manifest, OnTarget, Point, Report};
 
@@ -347,12 +348,10 @@ impl fmt::Display for Comparison {
                 before = here;
             }
             let spread = match row.ratio_low.zip(row.ratio_high) {
-                Some((low, high)) => format!("{low:.2} to {high:.2}"),
+                Some((low, high)) => format!("{} to {}", numbers::number(low), numbers::number(high)),
                 None => String::new(),
             };
-            let ratio = row
-                .ratio
-                .map_or_else(|| String::from("–"), |ratio| format!("{ratio:.2}"));
+            let ratio = row.ratio.map_or_else(|| String::from("–"), numbers::number);
             let outcome = match (row.winner, &row.no_winner) {
                 (Some(Winner::A), _) => "a is better",
                 (Some(Winner::B), _) => "b is better",
@@ -360,7 +359,7 @@ impl fmt::Display for Comparison {
                 (None, None) => "",
             };
             let title = label::title(&row.figure);
-            let (a, b) = (label::number(row.a), label::number(row.b));
+            let (a, b) = (numbers::number(row.a), numbers::number(row.b));
             let line = format!("  {title:34} {a:>12} {b:>12} {ratio:>7}  {spread:15}  {outcome}");
             writeln!(f, "{}", line.trim_end())?;
         }

@@ -7,6 +7,7 @@ use super::error::BenchError;
 use super::target::{Access, Topics};
 use crate::disk::cold;
 use crate::disk::read_limit::ReadLimit;
+use crate::numbers::{self, number};
 use crate::scenario::model::Scenario;
 
 /// In force as long as this lives.
@@ -55,8 +56,8 @@ impl Disk {
             .sum();
         match bytes {
             Ok(bytes) => self.caveats.push(format!(
-                "{topic} is cold: {:.0} MiB were written and dropped from the page cache before the clients began",
-                bytes as f64 / 1_048_576.0
+                "{topic} is cold: {} were written and dropped from the page cache before the clients began",
+                numbers::bytes(bytes as f64)
             )),
             Err(why) => self.reasons.push(format!("{topic} is not cold: {why}")),
         }
@@ -87,8 +88,8 @@ impl Disk {
             Ok(limit) => {
                 self._limit = Some(limit);
                 self.caveats.push(format!(
-                    "the broker reads at most {:.0} MB/s from its disk, by a control group",
-                    bytes_per_second as f64 / 1e6
+                    "the broker reads at most {} MB/s from its disk, by a control group",
+                    number(bytes_per_second as f64 / 1e6)
                 ));
             }
             Err(why) => self

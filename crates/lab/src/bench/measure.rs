@@ -13,11 +13,12 @@ use super::error::BenchError;
 use super::figures::{self, InFlight};
 use super::groups::{self, Groups};
 use super::target::{Access, Topics};
-use super::validity::{self, Asked};
+use super::validity::{self, RequestedLoad};
 use super::{disk, drift, group_result, integrity, prepare, stages};
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
 use crate::load::{Course, Live, consume, lock, priority, produce, requests};
+use crate::numbers::count;
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::report::histogram::Latencies;
 use crate::report::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
@@ -367,15 +368,16 @@ impl Report<'_> {
         let told = ended.map(|(spec, outcome)| {
             format!(
                 "{}: had read all {} records before the end and waited from then on",
-                spec.name, outcome.records_in_all
+                spec.name,
+                count(outcome.records_in_all)
             )
         });
         told.collect()
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<RequestedLoad> {
         (self.groups.producers.iter().zip(&self.scenario.producers))
-            .map(|(load, spec)| Asked {
+            .map(|(load, spec)| RequestedLoad {
                 rate: load.rate,
                 may_fall_behind: spec.may_fall_behind,
             })

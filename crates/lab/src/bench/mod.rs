@@ -1,22 +1,24 @@
 //! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod error;
-pub mod target;
-pub mod groups;
-mod group_result;
+pub mod run;
 pub mod measure;
+pub mod prepare;
+pub mod groups;
+pub mod disk;
+pub mod target;
+pub mod predict;
+pub mod validity;
 pub mod figures;
 pub mod integrity;
 pub mod drift;
-pub mod predict;
-pub mod prepare;
-pub mod disk;
-pub mod validity;
-pub mod broker_log;
+mod group_result;
 pub mod stages;
-pub mod shown;
 pub mod compare;
 pub mod report_file;
-pub mod run;
 pub mod html;
+pub mod broker_log;
 pub mod sample;
+pub mod shown;
+pub mod error;

@@ -1,5 +1,6 @@
 //! Whether a measurement is valid, and if not, why.
 
+use crate::numbers::{self, number};
 use crate::report::{GeneratorCheck, GroupResult, Integrity, Measurement, Verdict};
 
 /// Beyond these limits the generator, not the broker, was measured.
@@ -14,14 +15,14 @@ const SCHEDULE_HELD: f64 = 0.98;
 
 /// What was requested of a group.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestedLoad {
     pub rate: Option<f64>,
     /// The scenario shows what happens beyond the limit.
     pub may_fall_behind: bool,
 }
 
 /// Derives a measurement's verdict from its results.
-pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
+pub fn judge(measurement: &Measurement, asked: &[RequestedLoad]) -> Verdict {
     let mut verdict = Verdict::default();
     judge_integrity(&measurement.integrity, &mut verdict);
     let is_answered = measurement.requests.iter().any(|group| group.records > 0);
@@ -82,8 +83,8 @@ pub fn judge(measurement: &Measurement, asked: &[Asked]) -> Verdict {
     let drift = measurement.drift;
     if !(0.9..=1.1).contains(&drift.last_to_first) {
         verdict.caveats.push(format!(
-            "the rate of the last third is {:.2} of that of the first",
-            drift.last_to_first
+            "the rate of the last third is {} of that of the first",
+            number(drift.last_to_first)
         ));
     }
     verdict
@@ -97,7 +98,7 @@ fn judge_integrity(integrity: &Integrity, verdict: &mut Verdict) {
         (integrity.failed, "records were not acknowledged"),
     ] {
         if count > 0 {
-            verdict.reasons.push(format!("{count} {what}"));
+            verdict.reasons.push(format!("{} {what}", numbers::count(count)));
         }
     }
 }
@@ -106,7 +107,7 @@ fn has_no_records(integrity: &Integrity) -> bool {
     integrity.acknowledged == 0 && integrity.received.unwrap_or(0) == 0
 }
 
-fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
+fn judge_group(group: &GroupResult, asked: RequestedLoad, verdict: &mut Verdict) {
     let Some(rate) = asked.rate else {
         if group.is_saturated {
             verdict.caveats.push(format!(
@@ -119,7 +120,11 @@ fn judge_group(group: &GroupResult, asked: Asked, verdict: &mut Verdict) {
     if group.records_per_second >= SCHEDULE_HELD * rate {
         return;
     }
-    let held = format!("{:.0} of {rate:.0} records/s", group.records_per_second);
+    let held = format!(
+        "{} of {} records/s",
+        number(group.records_per_second),
+        number(rate)
+    );
     match asked.may_fall_behind {
         true => verdict.caveats.push(format!(
             "{}: more was wanted than can be held, {held}: latencies are those of a growing queue",
@@ -138,26 +143,27 @@ fn shortcomings(generator: &GeneratorCheck, seconds: f64) -> Vec<String> {
         .map_or(0.0, |error| error.percentiles.p99 * 1_000.0);
     if late > SCHEDULE_ERROR_P99_MICROS {
         found.push(format!(
-            "the generator sent 1 % of the records more than {:.1} ms late",
-            late / 1_000.0
+            "the generator sent 1 % of the records more than {} late",
+            numbers::duration(late / 1e6)
         ));
     }
     if generator.busiest_thread > THREAD_SHARE {
         found.push(format!(
-            "a sending thread used {:.0} % of a processor",
-            100.0 * generator.busiest_thread
+            "a sending thread used {} of a processor",
+            numbers::percent(generator.busiest_thread)
         ));
     }
     let waiting = generator.buffer_wait_seconds / seconds.max(f64::MIN_POSITIVE);
     if waiting > BUFFER_WAIT {
         found.push(format!(
-            "senders waited {waiting:.2} seconds per second for buffer memory"
+            "senders waited {} seconds per second for buffer memory",
+            number(waiting)
         ));
     }
     if generator.share_of_calibration > CALIBRATION_SHARE {
         found.push(format!(
-            "the generator alone reaches only {:.1} times this rate; twice is wanted",
-            1.0 / generator.share_of_calibration
+            "the generator alone reaches only {} times this rate; twice is wanted",
+            number(1.0 / generator.share_of_calibration)
         ));
     }
     found
@@ -190,7 +196,7 @@ mod tests {
     fn verdict(change: impl FnOnce(&mut Measurement)) -> Verdict {
         let mut measurement = good();
         change(&mut measurement);
-        let asked = Asked {
+        let asked = RequestedLoad {
             rate: Some(1_000.0),
             may_fall_behind: false,
         };
@@ -215,10 +221,10 @@ mod tests {
             ("twice", &|m| m.integrity.duplicated = 1),
             ("out of order", &|m| m.integrity.disordered = 1),
             ("not acknowledged", &|m| m.integrity.failed = 1),
-            ("9.0 ms late", &late),
+            ("9.01 ms late", &late),
             ("95 % of a processor", &|m| m.generator.busiest_thread = 0.95),
             ("buffer memory", &|m| m.generator.buffer_wait_seconds = 2.0),
-            ("1.2 times", &|m| m.generator.share_of_calibration = 0.8),
+            ("1.25 times", &|m| m.generator.share_of_calibration = 0.8),
             ("schedule was not held", &|m| {
                 m.producers[0].records_per_second = 900.0
             }),
@@ -239,13 +245,13 @@ mod tests {
         measurement.producers[0].records_per_second = 900.0;
         measurement.generator.busiest_thread = 0.95;
         measurement.generator.buffer_wait_seconds = 2.0;
-        let asked = Asked {
+        let asked = RequestedLoad {
             rate: Some(1_000.0),
             may_fall_behind: true,
         };
         let verdict = judge(&measurement, &[asked]);
         assert!(verdict.is_valid(), "{verdict:?}");
-        for told in ["900 of 1000", "95 % of a processor", "buffer memory"] {
+        for told in ["900 of 1,000", "95 % of a processor", "buffer memory"] {
             let is_told = verdict.caveats.iter().any(|caveat| caveat.contains(told));
             assert!(is_told, "{told}: {verdict:?}");
         }

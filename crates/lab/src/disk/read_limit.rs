@@ -38,7 +38,7 @@ impl ReadLimit {
     }
 
     fn begin_in(
-        place: &Place,
+        place: &ControlGroup,
         process: u32,
         device: &str,
         bytes_per_second: u64,
@@ -98,13 +98,13 @@ enum Version {
 
 /// The group of a process that has the required controller.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ControlGroup {
     version: Version,
     parent: PathBuf,
 }
 
 /// - `mounts`: `/proc/self/mountinfo`; `groups`: `/proc/PID/cgroup`.
-fn place(mounts: &str, groups: &str) -> Result<Place, String> {
+fn place(mounts: &str, groups: &str) -> Result<ControlGroup, String> {
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
@@ -120,7 +120,7 @@ fn place(mounts: &str, groups: &str) -> Result<Place, String> {
         };
         if let (version, Some(mount)) = found {
             let parent = Path::new(mount).join(path.trim_start_matches('/'));
-            return Ok(Place { version, parent });
+            return Ok(ControlGroup { version, parent });
         }
     }
     Err(String::from("this system mounts no control group for disks"))
@@ -165,12 +165,12 @@ mod tests {
     #[test]
     fn the_group_with_the_control_is_found() {
         let groups = "8:pids:/\n7:blkio:/brokers\n4:memory:/x\n0::/user\n";
-        let expected = Place {
+        let expected = ControlGroup {
             version: Version::One,
             parent: PathBuf::from("/sys/fs/cgroup/blkio/brokers"),
         };
         assert_eq!(place(MOUNTS, groups), Ok(expected));
-        let expected = Place {
+        let expected = ControlGroup {
             version: Version::Two,
             parent: PathBuf::from("/sys/fs/cgroup/unified/user.slice"),
         };
@@ -181,7 +181,7 @@ mod tests {
     fn check(version: Version, file: &str, line: &str) {
         let parent = std::env::temp_dir().join(format!("ottla-lab-limit-{version:?}-{}", std::process::id()));
         fs::create_dir_all(&parent).unwrap();
-        let place = Place {
+        let place = ControlGroup {
             version,
             parent: parent.clone(),
         };
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_group_that_cannot_be_made_is_reported_by_its_path() {
-        let place = Place {
+        let place = ControlGroup {
             version: Version::One,
             parent: PathBuf::from("/nowhere/at/all"),
         };

@@ -2,25 +2,26 @@
 //! bottleneck.
 //!
 //! Everything here is a pure function of values. What clients push becomes a [`Snapshot`]
-//! (`adapters/`, `history.rs`), rules make a [`Diagnosis`] of it (`rules/`), and the binary
+//! (`adapters/`, `history/`), rules make a [`Diagnosis`] of it (`rules/`), and the binary
 //! displays it.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod snapshot;
-pub mod time;
-pub mod diagnosis;
-pub mod severity;
-pub mod glossary;
+pub mod calculator;
+pub mod replay;
+pub mod observe;
+pub mod history;
+pub mod rules;
 pub mod manual;
 pub mod arithmetic;
-pub mod encoding;
-pub mod otlp;
 pub mod adapters;
-pub mod history;
-pub mod replay;
-pub mod rules;
-pub mod calculator;
+pub mod otlp;
+pub mod encoding;
+pub mod glossary;
+pub mod severity;
+pub mod diagnosis;
+pub mod time;
+pub mod snapshot;
 
 #[cfg(test)]
 mod sample_push;

@@ -85,8 +85,6 @@ pub struct Telemetry {
     pub seconds_until_next_push: Option<f64>,
     /// The instance restarted within the window: deltas are meaningless.
     pub restarted: bool,
-    /// The subscription in force was the bare `*` on the wire.
-    pub is_star_subscription: bool,
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,
@@ -138,7 +136,7 @@ pub struct Settings {
     pub retention_ms: Option<Setting<f64>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Codec {
     None,

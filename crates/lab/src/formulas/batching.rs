@@ -68,8 +68,8 @@ mod tests {
         // 180/s were measured with 5 ms, 9.9/s with 100 ms.
         within(requests_per_second_sticky(5_000.0, 5.0), 180.0, 12.0);
         within(requests_per_second_sticky(5_000.0, 100.0), 9.9, 2.0);
-        // The article's 2 800 became 1 100; twelve partitions per broker do not explain fewer than
-        // 2 400.
+        // The article's 2,800 became 1,100; twelve partitions per broker do not explain fewer than
+        // 2,400.
         assert_eq!(requests_per_second_keyed(2_800.0, 12.0, 5.0), 2_400.0);
         assert_eq!(requests_per_second_keyed(2_800.0, 108.0, 5.0), 2_800.0);
     }

@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn a_queue_of_14_seconds_needs_320_mb() {
-        // Experiment I: 83 550 records/s of 251 bytes each.
+        // Experiment I: 83,550 records/s of 251 bytes each.
         let drained = 83_550.0 * 251.0;
         within(queue_ms_max(33_554_432.0, drained), 1_600.0, 1.0);
         assert!(queue_ms_max(335_544_320.0, drained) > 14_000.0);

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_talk_s_load() {
-        // I: Z = 0.84 with batches of 15 066 of 16 384 bytes, one partition per broker.
+        // I: Z = 0.84 with batches of 15,066 of 16,384 bytes, one partition per broker.
         let full = request_bytes_max(1_048_576.0, 1.0, 16_384.0);
         within(load(0.91, 15_066.0, full), 0.84, 1.0);
         // Two partitions per broker: two batches in a request.

@@ -63,13 +63,13 @@ mod tests {
 
     #[test]
     fn twice_the_batch() {
-        // I to II: U = 0.91 * 100 / 83.55 / 2 at the offered 100 000.
+        // I to II: U = 0.91 * 100 / 83.55 / 2 at the offered 100,000.
         within(in_flight_use_after(0.91 * 100.0 / 83.55, 2.0), 0.54, 1.0);
         assert_eq!(
             records_per_second_after(100_000.0, 83_550.0, 2.0, 0.91),
             100_000.0
         );
-        // Measured here: 64 800 rose to the offered 100 000.
+        // Measured here: 64,800 rose to the offered 100,000.
         assert_eq!(
             records_per_second_after(100_000.0, 64_800.0, 2.0, 0.98),
             100_000.0

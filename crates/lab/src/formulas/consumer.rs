@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn work_decides_how_many_consumers_keep_up() {
-        // 0.5 ms of work on each record: 1 863 records/s were measured, with an idle share of 0.027
+        // 0.5 ms of work on each record: 1,863 records/s were measured, with an idle share of 0.027
         // / (1 - 0.027).
         within(work_ms(poll_idle_share(0.026_7), 1_863.0), 0.5, 5.0);
         assert_eq!(consumers_needed(10_000.0, 0.5), 5.0);

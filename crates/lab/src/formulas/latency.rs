@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn sender_latency_by_an_application_s_own_clock() {
-        // Steady queues: 347 of 347.5, 9 880 of 9 887 ms.
+        // Steady queues: 347 of 347.5, 9,880 of 9,887 ms.
         within(sender_ms_high(325.3, 22.0), 347.5, 1.0);
         within(sender_ms_high(9_865.0, 22.03), 9_880.0, 1.0);
         // A linger of 100 ms at 500 records/s: 51.2 records in a batch; 55.9 ms were measured, 6 %
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_talk_s_threads() {
-        // I: 1 / 83 550 s is 12 µs, W was 11.6.
+        // I: 1 / 83,550 s is 12 µs, W was 11.6.
         within(send_micros_max(1.0, 83_550.0), 11.97, 0.1);
         for (name, expected) in [
             ("I", 0.97),
@@ -97,13 +97,13 @@ mod tests {
 
     #[test]
     fn waiting_for_memory_is_not_work() {
-        // 15.3 µs at 64 800 records/s with a sender that waits 0.85 of the time.
+        // 15.3 µs at 64,800 records/s with a sender that waits 0.85 of the time.
         within(send_micros_own(15.3, 0.85, 64_800.0), 2.18, 0.5);
     }
 
     #[test]
     fn the_io_thread_bounds_the_callbacks_time() {
-        // Callbacks burnt 100 µs at 8 000 records/s, those of another run slept 1 ms at 925.
+        // Callbacks burnt 100 µs at 8,000 records/s, those of another run slept 1 ms at 925.
         within(callback_micros_max(0.91, 8_000.0), 114.0, 0.5);
         within(callback_micros_max(0.99, 925.0), 1_070.0, 0.5);
     }

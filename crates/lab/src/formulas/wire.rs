@@ -120,7 +120,7 @@ mod tests {
                 2.0,
             );
         }
-        // Top speed: 13.4 MiB/s with a buffer of 1 024 000 bytes, five times that with five times
+        // Top speed: 13.4 MiB/s with a buffer of 1,024,000 bytes, five times that with five times
         // the buffer.
         within(bytes_per_second(1e4, 1e5, 1_024_000.0, 73.0) / MIB, 13.4, 1.0);
         within(bytes_per_second(1e4, 1e5, 5_024_000.0, 73.0) / MIB, 65.6, 1.0);

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::namespace::Namespace;
 use super::relay::Relay;
+use crate::numbers::{mib, number};
 use crate::report::Percentiles;
 use crate::report::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
@@ -52,24 +53,25 @@ impl RelayOverhead {
 /// A line for the report.
 impl fmt::Display for RelayOverhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: f64| bytes / 1024.0 / 1024.0;
         write!(
             f,
-            "the relay adds {:.0} us to a round trip (p50; {:.0} instead of {:.0}; p99 {:.0} instead of {:.0}) and moves \
-             {:.0} MiB/s instead of {:.0}",
-            self.added_micros(),
-            self.relayed_round_trip_micros.p50,
-            self.direct_round_trip_micros.p50,
-            self.relayed_round_trip_micros.p99,
-            self.direct_round_trip_micros.p99,
+            "the relay adds {} µs to a round trip (p50; {} instead of {}; p99 {} instead of {}) and moves \
+             {} MiB/s instead of {}",
+            number(self.added_micros()),
+            number(self.relayed_round_trip_micros.p50),
+            number(self.direct_round_trip_micros.p50),
+            number(self.relayed_round_trip_micros.p99),
+            number(self.direct_round_trip_micros.p99),
             mib(self.relayed_bytes_per_second),
             mib(self.direct_bytes_per_second),
         )?;
         if self.late_micros.count > 0 {
             write!(
                 f,
-                "; bytes came {:.0} us later than the link says (p99 {:.0}, max {:.0})",
-                self.late_micros.p50, self.late_micros.p99, self.late_micros.max
+                "; bytes came {} µs later than the link says (p99 {}, max {})",
+                number(self.late_micros.p50),
+                number(self.late_micros.p99),
+                number(self.late_micros.max)
             )?;
         }
         Ok(())

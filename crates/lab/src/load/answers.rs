@@ -9,7 +9,7 @@ use ottla_client::producer::RecordMetadata;
 use super::clock::{Span, now_nanos};
 use super::errors::Errors;
 use super::lock;
-use super::outcome::{Place, ProduceOutcome, SentRecord};
+use super::outcome::{ProduceOutcome, RecordPlace, SentRecord};
 use super::samples::Samples;
 use super::timeline::{Current, Timeline};
 use crate::report::histogram::Latencies;
@@ -202,7 +202,7 @@ impl Answers {
 
     fn place(&self, sample: Sample) -> SentRecord {
         SentRecord {
-            place: Place {
+            place: RecordPlace {
                 topic: self.topics[sample.sent.topic as usize].name.clone(),
                 partition: sample.partition,
                 offset: sample.offset,

@@ -13,7 +13,7 @@ use super::clock::{Span, now_nanos};
 use super::errors::Errors;
 use super::ledger::Ledger;
 use super::measured::{self, Snapshot};
-use super::outcome::{ConsumeOutcome, Place, ReceivedRecord};
+use super::outcome::{ConsumeOutcome, ReceivedRecord, RecordPlace};
 use super::samples::Samples;
 use super::schedule::{Schedule, be_punctual, wait_until};
 use super::stamp::Stamp;
@@ -461,7 +461,7 @@ impl Reader<'_> {
             self.part
                 .samples
                 .offer(record.partition, record.offset, || ReceivedRecord {
-                    place: Place {
+                    place: RecordPlace {
                         topic: record.topic.to_owned(),
                         partition: record.partition,
                         offset: record.offset,

@@ -3,25 +3,27 @@
 //!
 //! Load is open-loop: records are due on a schedule, whatever the broker does, and their latency
 //! counts from their due time.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod clock;
-pub mod stamp;
-pub mod schedule;
-pub mod priority;
-pub mod contents;
-pub mod outcome;
-mod errors;
-mod samples;
-mod timeline;
-mod measured;
-mod answers;
-mod callback_work;
+pub mod calibrate;
 pub mod produce;
-mod ledger;
 pub mod consume;
 pub mod requests;
+pub mod schedule;
+mod answers;
+mod timeline;
+pub mod contents;
+mod ledger;
+pub mod outcome;
+mod measured;
+mod errors;
+mod samples;
+pub mod stamp;
 pub mod null_sink;
-pub mod calibrate;
+mod callback_work;
+pub mod priority;
+pub mod clock;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

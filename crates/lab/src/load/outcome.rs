@@ -94,7 +94,7 @@ pub struct LoadSecond {
 
 /// The partition and offset of a sampled record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct RecordPlace {
     pub topic: String,
     pub partition: i32,
     pub offset: i64,
@@ -103,7 +103,7 @@ pub struct Place {
 /// Times in nanoseconds of the clock that stamps use.
 #[derive(Clone, Debug)]
 pub struct SentRecord {
-    pub place: Place,
+    pub place: RecordPlace,
     pub due_nanos: u64,
     pub sent_nanos: u64,
     pub acknowledged_nanos: u64,
@@ -111,7 +111,7 @@ pub struct SentRecord {
 
 #[derive(Clone, Debug)]
 pub struct ReceivedRecord {
-    pub place: Place,
+    pub place: RecordPlace,
     pub due_nanos: u64,
     pub sent_nanos: u64,
     pub received_nanos: u64,

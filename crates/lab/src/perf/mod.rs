@@ -1,10 +1,12 @@
 //! The measurements of Kafka's own performance tools, as values: one producer, one consumer, one
 //! record there and back.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod stats;
 pub mod produce;
 pub mod consume;
 pub mod e2e;
+pub mod stats;
 
 use ottla_client::metrics::ClientMetrics;
 use ottla_client::metrics::sensor::{Metric, Value};

@@ -8,7 +8,7 @@ use super::proc_files::{self, DiskBytes};
 
 /// Totals since the start of a process, thread or machine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct ProcessReading {
     /// In the order of `Watched`; `None`: it does not exist, or may not be read.
     pub(super) watched: Vec<Option<Totals>>,
     pub(super) disk_written_bytes: u64,
@@ -101,9 +101,9 @@ impl Reader {
         }
     }
 
-    pub(super) fn read(&mut self) -> Reading {
+    pub(super) fn read(&mut self) -> ProcessReading {
         let disks = &self.disks;
-        Reading {
+        ProcessReading {
             watched: self.watched.iter_mut().map(Followed::read).collect(),
             disk_written_bytes: proc_files::disks_written_bytes(&text("/proc/diskstats"), |name| {
                 disks.contains(name)

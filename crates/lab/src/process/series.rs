@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::Watched;
-use super::reading::{Reading, Totals};
+use super::reading::{ProcessReading, Totals};
 use crate::report::{ProcessResult, Second};
 
 /// Everything that was sampled so far.
 pub(super) struct Samples {
     names: Vec<String>,
     processors: f64,
-    first: Reading,
-    last: Reading,
+    first: ProcessReading,
+    last: ProcessReading,
     last_at: Instant,
     peaks: Vec<Option<u64>>,
     seconds: Vec<Vec<ProcessSecond>>,
@@ -54,7 +54,7 @@ pub struct MachineSecond {
 const SHORTEST_SECONDS: f64 = 0.2;
 
 impl Samples {
-    pub(super) fn begin(watched: &[Watched], first: Reading, at: Instant) -> Samples {
+    pub(super) fn begin(watched: &[Watched], first: ProcessReading, at: Instant) -> Samples {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut samples = Samples {
             names: watched.iter().map(|watched| watched.name().to_owned()).collect(),
@@ -70,7 +70,7 @@ impl Samples {
         samples
     }
 
-    pub(super) fn add(&mut self, reading: Reading, at: Instant) {
+    pub(super) fn add(&mut self, reading: ProcessReading, at: Instant) {
         self.follow_peaks(&reading);
         let passed = at.saturating_duration_since(self.last_at).as_secs_f64();
         let is_interval = passed >= SHORTEST_SECONDS;
@@ -86,14 +86,14 @@ impl Samples {
         }
     }
 
-    fn add_second(&mut self, reading: &Reading, passed: f64) {
+    fn add_second(&mut self, reading: &ProcessReading, passed: f64) {
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / passed) as u64;
         self.machine.push(MachineSecond {
             disk_written_bytes: rate(reading.disk_written_bytes, self.last.disk_written_bytes),
             network_bytes: rate(reading.network_bytes, self.last.network_bytes),
         });
         for (index, seconds) in self.seconds.iter_mut().enumerate() {
-            let cpu = |reading: &Reading| reading.watched[index].map(|totals| totals.cpu_seconds);
+            let cpu = |reading: &ProcessReading| reading.watched[index].map(|totals| totals.cpu_seconds);
             let used = cpu(reading)
                 .zip(cpu(&self.last))
                 .map_or(0.0, |(now, before)| now - before);
@@ -104,7 +104,7 @@ impl Samples {
         }
     }
 
-    fn follow_peaks(&mut self, reading: &Reading) {
+    fn follow_peaks(&mut self, reading: &ProcessReading) {
         for (peak, totals) in self.peaks.iter_mut().zip(&reading.watched) {
             let memory = totals.and_then(|totals: Totals| totals.memory);
             // A peak that the kernel did not allow to reset may be from before the run.
@@ -187,8 +187,8 @@ mod tests {
     use super::super::reading::Memory;
     use super::*;
 
-    fn reading(cpu_seconds: f64, resident: u64, disk: u64) -> Reading {
-        Reading {
+    fn reading(cpu_seconds: f64, resident: u64, disk: u64) -> ProcessReading {
+        ProcessReading {
             watched: vec![Some(Totals {
                 cpu_seconds,
                 disk: Some(DiskBytes {
@@ -235,9 +235,9 @@ mod tests {
     fn a_process_that_ends_keeps_what_it_had() {
         let (mut samples, begin) = begin();
         samples.add(reading(7.0, 100, 1_000), begin + Duration::from_secs(1));
-        let gone = Reading {
+        let gone = ProcessReading {
             watched: vec![None],
-            ..Reading::default()
+            ..ProcessReading::default()
         };
         samples.add(gone, begin + Duration::from_secs(2));
         let series = &samples.finish()[0];

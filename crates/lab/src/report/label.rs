@@ -104,95 +104,9 @@ pub fn title(figure: &str) -> String {
     }
 }
 
-/// Formats about three significant digits, with thousands grouped: `0.123`, `12.3`, `1,234,567`.
-pub fn number(value: f64) -> String {
-    if !value.is_finite() {
-        return String::from("–");
-    }
-    let size = value.abs();
-    if size >= 1e15 {
-        return format!("{value:.2e}");
-    }
-    let digits = match size {
-        _ if size >= 100.0 || size == 0.0 => 0,
-        _ if size >= 10.0 => 1,
-        _ if size >= 1.0 => 2,
-        _ if size >= 0.001 => 3,
-        _ => return format!("{value:.1e}"),
-    };
-    let text = format!("{value:.digits$}");
-    let (sign, text) = text
-        .strip_prefix('-')
-        .map_or(("", text.as_str()), |rest| ("−", rest));
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let mut out = String::from(sign);
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if !fraction.is_empty() {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
-}
-
-/// Formats `1.5 GiB`.
-pub fn bytes(value: f64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = value;
-    let mut unit = 0;
-    while size.abs() >= 1_024.0 && unit + 1 < UNITS.len() {
-        size /= 1_024.0;
-        unit += 1;
-    }
-    format!("{} {}", number(size), UNITS[unit])
-}
-
-/// Formats `+12 %`, `−0.4 %`, `0 %`.
-pub fn percent(value: f64) -> String {
-    if !value.is_finite() {
-        return String::from("–");
-    }
-    let digits = if value.abs() >= 10.0 || value == 0.0 { 0 } else { 1 };
-    let sign = match value {
-        _ if value > 0.0 => "+",
-        _ if value < 0.0 => "−",
-        _ => "",
-    };
-    format!("{sign}{:.digits$} %", value.abs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_three_digits_and_groups() {
-        let check = |value: f64, expected: &str| assert_eq!(number(value), expected);
-        check(0.0, "0");
-        check(0.123_4, "0.123");
-        check(1.0, "1.00");
-        check(12.34, "12.3");
-        check(999.6, "1,000");
-        check(1_234_567.0, "1,234,567");
-        check(-1_234.0, "−1,234");
-        check(0.000_01, "1.0e-5");
-        check(1e18, "1.00e18");
-        check(f64::NAN, "–");
-        check(f64::INFINITY, "–");
-    }
-
-    #[test]
-    fn bytes_and_percents_have_their_units() {
-        assert_eq!(bytes(1_536.0), "1.50 KiB");
-        assert_eq!(bytes(3.0), "3.00 B");
-        assert_eq!(percent(12.34), "+12 %");
-        assert_eq!(percent(-0.44), "−0.4 %");
-        assert_eq!(percent(0.0), "0 %");
-    }
 
     #[test]
     fn names_have_titles_and_unknown_ones_stay_unchanged() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::hint;
+use crate::numbers::number;
 use crate::report::Expectation;
 
 /// All numbers that a measurement may have, with descriptions.
@@ -166,7 +167,10 @@ impl Sentence {
         };
         let (text, limit) = match (&self.of_point, elsewhere) {
             (None, _) => (self.to_string(), self.limit),
-            (Some(_), Some(other)) => (format!("{self} ({:.3})", self.limit * other), self.limit * other),
+            (Some(_), Some(other)) => (
+                format!("{self} ({})", number(self.limit * other)),
+                self.limit * other,
+            ),
             (Some(point), None) => {
                 return Err(format!(
                     "`{self}` cannot be judged: {} was not measured at {point}",
@@ -242,7 +246,7 @@ mod tests {
         let figures = BTreeMap::from([(String::from("latency_p99_ms"), 11.9)]);
         let judged = sentence.judge(&figures, Some(10.0)).unwrap();
         assert!(judged.holds);
-        assert_eq!(judged.text, "latency_p99_ms <= 1.2 * alone (12.000)");
+        assert_eq!(judged.text, "latency_p99_ms <= 1.2 * alone (12)");
         assert!(!sentence.judge(&figures, Some(9.0)).unwrap().holds);
         assert_eq!(
             sentence.judge(&figures, None).unwrap_err(),

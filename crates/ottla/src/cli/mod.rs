@@ -1,14 +1,18 @@
 //! The command line: the subcommands, one module each.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-mod server_properties;
-mod serve;
+mod bench;
+mod demo;
 mod grow;
 mod perf;
-mod bench;
-mod doctor;
-mod tenants;
-mod demo;
 mod quota;
+mod tenants;
+mod doctor;
+mod serve;
+mod server_properties;
+mod table;
+mod output;
 
 use std::process::ExitCode;
 

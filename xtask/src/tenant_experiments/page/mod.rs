@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use ottla_lab::numbers::{duration, number, percent};
 use ottla_lab::report::{GroupResult, Measurement, OnTarget, Point, Report};
 
 use super::processors::Processors;
-use crate::source_experiments::page::{number, without_options};
+use crate::source_experiments::page::without_options;
 
 const ALONE: &str = "alone";
 /// Prefix of a point's name, followed by the neighbour's name.
@@ -27,12 +28,12 @@ pub fn write(reports: &[Report], processors: &Processors) -> String {
         let machine = &report.manifest.machine;
         let _ = writeln!(
             page,
-            "{} GiB, {}, {}; a sync takes {:.2} ms in the median, {:.2} ms at p99. {} Commit {}.\n",
+            "{} GiB, {}, {}; a sync takes {} in the median, {} at p99. {} Commit {}.\n",
             machine.memory_bytes >> 30,
             machine.kernel,
             without_options(&machine.filesystem),
-            machine.sync_micros.p50 / 1_000.0,
-            machine.sync_micros.p99 / 1_000.0,
+            duration(machine.sync_micros.p50 / 1e6),
+            duration(machine.sync_micros.p99 / 1e6),
             places(processors),
             report.manifest.commit.as_deref().unwrap_or("unknown"),
         );
@@ -83,8 +84,8 @@ fn section(page: &mut String, report: &Report, processors: &Processors) {
         .map_or(0, |on| on.measurements.len());
     let _ = writeln!(
         page,
-        "{rounds} rounds. Processors {:.0} % busy before the run.\n",
-        100.0 * report.manifest.machine.busy_before
+        "{rounds} rounds. Processors {} busy before the run.\n",
+        percent(report.manifest.machine.busy_before)
     );
     victims(page, report);
     disturbers(page, report, processors);
@@ -204,7 +205,6 @@ fn disturber_row(
         });
         middle(times).map_or_else(dash, number)
     };
-    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     vec![
         rates(alone).map_or_else(dash, number),
         rates(beside).map_or_else(dash, number),

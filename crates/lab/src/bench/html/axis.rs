@@ -1,6 +1,6 @@
 //! Axes: from values to positions on a chart, with round ticks.
 
-use crate::report::label;
+use crate::numbers;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
@@ -185,7 +185,7 @@ fn short(value: f64) -> String {
         _ if size >= 1e9 => (1e9, "G"),
         _ if size >= 1e6 => (1e6, "M"),
         _ if size >= 1e3 => (1e3, "k"),
-        _ if size > 0.0 && size < 1e-3 => return label::number(value),
+        _ if size > 0.0 && size < 1e-3 => return numbers::number(value),
         _ => (1.0, ""),
     };
     // Ticks are round, so anything beyond the third digit is rounding error.

@@ -2,7 +2,7 @@
 
 use super::axis::{Axis, cut};
 use super::markup::Markup;
-use crate::report::label;
+use crate::numbers;
 
 /// Several lines over one pair of axes.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl Chart {
                 "circle",
                 &[("class", &class), ("cx", &x), ("cy", &y), ("r", &3.5)],
                 |svg| {
-                    let (x, y) = (label::number(point.0), label::number(point.1));
+                    let (x, y) = (numbers::number(point.0), numbers::number(point.1));
                     let text = format!("{}\n{}: {x}\n{}: {y}", line.name, self.x.title, self.y.title);
                     svg.leaf("title", &[], text);
                 },
@@ -211,7 +211,7 @@ impl Chart {
                 continue;
             };
             let x = round((LEFT + PLOT_WIDTH * at - width / 2.0).max(LEFT));
-            let mut text = format!("{}: {}", self.x.title, label::number(*x_value));
+            let mut text = format!("{}: {}", self.x.title, numbers::number(*x_value));
             for line in &lines {
                 let same = |point: &&(f64, f64)| point.0 == *x_value;
                 let here = line
@@ -220,7 +220,7 @@ impl Chart {
                     .filter(same)
                     .or_else(|| line.points.iter().find(same));
                 if let Some((_, y)) = here {
-                    text += &format!("\n{}: {}", line.name, label::number(*y));
+                    text += &format!("\n{}: {}", line.name, numbers::number(*y));
                 }
             }
             svg.nest(

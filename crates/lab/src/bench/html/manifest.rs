@@ -2,7 +2,7 @@
 
 use super::markup::Markup;
 use super::table::{Table, facts};
-use crate::report::label;
+use crate::numbers;
 use crate::report::{Machine, Percentiles, Report};
 
 pub(super) fn draw(report: &Report, page: &mut Markup) {
@@ -46,14 +46,11 @@ fn draw_machine(machine: &Machine, page: &mut Markup) {
                     .clone()
                     .unwrap_or_else(|| String::from("not told")),
             ),
-            ("Memory", label::bytes(machine.memory_bytes as f64)),
+            ("Memory", numbers::bytes(machine.memory_bytes as f64)),
             ("Load before", format!("{one} {five} {fifteen}")),
             (
                 "Busy before",
-                format!(
-                    "{} % of the processors",
-                    label::number(100.0 * machine.busy_before)
-                ),
+                format!("{} of the processors", numbers::percent(machine.busy_before)),
             ),
             ("File system", machine.filesystem.clone()),
             ("Sync", probe(&machine.sync_micros)),
@@ -69,9 +66,9 @@ fn probe(micros: &Percentiles) -> String {
     }
     format!(
         "p50 {} µs, p99 {} µs, max {} µs, of {}",
-        label::number(micros.p50),
-        label::number(micros.p99),
-        label::number(micros.max),
+        numbers::number(micros.p50),
+        numbers::number(micros.p99),
+        numbers::number(micros.max),
         micros.count
     )
 }
@@ -92,10 +89,10 @@ fn draw_calibration(report: &Report, page: &mut Markup) {
     for calibration in &report.calibration {
         table.row(vec![
             calibration.record_bytes.to_string(),
-            label::number(calibration.records_per_second),
-            label::number(calibration.cpu_seconds_per_million),
-            label::number(calibration.scheduled_rate),
-            format!("{} µs", label::number(calibration.schedule_error_p99_micros)),
+            numbers::number(calibration.records_per_second),
+            numbers::number(calibration.cpu_seconds_per_million),
+            numbers::number(calibration.scheduled_rate),
+            format!("{} µs", numbers::number(calibration.schedule_error_p99_micros)),
         ]);
     }
     table.draw(page);

@@ -1,18 +1,17 @@
 //! The report as one HTML file: no script, no requests, readable in light and dark mode, on a phone
 //! and on paper.
 //!
-//! Reading order: `markup` (how text becomes HTML), `axis`, `chart`, then the sections in the order
-//! of the page.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-mod markup;
-mod axis;
-mod chart;
-mod table;
-mod summary;
 mod load;
 mod run;
 mod stages;
+mod chart;
+mod summary;
 mod manifest;
+mod table;
+mod markup;
+mod axis;
 
 use self::markup::Markup;
 use crate::report::Report;

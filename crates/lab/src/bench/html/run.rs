@@ -5,8 +5,8 @@ use super::chart::{Chart, Line};
 use super::markup::Markup;
 use super::table::Table;
 use super::{stages, summary, target_name};
+use crate::numbers;
 use crate::report::histogram::Latencies;
-use crate::report::label;
 use crate::report::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};
 
 /// The number of points of a line over time; a longer run is drawn in steps of several seconds.
@@ -67,7 +67,7 @@ fn draw_on_target(on: &OnTarget, page: &mut Markup) {
         };
         expected.row(vec![
             expectation.text.clone(),
-            label::number(expectation.measured),
+            numbers::number(expectation.measured),
             outcome.to_owned(),
         ]);
     }
@@ -90,8 +90,8 @@ fn draw_on_target(on: &OnTarget, page: &mut Markup) {
 }
 
 fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
-    let warmup = label::number(measurement.warmup_seconds);
-    let seconds = label::number(measurement.seconds);
+    let warmup = numbers::number(measurement.warmup_seconds);
+    let seconds = numbers::number(measurement.seconds);
     page.leaf(
         "p",
         &[("class", &"quiet")],
@@ -117,21 +117,21 @@ fn draw_measurement(measurement: &Measurement, page: &mut Markup) {
 }
 
 /// One second, or several of a long run.
-struct Step<'a> {
+struct TimeStep<'a> {
     at: f64,
     seconds: &'a [Second],
 }
 
-fn steps(timeline: &[Second]) -> Vec<Step<'_>> {
+fn steps(timeline: &[Second]) -> Vec<TimeStep<'_>> {
     let size = timeline.len().div_ceil(STEPS).max(1);
-    let steps = timeline.chunks(size).map(|seconds| Step {
+    let steps = timeline.chunks(size).map(|seconds| TimeStep {
         at: seconds[0].at,
         seconds,
     });
     steps.collect()
 }
 
-impl Step<'_> {
+impl TimeStep<'_> {
     fn mean(&self, value: impl Fn(&Second) -> f64) -> f64 {
         self.seconds.iter().map(value).sum::<f64>() / self.seconds.len() as f64
     }
@@ -141,7 +141,7 @@ impl Step<'_> {
     }
 }
 
-fn time_chart(title: &str, unit: &str, scale: Scale, steps: &[Step<'_>], lines: Vec<Line>) -> Chart {
+fn time_chart(title: &str, unit: &str, scale: Scale, steps: &[TimeStep<'_>], lines: Vec<Line>) -> Chart {
     let values = || {
         lines
             .iter()
@@ -172,7 +172,7 @@ fn line(name: &str, index: usize, points: Vec<(f64, f64)>) -> Line {
     }
 }
 
-fn latency_over_time(steps: &[Step<'_>]) -> Chart {
+fn latency_over_time(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 3] = [
         ("p50", |second| second.latency_p50_ms),
@@ -193,7 +193,7 @@ fn latency_over_time(steps: &[Step<'_>]) -> Chart {
     )
 }
 
-fn rates_over_time(steps: &[Step<'_>]) -> Chart {
+fn rates_over_time(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 3] = [
         ("sent", |second| second.sent as f64),
@@ -211,7 +211,10 @@ fn rates_over_time(steps: &[Step<'_>]) -> Chart {
 }
 
 /// The names of all processes in the timeline, in a stable order.
-fn process_names<'s>(steps: &'s [Step<'_>], of: impl Fn(&'s Second) -> Vec<&'s String>) -> Vec<&'s String> {
+fn process_names<'s>(
+    steps: &'s [TimeStep<'_>],
+    of: impl Fn(&'s Second) -> Vec<&'s String>,
+) -> Vec<&'s String> {
     let seconds = steps.iter().flat_map(|step| step.seconds);
     let mut names: Vec<&String> = seconds.flat_map(of).collect();
     names.sort();
@@ -219,7 +222,7 @@ fn process_names<'s>(steps: &'s [Step<'_>], of: impl Fn(&'s Second) -> Vec<&'s S
     names
 }
 
-fn cpu(steps: &[Step<'_>]) -> Chart {
+fn cpu(steps: &[TimeStep<'_>]) -> Chart {
     let names = process_names(steps, |second| second.cpu.keys().collect());
     let lines = names.into_iter().enumerate().map(|(index, name)| {
         let share = |second: &Second| 100.0 * second.cpu.get(name).copied().unwrap_or(0.0);
@@ -238,7 +241,7 @@ fn cpu(steps: &[Step<'_>]) -> Chart {
     )
 }
 
-fn memory(steps: &[Step<'_>]) -> Chart {
+fn memory(steps: &[TimeStep<'_>]) -> Chart {
     let names = process_names(steps, |second| second.memory_bytes.keys().collect());
     let lines = names.into_iter().enumerate().map(|(index, name)| {
         let mib = |second: &Second| second.memory_bytes.get(name).copied().unwrap_or(0) as f64 / MIB;
@@ -251,7 +254,7 @@ fn memory(steps: &[Step<'_>]) -> Chart {
     time_chart("Memory", "MiB resident", Scale::Linear, steps, lines.collect())
 }
 
-fn disk_and_network(steps: &[Step<'_>]) -> Chart {
+fn disk_and_network(steps: &[TimeStep<'_>]) -> Chart {
     type Value = fn(&Second) -> f64;
     let all: [(&str, Value); 2] = [
         ("disk written", |second| second.disk_written_bytes as f64 / MIB),
@@ -379,12 +382,12 @@ fn draw_processes(measurement: &Measurement, page: &mut Markup) {
         "written",
     ]);
     let bytes =
-        |value: Option<u64>| value.map_or_else(|| String::from("–"), |value| label::bytes(value as f64));
+        |value: Option<u64>| value.map_or_else(|| String::from("–"), |value| numbers::bytes(value as f64));
     for process in &measurement.processes {
         table.row(vec![
             process.name.clone(),
-            label::number(process.cpu_seconds),
-            label::number(process.cpu_seconds_per_million),
+            numbers::number(process.cpu_seconds),
+            numbers::number(process.cpu_seconds_per_million),
             bytes(process.peak_memory_bytes),
             bytes(process.read_bytes),
             bytes(process.written_bytes),
@@ -411,14 +414,14 @@ fn draw_groups(measurement: &Measurement, page: &mut Markup) {
         let of = |result: &Option<LatencyResult>, value: fn(&LatencyResult) -> f64| {
             result
                 .as_ref()
-                .map_or_else(|| String::from("–"), |result| label::number(value(result)))
+                .map_or_else(|| String::from("–"), |result| numbers::number(value(result)))
         };
         let saturated = if group.is_saturated { " (saturated)" } else { "" };
         table.row(vec![
             format!("{}{saturated}", group.name),
             format!("{} × {}", group.clients, group.threads.max(1)),
-            label::number(group.records as f64),
-            label::number(group.records_per_second),
+            numbers::number(group.records as f64),
+            numbers::number(group.records_per_second),
             group.errors.to_string(),
             group.retries.to_string(),
             of(&group.latency, |result| result.percentiles.p50),
@@ -475,24 +478,24 @@ fn draw_checks(measurement: &Measurement, page: &mut Markup) {
         String::from("records were sent late by, p99"),
         late.map_or_else(
             || String::from("no schedule"),
-            |late| format!("{} ms", label::number(late.percentiles.p99)),
+            |late| format!("{} ms", numbers::number(late.percentiles.p99)),
         ),
     ]);
     table.row(vec![
         String::from("busiest sending thread, of a processor"),
-        format!("{} %", label::number(100.0 * generator.busiest_thread)),
+        numbers::percent(generator.busiest_thread),
     ]);
     table.row(vec![
         String::from("waited for buffer memory"),
-        format!("{} s", label::number(generator.buffer_wait_seconds)),
+        format!("{} s", numbers::number(generator.buffer_wait_seconds)),
     ]);
     table.row(vec![
         String::from("reached, of what it can do alone"),
-        format!("{} %", label::number(100.0 * generator.share_of_calibration)),
+        numbers::percent(generator.share_of_calibration),
     ]);
     table.row(vec![
         String::from("rate of the last third over the first"),
-        label::number(measurement.drift.last_to_first),
+        numbers::number(measurement.drift.last_to_first),
     ]);
     table.draw(page);
 }

@@ -4,7 +4,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{COLOURS, LegendItem, colour, draw_legend, draw_x_axis, round};
 use super::markup::Markup;
 use super::table::Table;
-use crate::report::label;
+use crate::numbers;
 use crate::report::{StageMeans, Stages};
 
 const WIDTH: f64 = 480.0;
@@ -102,7 +102,7 @@ fn draw_bar(names: &[String], row: &StageMeans, axis: &Axis, y: f64, svg: &mut M
             ],
             |svg| {
                 let stage = names.get(stage).map_or("?", String::as_str);
-                let (mean, all) = (label::number(*mean), label::number(row.end_to_end_ms));
+                let (mean, all) = (numbers::number(*mean), numbers::number(row.end_to_end_ms));
                 svg.leaf(
                     "title",
                     &[],
@@ -115,12 +115,12 @@ fn draw_bar(names: &[String], row: &StageMeans, axis: &Axis, y: f64, svg: &mut M
             svg.leaf(
                 "text",
                 &[("class", &"inside middle"), ("x", &middle), ("y", &text_y)],
-                label::number(*mean),
+                numbers::number(*mean),
             );
         }
     }
     let end = round(LEFT + PLOT_WIDTH * axis.at(before).unwrap_or(0.0) + 5.0);
-    let total = format!("{} ms", label::number(row.end_to_end_ms));
+    let total = format!("{} ms", numbers::number(row.end_to_end_ms));
     svg.leaf("text", &[("class", &"tick"), ("x", &end), ("y", &text_y)], total);
 }
 
@@ -131,8 +131,8 @@ fn draw_table(stages: &Stages, rows: &[&StageMeans], page: &mut Markup) {
     let mut table = Table::new(heads);
     for row in rows {
         let mut cells = vec![name(row.percentile)];
-        cells.extend(row.means_ms.iter().map(|mean| label::number(*mean)));
-        cells.push(label::number(row.end_to_end_ms));
+        cells.extend(row.means_ms.iter().map(|mean| numbers::number(*mean)));
+        cells.push(numbers::number(row.end_to_end_ms));
         table.row(cells);
     }
     table.draw(page);

@@ -3,6 +3,7 @@
 
 use super::markup::Markup;
 use super::table::{Table, facts};
+use crate::numbers;
 use crate::report::label;
 use crate::report::{OnTarget, Point, Report, Verdict};
 
@@ -116,7 +117,7 @@ fn draw_point(report: &Report, point: &Point, page: &mut Markup) {
             let source = point
                 .source
                 .get(figure)
-                .map_or_else(String::new, |value| label::number(*value));
+                .map_or_else(String::new, |value| numbers::number(*value));
             page.leaf("td", &[], source);
             for index in 0..targets {
                 draw_on_target(point.on.get(index), figure, page);
@@ -140,17 +141,17 @@ fn draw_on_target(on: Option<&OnTarget>, figure: &str, page: &mut Markup) {
         &[],
         predicted.map_or_else(String::new, |range| {
             if range.low == range.high {
-                label::number(range.low)
+                numbers::number(range.low)
             } else {
-                format!("{} – {}", label::number(range.low), label::number(range.high))
+                format!("{} – {}", numbers::number(range.low), numbers::number(range.high))
             }
         }),
     );
     page.nest("td", &[], |page| {
         if let Some(measured) = measured {
-            page.text(label::number(measured));
+            page.text(numbers::number(measured));
             if let Some((low, high)) = on.spread(figure) {
-                page.text(format!(" ({} – {})", label::number(low), label::number(high)));
+                page.text(format!(" ({} – {})", numbers::number(low), numbers::number(high)));
             }
             if !on.verdict.is_valid() {
                 page.text(" ");
@@ -163,7 +164,11 @@ fn draw_on_target(on: Option<&OnTarget>, figure: &str, page: &mut Markup) {
     let error = predicted
         .zip(measured)
         .map(|(range, measured)| range.error_percent(measured));
-    page.leaf("td", &[], error.map_or_else(String::new, label::percent));
+    page.leaf(
+        "td",
+        &[],
+        error.map_or_else(String::new, |error| numbers::percent_change(error / 100.0)),
+    );
 }
 
 /// Draws every figure of every round.
@@ -178,7 +183,7 @@ pub(super) fn draw_rounds(on: &OnTarget, page: &mut Markup) {
         let mut cells = vec![label::title(name)];
         for measurement in &on.measurements {
             let value = measurement.figures.get(name);
-            cells.push(value.map_or_else(String::new, |value| label::number(*value)));
+            cells.push(value.map_or_else(String::new, |value| numbers::number(*value)));
         }
         table.row(cells);
     }

@@ -4,8 +4,8 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-fn place(offset: i64) -> Place {
-    Place {
+fn place(offset: i64) -> RecordPlace {
+    RecordPlace {
         topic: "t".into(),
         partition: 0,
         offset,

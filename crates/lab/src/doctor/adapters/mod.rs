@@ -6,10 +6,10 @@
 
 mod measure;
 mod software;
+pub mod ottla;
 pub mod java;
 pub mod librdkafka;
 pub mod franz_go;
-pub mod ottla;
 
 pub use measure::{Fold, Level, Measure, Unsampled, Weight};
 pub use software::{Hints, Software, Version};

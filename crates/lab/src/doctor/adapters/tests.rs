@@ -19,7 +19,7 @@ fn of_client(reading: &Reading<'_>, measure: Measure) -> Option<f64> {
 
 #[test]
 fn rates_of_the_client_are_never_read() {
-    // Rule 1: 24 000 records in 12 s showed as 572/s.
+    // Rule 1: 24,000 records in 12 s showed as 572/s.
     let reading = read(
         JAVA,
         &[

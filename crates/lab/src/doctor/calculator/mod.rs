@@ -1,11 +1,11 @@
 //! The doctor's arithmetic for "what if" questions: formulas with units, and the effect of a change
 //! of settings.
 //!
-//! Reading order: the modules below, top to bottom.
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod quantity;
 pub mod formula;
 pub mod predict;
+pub mod quantity;
 
 use std::fmt;
 

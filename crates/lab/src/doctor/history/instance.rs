@@ -70,7 +70,6 @@ pub struct Instance {
     pub client: Client,
     pub software: Software,
     pub push_interval_ms: Option<f64>,
-    pub is_star_subscription: bool,
     /// When the last push arrived, by the receiver's clock.
     pub heard_ms: Option<i64>,
     pub terminated_ms: Option<i64>,
@@ -162,7 +161,6 @@ impl Instance {
             .push_interval_ms
             .filter(|ms| *ms > 0.0)
             .or(self.push_interval_ms);
-        self.is_star_subscription = from.is_star_subscription;
     }
 
     fn begin_again_if_restarted(&mut self, reading: &Reading<'_>) {

@@ -3,13 +3,14 @@
 //!
 //! A push is reduced to a few dozen numbers at once; its payload is not kept. At most 64 KiB are
 //! kept per client instance ([`instance::BYTES_MAX`]; a Java producer takes about 10), for as many
-//! instances as the collector was created for. Reading order: `point.rs`, `instance.rs`,
-//! `window.rs`, `summary.rs`.
+//! instances as the collector was created for.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-mod point;
-pub mod instance;
-pub mod window;
 pub mod summary;
+pub mod window;
+pub mod instance;
+mod point;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,8 +73,6 @@ pub struct PushedFrom<'a> {
     pub push_interval_ms: Option<f64>,
     /// The client's last push.
     pub is_terminating: bool,
-    /// The subscription in force was the bare `*` on the wire.
-    pub is_star_subscription: bool,
 }
 
 /// What one broker saw of one client over its last minute or less.

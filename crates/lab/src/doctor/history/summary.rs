@@ -43,7 +43,6 @@ fn telemetry(window: &Window<'_>) -> Telemetry {
         has_subscription: true,
         push_interval_ms: instance.push_interval_ms,
         restarted: instance.is_restarted(),
-        is_star_subscription: instance.is_star_subscription,
         ..Telemetry::default()
     }
 }

@@ -389,19 +389,11 @@ fn an_empty_push_is_one_without_metrics() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     pushes.from.software_name = Some("kgo");
-    pushes.from.is_star_subscription = true;
     pushes.push(10_000, &[]);
     pushes.push(10_000, &[]);
     let snapshot = pushes.snapshot();
     let telemetry = snapshot.telemetry;
-    assert_eq!(
-        (
-            telemetry.pushes,
-            telemetry.empty_pushes,
-            telemetry.is_star_subscription
-        ),
-        (Some(2), 2, true)
-    );
+    assert_eq!((telemetry.pushes, telemetry.empty_pushes), (Some(2), 2));
     assert_eq!(
         (snapshot.producer, snapshot.client.library),
         (None, Library::FranzGo)

@@ -67,12 +67,9 @@ fn clients(case: &Value, stated: &Map<String, Value>) -> Result<Vec<Snapshot>, R
         software.map(|(name, _)| name),
         software.map(|(_, version)| version),
     );
-    let is_star = described[0].contains("subscription \"*\"");
     match (case.get("pushes"), case.get("last_push")) {
-        (Some(Value::Array(all)), _) if !all.is_empty() => pushes::snapshots(all, software, is_star),
-        (_, Some(push @ Value::Object(_))) => {
-            pushes::snapshots(std::slice::from_ref(push), software, is_star)
-        }
+        (Some(Value::Array(all)), _) if !all.is_empty() => pushes::snapshots(all, software),
+        (_, Some(push @ Value::Object(_))) => pushes::snapshots(std::slice::from_ref(push), software),
         _ if !broker::sides(case, Role::Producer, None)?.is_empty()
             || !broker::sides(case, Role::Consumer, None)?.is_empty() =>
         {

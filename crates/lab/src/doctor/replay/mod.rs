@@ -3,15 +3,17 @@
 //! Three forms are recognised: a fixture (JSON, `fixture.rs`), what performance tools print with
 //! `--print-metrics` (`print_metrics.rs`), and snapshots that the doctor exported (`exported.rs`).
 //! A fixture's expected verdict is not read.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-mod field;
-mod metric_key;
-mod look;
+pub mod fixture;
 mod settings;
 mod broker;
 mod pushes;
-pub mod fixture;
+mod field;
 pub mod print_metrics;
+mod look;
+mod metric_key;
 pub mod exported;
 
 use std::fmt;

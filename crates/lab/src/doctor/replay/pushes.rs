@@ -19,7 +19,6 @@ const NANOS_PER_MS: f64 = 1e6;
 pub fn snapshots(
     pushes: &[Value],
     software: (Option<&str>, Option<&str>),
-    is_star_subscription: bool,
 ) -> Result<Vec<Snapshot>, ReplayError> {
     let mut instances: Vec<Instance> = Vec::new();
     for (index, push) in pushes.iter().enumerate() {
@@ -45,7 +44,6 @@ pub fn snapshots(
                 .or(software.1),
             push_interval_ms: field_number(push, &path, "pushIntervalMs")?,
             is_terminating: push.get("terminating").and_then(Value::as_bool).unwrap_or(false),
-            is_star_subscription,
             ..PushedFrom::default()
         };
         let points = points(push, &path)?;

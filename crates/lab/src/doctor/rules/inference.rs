@@ -22,7 +22,7 @@ const BUFFER_WAIT: f64 = 0.05;
 
 /// Every setting that rules need, with its origin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct InferredSettings {
     pub batch_bytes: Setting<f64>,
     pub linger_ms: Setting<f64>,
     pub in_flight: Setting<f64>,
@@ -47,7 +47,7 @@ struct Defaults {
 }
 
 /// Resolves every setting of the snapshot.
-pub(crate) fn settings(snapshot: &Snapshot) -> Known {
+pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
     let stated = &snapshot.settings;
     let defaults = defaults(snapshot);
     let none = Producer::default();
@@ -64,7 +64,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> Known {
         .filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
         .or_else(|| linger_ms(producer, batch_bytes.value, defaults.linger_ms))
         .unwrap_or(assumed(defaults.linger_ms));
-    Known {
+    InferredSettings {
         batch_bytes,
         linger_ms,
         in_flight,
@@ -87,7 +87,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> Known {
     }
 }
 
-impl Known {
+impl InferredSettings {
     /// The settings that were not stated, formatted for people: `batch.size=16384 (default)`.
     pub(crate) fn guesses(&self) -> Vec<String> {
         [
@@ -100,7 +100,7 @@ impl Known {
         .map(|(name, setting)| {
             format!(
                 "{name}={} ({})",
-                words::plain(setting.value),
+                crate::numbers::plain(setting.value),
                 words::origin(setting.origin)
             )
         })
@@ -195,7 +195,7 @@ fn is_backlogged(producer: &Producer) -> bool {
 }
 
 /// Batches of one size although records wait are full, however small they are: that size is the
-/// setting (15 066 of 16 384).
+/// setting (15,066 of 16,384).
 fn batch_bytes(producer: &Producer, default: f64) -> Option<Setting<f64>> {
     let largest = producer
         .batch_bytes_max
@@ -261,7 +261,7 @@ fn acks(snapshot: &Snapshot) -> Option<Setting<i16>> {
 mod tests {
     use super::*;
 
-    fn with(producer: Producer) -> Known {
+    fn with(producer: Producer) -> InferredSettings {
         settings(&Snapshot {
             producer: Some(producer),
             ..Snapshot::default()

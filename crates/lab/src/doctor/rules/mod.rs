@@ -1,12 +1,14 @@
 //! Rules: pure functions from a snapshot to a diagnosis. Their comments are the manual
 //! (docs/reference/doctor-rules.md); README.md beside this file says how to write them.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub(crate) mod words;
-pub(crate) mod inference;
-pub mod broker;
-pub mod tenant;
-pub mod consumer;
 pub mod producer;
+pub mod consumer;
+pub mod tenant;
+pub mod broker;
+pub(crate) mod inference;
+pub(crate) mod words;
 
 use super::diagnosis::Diagnosis;
 use super::snapshot::{Role, Snapshot};

@@ -1,10 +1,10 @@
 //! Tenants: another client of the same brokers that takes their time.
 
-use super::super::arithmetic::{figure, percent};
 use super::super::diagnosis::{Evidence, Finding, FindingId, Promise, Recommendation, Refusal};
 use super::super::snapshot::{Neighbour, Snapshot};
 use super::broker;
 use crate::formulas::queueing::{utilisation_without, wait_factor};
+use crate::numbers::{number, percent};
 
 /// Shares of all threads' time vary by this much from minute to minute.
 pub const GROWTH_MIN: f64 = 0.05;
@@ -58,7 +58,7 @@ pub fn rank(neighbours: &[Neighbour]) -> Vec<&Neighbour> {
 ///   be freed (F24).
 /// - Thresholds: D doubled; more than half of the total growth, and at least 0.05 of all threads'
 ///   time.
-/// - Says: "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each;
+/// - Says: "client X of user Y takes 41 % of request time with 18,200 requests/s of 3 records each;
 ///   before it took 6 %. Removing 90 % of its requests lowers utilisation 0.92 -> 0.55, queueing
 ///   factor 11.5 -> 1.2."
 /// - Source: LINE talk (more than 50 systems on one cluster; a default request quota for every
@@ -111,10 +111,10 @@ fn judgement(snapshot: &Snapshot, culprit: &Neighbour) -> Judgement {
             let (now, after) = (wait_factor(rho), wait_factor(freed));
             text.push_str(&format!(
                 ". Removing 90 % of its requests lowers utilisation {} -> {}, queueing factor {} -> {}",
-                figure((rho * 100.0).round() / 100.0),
-                figure((freed * 100.0).round() / 100.0),
-                figure(now),
-                figure(after)
+                number((rho * 100.0).round() / 100.0),
+                number((freed * 100.0).round() / 100.0),
+                number(now),
+                number(after)
             ));
             evidence.push(
                 Evidence::new("F24", "rho'", "rho - removed * share", freed, "")
@@ -155,7 +155,7 @@ fn judgement(snapshot: &Snapshot, culprit: &Neighbour) -> Judgement {
     }
 }
 
-/// For example: client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records
+/// For example: client X of user Y takes 41 % of request time with 18,200 requests/s of 3 records
 /// each; before it took 6 %.
 fn sentence(culprit: &Neighbour) -> String {
     let mut text = format!("client {}", culprit.client_id);
@@ -167,9 +167,9 @@ fn sentence(culprit: &Neighbour) -> String {
     }
     text.push_str(&format!(" takes {} of request time", percent(culprit.time_share)));
     if let Some(requests) = culprit.requests_per_second {
-        text.push_str(&format!(" with {} requests/s", figure(requests)));
+        text.push_str(&format!(" with {} requests/s", number(requests)));
         if let Some(records) = culprit.records_per_request {
-            text.push_str(&format!(" of {} records each", figure(records)));
+            text.push_str(&format!(" of {} records each", number(records)));
         }
     }
     if let Some(before) = culprit.time_share_before {
@@ -240,7 +240,7 @@ mod tests {
         let judged = judge(&shared(vec![neighbour("quiet", 0.2, 0.19), heavy])).unwrap();
         assert_eq!(
             judged.finding.text,
-            "client X of user Y takes 41 % of request time with 18 200 requests/s of 3 records each; before it took 6 %. \
+            "client X of user Y takes 41 % of request time with 18,200 requests/s of 3 records each; before it took 6 %. \
              Removing 90 % of its requests lowers utilisation 0.92 -> 0.55, queueing factor 11.5 -> 1.23"
         );
         within(judged.recommendation.promise.low, 1.2, 3.0);

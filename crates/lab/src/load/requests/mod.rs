@@ -5,8 +5,8 @@
 //! connection. One thread serves all of them, so that thousands of connections cost the machine
 //! little compared with their cost on the broker.
 
-mod connection;
 mod crowd;
+mod connection;
 mod pace;
 mod payload;
 

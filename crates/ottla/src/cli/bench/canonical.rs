@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use ottla_broker::machine_memory::MachineMemory;
 use ottla_lab::bench::run::{self, Order};
+use ottla_lab::numbers::number;
 use ottla_lab::report::Report;
 use ottla_lab::scenario::catalog;
 use ottla_lab::scenario::model::Scenario;
@@ -49,12 +50,17 @@ pub fn run() -> Result<ExitCode, Failure> {
     bar.finish();
     drop(broker);
     println!(
-        "throughput  {throughput:>12.0} records/s  {:.1} MiB/s, saturated",
-        figure(&capacity, "mib_per_second").unwrap_or(0.0)
+        "throughput  {:>12} records/s  {} MiB/s, saturated",
+        number(throughput),
+        number(figure(&capacity, "mib_per_second").unwrap_or(0.0))
     );
     match figure(&calm, "latency_p99_ms") {
         Some(p99) => {
-            println!("p99         {p99:>12.3} ms         at {half:.0} records/s, from when records were due")
+            println!(
+                "p99         {:>12} ms         at {} records/s, from when records were due",
+                number(p99),
+                number(half)
+            )
         }
         None => println!("p99          not measured"),
     }

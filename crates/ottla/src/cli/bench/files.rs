@@ -44,7 +44,7 @@ impl Files {
         let create = |extension: &str| {
             let path = directory.join(format!("{name}-{now}.{extension}"));
             let file = File::create(&path).map_err(|error| cannot(&path, &error))?;
-            Ok((path, file))
+            Ok::<_, Failure>((path, file))
         };
         Ok(Files {
             json: create("json")?,

@@ -1,9 +1,9 @@
 //! `ottla bench`, `ottla bench run | list | compare`: runs scenarios on clusters and writes
 //! reports.
 
+mod canonical;
 mod access;
 mod arguments;
-mod canonical;
 mod files;
 mod progress;
 mod summary;
@@ -24,8 +24,9 @@ use ottla_lab::scenario::{catalog, parse, path, sweep};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use self::access::Clusters;
-use self::arguments::{Format, Run};
+use self::arguments::Run;
 use self::progress::Bar;
+use super::output::{Failure, Format};
 
 /// Measure throughput and p99 latency on this machine, or run any scenario on any cluster
 ///
@@ -60,28 +61,6 @@ enum Job {
     },
 }
 
-/// What went wrong, and the exit status: 1 failed, 2 wrong usage.
-pub(super) struct Failure {
-    pub text: String,
-    pub status: u8,
-}
-
-impl Failure {
-    pub fn usage(text: impl std::fmt::Display) -> Failure {
-        Failure {
-            text: text.to_string(),
-            status: 2,
-        }
-    }
-
-    pub fn failed(text: impl std::fmt::Display) -> Failure {
-        Failure {
-            text: text.to_string(),
-            status: 1,
-        }
-    }
-}
-
 impl Bench {
     pub fn run(self) -> ExitCode {
         let outcome = match self.job {
@@ -92,10 +71,7 @@ impl Bench {
         };
         match outcome {
             Ok(status) => status,
-            Err(failure) => {
-                eprintln!("ottla bench: {}", failure.text);
-                ExitCode::from(failure.status)
-            }
+            Err(failure) => failure.report("ottla bench"),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ottla_lab::bench::run::Progress;
 use ottla_lab::load::{Course, Live};
+use ottla_lab::numbers::{count, number};
 
 use crate::cli::doctor::text::clean;
 
@@ -118,11 +119,11 @@ impl State {
             text.push_str(", warm-up");
         }
         if self.records_per_second > 0.0 {
-            let _ = write!(text, ", {:.0} records/s", self.records_per_second);
+            let _ = write!(text, ", {} records/s", number(self.records_per_second));
         }
         let failed = live.failed.load(Ordering::Relaxed);
         if failed > 0 {
-            let _ = write!(text, ", {failed} failed");
+            let _ = write!(text, ", {} failed", count(failed));
         }
         let _ = write!(text, ", {} left", clock(self.left(course, now)));
         text

@@ -1,12 +1,13 @@
 //! A report on a terminal: verdict, table, small plots. Every number is shown with its caveats.
 
-use std::fmt::Write;
 use std::io::IsTerminal;
 
+use ottla_lab::numbers::{self, number};
 use ottla_lab::report::label;
 use ottla_lab::report::{OnTarget, Point, Report, Verdict};
 
 use crate::cli::doctor::text::clean;
+use crate::cli::table::align;
 
 /// Renders for standard output; in colour if it is a terminal and `NO_COLOR` is not set.
 pub fn text(report: &Report) -> String {
@@ -75,9 +76,8 @@ const HEADS: [&str; 8] = [
     "of rounds",
     "error",
 ];
-/// The first columns are text, left-aligned; numbers are right-aligned.
+/// Point, figure and target; the target is left out where there is only one.
 const TEXT_COLUMNS: usize = 3;
-const TARGET_COLUMN: usize = 2;
 /// Longer names are cut so that the numbers stay on the screen.
 const NAME_LETTERS: usize = 30;
 
@@ -97,26 +97,19 @@ fn draw_table(report: &Report, is_coloured: bool, out: &mut String) {
             }
         }
     }
-    let has_targets = report.manifest.targets.len() > 1;
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    for (row, remark) in rows.iter().zip(&remarks) {
-        let mut text = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            if column == TARGET_COLUMN && !has_targets {
-                continue;
-            }
-            let _ = match column < TEXT_COLUMNS {
-                true => write!(text, "{cell:width$}  "),
-                false => write!(text, "{cell:>width$}  "),
+    let lines = match report.manifest.targets.len() > 1 {
+        true => align(&rows, TEXT_COLUMNS),
+        false => {
+            let without_target = |[point, figure, _, rest @ ..]: [String; 8]| {
+                let [source, predicted, measured, of_rounds, error] = rest;
+                [point, figure, source, predicted, measured, of_rounds, error]
             };
+            let rows: Vec<[String; 7]> = rows.into_iter().map(without_target).collect();
+            align(&rows, TEXT_COLUMNS - 1)
         }
-        line(out, format_args!("{text}{remark}"));
+    };
+    for (text, remark) in lines.iter().zip(&remarks) {
+        line(out, format_args!("{text}  {remark}"));
     }
     out.push('\n');
 }
@@ -129,7 +122,6 @@ fn row(report: &Report, point: &Point, figure: &str, target: usize, name: String
         .and_then(|prediction| prediction.figures.get(figure));
     let measured = on.figure(figure);
     let is_first = target == 0;
-    let number = |value: f64| label::number(value);
     [
         name,
         if is_first {
@@ -160,7 +152,7 @@ fn row(report: &Report, point: &Point, figure: &str, target: usize, name: String
         predicted
             .zip(measured)
             .map_or_else(String::new, |(range, measured)| {
-                label::percent(range.error_percent(measured))
+                numbers::percent_change(range.error_percent(measured) / 100.0)
             }),
     ]
 }
@@ -203,7 +195,7 @@ fn draw_load(report: &Report, out: &mut String) {
             continue;
         };
         let p99: Vec<f64> = points.iter().map(|point| point.1).collect();
-        let (from, to) = (label::number(first.0), label::number(last.0));
+        let (from, to) = (number(first.0), number(last.0));
         let (bars, range) = (bars(&p99, Heights::Logarithms), range(&p99));
         line(
             out,
@@ -254,7 +246,7 @@ fn draw_points(report: &Report, is_coloured: bool, out: &mut String) {
                 );
             }
             for expectation in on.expectations.iter().filter(|expectation| !expectation.holds) {
-                let (text, measured) = (clean(&expectation.text), label::number(expectation.measured));
+                let (text, measured) = (clean(&expectation.text), number(expectation.measured));
                 let name = cut(&point.name);
                 line(
                     out,
@@ -317,7 +309,7 @@ fn draw_over_time(point: &Point, on: &OnTarget, target: &str, out: &mut String) 
 fn range(values: &[f64]) -> String {
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    format!("{} to {}", label::number(low), label::number(high))
+    format!("{} to {}", number(low), number(high))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use ottla_client::config::client_keys;
 use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
 use ottla_lab::doctor::snapshot::{Application, Network};
 use ottla_lab::load::{Contents, Keys, Partitioning, ProduceLoad, TopicLoad};
+use ottla_lab::numbers::number;
 use ottla_lab::scenario::model::LinkSpec;
 
 use super::ActName;
@@ -79,7 +80,8 @@ fn request_rate(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say(&change.set);
     let after = one(stage, role("requests-after", with(own, &change)?))?;
     let question = format!(
-        "One thread wants to send {wanted:.0} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?"
+        "One thread wants to send {} records/s of 256 bytes over a round trip of {ROUND_TRIP_MS} ms. Why does it not?",
+        number(wanted)
     );
     let applied = change.set.clone();
     Ok(proof(question, before, change, applied, &after))
@@ -108,7 +110,8 @@ fn callback(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say("with callbacks that hand their work to other threads");
     let after = one(stage, role("callback-after", CALLBACK_THREADS))?;
     let question = format!(
-        "{wanted:.0} records/s, and every callback writes to a database for {} ms. Why are acknowledgements so late?",
+        "{} records/s, and every callback writes to a database for {} ms. Why are acknowledgements so late?",
+        number(wanted),
         CALLBACK.as_millis()
     );
     let applied = format!("{} ({CALLBACK_THREADS} threads here)", change.set);
@@ -156,7 +159,8 @@ fn window(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     say(&change.set);
     let after = one(stage, role("window-after", with(own, &change)?)?)?;
     let question = format!(
-        "{wanted:.0} records/s of 60 kB to another data centre with a round trip of {FAR_ROUND_TRIP_MS} ms. Why is it so slow?"
+        "{} records/s of 60 kB to another data centre with a round trip of {FAR_ROUND_TRIP_MS} ms. Why is it so slow?",
+        number(wanted)
     );
     let applied = change.set.clone();
     Ok(proof(question, before, change, applied, &after))
@@ -204,18 +208,19 @@ fn neighbour(stage: &Stage, say: Say<'_>) -> Result<Proof, String> {
     )?;
     Ok(Proof {
         question: format!(
-            "{wanted:.0} records/s have a p99 of {:.1} ms; then another client floods the broker. Which client suffers, and what should the other one change?",
-            alone.latency_p99_ms
+            "{} records/s have a p99 of {} ms; then another client floods the broker. Which client suffers, and what should the other one change?",
+            number(wanted),
+            number(alone.latency_p99_ms)
         ),
         before: format!(
-            "p99 {:.1} ms; the neighbour sends {:.0} requests/s",
-            disturbed.latency_p99_ms,
-            requests_per_second(&guilty)
+            "p99 {} ms; the neighbour sends {} requests/s",
+            number(disturbed.latency_p99_ms),
+            number(requests_per_second(&guilty))
         ),
         after: format!(
-            "p99 {:.1} ms; the neighbour sends {:.0} requests/s",
-            calm.latency_p99_ms,
-            requests_per_second(&batched)
+            "p99 {} ms; the neighbour sends {} requests/s",
+            number(calm.latency_p99_ms),
+            number(requests_per_second(&batched))
         ),
         applied: format!("{} for the neighbour", change.set),
         result: figure(&change.promise, &batched),
@@ -318,9 +323,9 @@ fn proof(
 
 fn rate_and_answer(performance: &Performance) -> String {
     format!(
-        "{:.0} records/s, {:.1} ms from send() to the answer",
-        performance.records_per_second(),
-        performance.answered_ms
+        "{} records/s, {} ms from send() to the answer",
+        number(performance.records_per_second()),
+        number(performance.answered_ms)
     )
 }
 

@@ -1,7 +1,7 @@
 //! `ottla demo`: measures on this machine, in two minutes, whether the doctor's promises hold.
 
-mod stage;
 mod acts;
+mod stage;
 mod proof;
 
 use std::process::ExitCode;
@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use acts::ACTS;
 use stage::Stage;
+
+use super::output::{Failure, Format};
 
 /// Create four bottlenecks, apply the change the doctor recommends, and measure whether it helped
 ///
@@ -33,12 +35,6 @@ pub struct Demo {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ActName {
     /// More records per second than one sender's requests can carry (experiment I of the Kontur
     /// talk)
@@ -55,10 +51,7 @@ impl Demo {
     pub fn run(self) -> ExitCode {
         match self.play() {
             Ok(status) => status,
-            Err(problem) => {
-                eprintln!("ottla demo: {problem}");
-                ExitCode::FAILURE
-            }
+            Err(problem) => Failure::failed(problem).report("ottla demo"),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Promise;
+use ottla_lab::numbers::number;
 use serde_json::json;
 
 /// Evidence lines shown from the beginning (the pipe) and from the end (the cause); `ottla doctor
@@ -96,19 +97,6 @@ fn promise(promise: &Promise) -> String {
     format!("{range} {}, {}", promise.unit, promise.assumption)
 }
 
-/// Formats with a space between thousands, as the doctor does.
-fn number(value: f64) -> String {
-    let text = format!("{value:.0}");
-    let mut grouped = String::new();
-    for (index, digit) in text.chars().enumerate() {
-        if index > 0 && (text.len() - index).is_multiple_of(3) {
-            grouped.push(' ');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
 /// Returns the JSON document.
 ///
 /// - `proofs`: each with the title of its act.
@@ -176,7 +164,7 @@ mod tests {
     fn a_proof_names_its_promise_and_its_result() {
         let text = proof("records_per_second", "records/s", 40_000.0, 40_000.0, 39_000.0).to_string();
         assert!(
-            text.contains("promise         40 000 records/s, at unchanged latency"),
+            text.contains("promise         40,000 records/s, at unchanged latency"),
             "{text}"
         );
         assert!(text.contains("promise kept"), "{text}");

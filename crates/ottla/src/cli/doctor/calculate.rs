@@ -32,7 +32,7 @@ impl Formula {
             print(&calculation::list(formula::calculators(), paper))?;
             return Ok(ExitCode::SUCCESS);
         };
-        let calculated = formula::calculate(name, &self.numbers).map_err(Failure::new)?;
+        let calculated = formula::calculate(name, &self.numbers).map_err(Failure::unanswered)?;
         match self.format {
             Format::Text => print(&calculation::render(&calculated, paper))?,
             Format::Json => print(&json(&calculated)?)?,
@@ -63,7 +63,7 @@ pub struct Predict {
 impl Predict {
     pub fn run(self) -> Result<ExitCode, Failure> {
         let snapshot = self.snapshot()?;
-        let prediction = predict::predict(&snapshot, &self.set).map_err(Failure::new)?;
+        let prediction = predict::predict(&snapshot, &self.set).map_err(Failure::unanswered)?;
         match self.format {
             Format::Text => print(&calculation::prediction(&prediction, Paper::of_stdout()))?,
             Format::Json => print(&json(&prediction)?)?,
@@ -90,9 +90,11 @@ impl Predict {
         if found.is_empty() {
             let names = all.iter().map(|snapshot| snapshot.client.client_id.as_str());
             let problem = severity::unknown(&self.of, names);
-            return Err(Failure(format!("{address}: {problem}, and no file of this name")));
+            return Err(Failure::unanswered(format!(
+                "{address}: {problem}, and no file of this name"
+            )));
         }
-        only(found).map_err(|problem| Failure(format!("{address}: {problem}")))
+        only(found).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))
     }
 }
 

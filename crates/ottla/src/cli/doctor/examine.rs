@@ -77,7 +77,7 @@ impl Explain {
         let all = place::examination(&address)?;
         let found = all
             .find(&self.client)
-            .map_err(|problem| Failure(format!("{address}: {problem}")))?;
+            .map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
         let examination = Examination {
             version: all.version,
             at_ms: all.at_ms,

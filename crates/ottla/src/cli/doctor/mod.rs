@@ -1,23 +1,24 @@
 //! `ottla doctor`: what limits each client, with the arithmetic, the recommended change and the
 //! changes that would not help.
 
-pub(in crate::cli) mod place;
-pub(in crate::cli) mod text;
-mod examine;
-mod replay;
 mod calculate;
+mod replay;
+mod examine;
 mod collect;
 pub(in crate::cli) mod watch;
+pub(in crate::cli) mod place;
+pub(in crate::cli) mod text;
 #[cfg(test)]
 mod sample;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use ottla_broker::text::printable_json;
 
 use self::place::Place;
+use super::output::{Failure, Format, print};
 
 /// Show what limits each client, and which setting to change
 ///
@@ -50,28 +51,6 @@ enum Job {
     Formula(calculate::Formula),
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Format {
-    #[default]
-    Text,
-    Json,
-}
-
-/// Why there is no answer; the exit status is 2.
-#[derive(Debug)]
-pub(in crate::cli) struct Failure(pub(in crate::cli) String);
-
-impl Failure {
-    pub(in crate::cli) fn new(text: impl std::fmt::Display) -> Failure {
-        Failure(text.to_string())
-    }
-
-    /// Returns a failure that names a file.
-    fn of_file(path: &std::path::Path, problem: impl std::fmt::Display) -> Failure {
-        Failure(format!("{}: {problem}", path.display()))
-    }
-}
-
 impl Doctor {
     pub fn run(self) -> ExitCode {
         let (name, outcome) = match self.job {
@@ -84,10 +63,7 @@ impl Doctor {
         };
         match outcome {
             Ok(status) => status,
-            Err(Failure(text)) => {
-                eprintln!("ottla doctor{name}: {text}");
-                ExitCode::from(2)
-            }
+            Err(failure) => failure.report(&format!("ottla doctor{name}")),
         }
     }
 }
@@ -103,20 +79,8 @@ fn now_ms() -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Prints to standard output. A broken pipe is not an error: the reader has closed it.
-///
-/// - Errors: standard output cannot be written.
-pub(in crate::cli) fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(error)),
-        _ => Ok(()),
-    }
-}
-
 fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::new)?;
+    let mut text = serde_json::to_string_pretty(value).map_err(Failure::unanswered)?;
     text.push('\n');
     Ok(printable_json(&text).into_owned())
 }

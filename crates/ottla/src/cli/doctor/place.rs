@@ -65,7 +65,7 @@ impl Place {
         match (&self.admin, &self.bootstrap_server) {
             (None, Some(servers)) => self
                 .admin_of_cluster(servers)?
-                .ok_or_else(|| Failure(format!("{servers} is not Ottla: it has no {ADMIN_KEY}"))),
+                .ok_or_else(|| Failure::unanswered(format!("{servers} is not Ottla: it has no {ADMIN_KEY}"))),
             _ => self.address(),
         }
     }
@@ -81,14 +81,16 @@ impl Place {
     /// Returns the admin address; `None` if the cluster is not Ottla.
     fn admin_of_cluster(&self, servers: &str) -> Result<Option<String>, Failure> {
         let config = match &self.command_config {
-            Some(path) => Config::from_file(path).map_err(Failure::new)?,
+            Some(path) => Config::from_file(path).map_err(Failure::unanswered)?,
             None => Config::new(),
         };
-        let admin = Admin::new(&config.set("bootstrap.servers", servers)).map_err(Failure::new)?;
-        let of_servers = |error| Failure(format!("{servers}: {error}"));
+        let admin = Admin::new(&config.set("bootstrap.servers", servers)).map_err(Failure::unanswered)?;
+        let of_servers = |error| Failure::unanswered(format!("{servers}: {error}"));
         let cluster = admin.describe_cluster().wait().map_err(of_servers)?;
         let Some((id, node)) = cluster.nodes.iter().next() else {
-            return Err(Failure(format!("{servers}: the cluster names no broker")));
+            return Err(Failure::unanswered(format!(
+                "{servers}: the cluster names no broker"
+            )));
         };
         let resource = ConfigResource::new(ConfigResourceKind::Broker, id.0.to_string());
         let answers = admin
@@ -112,7 +114,7 @@ impl Place {
 ///
 /// - `listener`: the setting's value; `host`: the broker's host as it is reached from here.
 fn reachable(listener: &str, host: &str) -> Result<String, Failure> {
-    let tell = |problem: &str| Err(Failure(format!("{ADMIN_KEY} of {host} {problem}")));
+    let tell = |problem: &str| Err(Failure::unanswered(format!("{ADMIN_KEY} of {host} {problem}")));
     let Some((bound, port)) = listener.rsplit_once(':') else {
         return tell("is empty: its admin address is switched off");
     };
@@ -148,7 +150,7 @@ fn without_scheme(address: &str) -> &str {
 pub fn examination(address: &str) -> Result<Examination, Failure> {
     let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
         .map_err(|error| unreachable(address, &error))?;
-    read_examination(&text).map_err(|problem| Failure(format!("{address}: {problem}")))
+    read_examination(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))
 }
 
 fn read_examination(text: &str) -> Result<Examination, String> {
@@ -174,7 +176,8 @@ fn read_examination(text: &str) -> Result<Examination, String> {
 pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
     let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
         .map_err(|error| unreachable(address, &error))?;
-    serde_json::from_str(&text).map_err(|error| Failure(format!("{address}: /doctor/snapshots: {error}")))
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))
 }
 
 fn unreachable(address: &str, error: &std::io::Error) -> Failure {
@@ -184,7 +187,7 @@ fn unreachable(address: &str, error: &std::io::Error) -> Failure {
         }
         _ => "",
     };
-    Failure(format!("{address}: {error}{hint}"))
+    Failure::unanswered(format!("{address}: {error}{hint}"))
 }
 
 #[cfg(test)]
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn an_admin_address_is_resolved_relative_to_the_brokers_host() {
         let check = |listener: &str, host: &str, expected: &str| {
-            let found = reachable(listener, host).map_err(|Failure(text)| text);
+            let found = reachable(listener, host).map_err(|failure| failure.text);
             match expected.strip_prefix("error: ") {
                 Some(part) => assert!(found.as_ref().is_err_and(|text| text.contains(part)), "{found:?}"),
                 None => assert_eq!(found.as_deref(), Ok(expected)),

@@ -113,7 +113,7 @@ fn larger_batches() -> Recommendation {
             unit: "records/s".into(),
             assumption: "at unchanged latency".into(),
         },
-        next_ceiling: "the rate that the application asks for, 100 000 records/s".into(),
+        next_ceiling: "the rate that the application asks for, 100,000 records/s".into(),
         cost: "up to 32 KiB of buffer memory for each partition".into(),
     }
 }

@@ -11,6 +11,7 @@ use ottla_broker::StartError;
 use ottla_broker::growth;
 
 use self::address::ControllerAddress;
+use super::output::Failure;
 use super::serve::start_log;
 use super::server_properties::ServerProperties;
 
@@ -44,9 +45,6 @@ pub struct Grow {
     check: bool,
 }
 
-/// Why nothing was written, and the exit status.
-struct Failure(String, u8);
-
 impl Grow {
     /// Exit status: 0 prepared, or all checks passed; 1 refused; 2 wrong usage.
     pub fn run(self) -> ExitCode {
@@ -56,15 +54,12 @@ impl Grow {
                 print!("{text}");
                 ExitCode::SUCCESS
             }
-            Err(Failure(problem, status)) => {
-                eprintln!("ottla grow: {problem}");
-                ExitCode::from(status)
-            }
+            Err(failure) => failure.report("ottla grow"),
         }
     }
 
     fn grow(self) -> Result<String, Failure> {
-        let mut properties = self.properties.read().map_err(|problem| Failure(problem, 2))?;
+        let mut properties = self.properties.read().map_err(Failure::usage)?;
         if let Some(path) = &self.log_dirs {
             properties.remove("log.dir");
             properties.insert("log.dirs".to_owned(), path.display().to_string());
@@ -84,16 +79,16 @@ impl Grow {
 
 fn failure(error: StartError) -> Failure {
     match error {
-        StartError::Config(_) => Failure(error.to_string(), 2),
+        StartError::Config(_) => Failure::usage(error),
         StartError::Node(growth::NodeError::Lock { .. }) => {
-            Failure(format!("{error}; stop the broker with SIGTERM first"), 1)
+            Failure::failed(format_args!("{error}; stop the broker with SIGTERM first"))
         }
-        _ => Failure(error.to_string(), 1),
+        _ => Failure::failed(error),
     }
 }
 
 fn refused(error: growth::NodeError) -> Failure {
-    Failure(error.to_string(), 1)
+    Failure::failed(error)
 }
 
 /// Refuses an `out` inside a log directory, which may contain nothing but logs.
@@ -102,10 +97,9 @@ fn check_apart<'a>(out: &Path, log_directories: impl Iterator<Item = &'a Path>) 
     for directory in log_directories {
         if out_place.starts_with(place(directory)) {
             let (out, directory) = (out.display(), directory.display());
-            return Err(Failure(
-                format!("--out {out} is inside the broker's log directory {directory}: name one beside it"),
-                1,
-            ));
+            return Err(Failure::failed(format_args!(
+                "--out {out} is inside the broker's log directory {directory}: name one beside it"
+            )));
         }
     }
     Ok(())

@@ -92,7 +92,8 @@ pub struct Consume {
     #[arg(long)]
     hide_header: bool,
 
-    /// Output format
+    /// Output: the lines of Kafka's tool, or one JSON object at the end, with progress on standard
+    /// error
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -100,7 +101,7 @@ pub struct Consume {
 impl Consume {
     /// Returns false if the run was interrupted.
     pub fn run(self) -> Result<bool, Failure> {
-        let dates = DateFormat::parse(&self.date_format).map_err(Failure::Usage)?;
+        let dates = DateFormat::parse(&self.date_format).map_err(Failure::usage)?;
         if self.messages.is_some() {
             self.print("Warning: --messages is deprecated. Use --num-records instead.");
         }
@@ -143,7 +144,7 @@ impl Consume {
         let topics = match (&self.topic, &self.include) {
             (Some(topic), _) => Topics::Named(topic.clone()),
             (None, Some(pattern)) => Topics::Matching(pattern.clone()),
-            (None, None) => return Err(Failure::Usage(String::from("--topic or --include is needed"))),
+            (None, None) => return Err(Failure::usage(String::from("--topic or --include is needed"))),
         };
         Ok(ConsumePerf {
             config,

@@ -56,7 +56,8 @@ pub struct EndToEnd {
     #[arg(long, value_name = "file")]
     command_config: Option<String>,
 
-    /// Output format
+    /// Output: the lines of Kafka's tool, or one JSON object at the end, with progress on standard
+    /// error
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
@@ -100,7 +101,7 @@ impl EndToEnd {
         }
         let usage = "bootstrap-server topic num-records producer-acks record-size [command-config]";
         if is_named || !(5..=6).contains(&count) {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::usage(format!(
                 "{count} positional arguments; expected none or {usage}"
             )));
         }
@@ -121,13 +122,13 @@ impl EndToEnd {
     fn perf(&self) -> Result<EndToEndPerf, Failure> {
         let acks = needed(&self.producer_acks, "--producer-acks")?;
         if !["1", "all"].contains(&acks.as_str()) {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::usage(format!(
                 "--producer-acks {acks}: 1 or all, so that there is an answer to wait for"
             )));
         }
         let records = needed(&self.num_records, "--num-records")?;
         if records == 0 {
-            return Err(Failure::Usage(String::from("--num-records must be at least 1")));
+            return Err(Failure::usage(String::from("--num-records must be at least 1")));
         }
         let bootstrap = needed(&self.bootstrap_server, "--bootstrap-server")?;
         let config = config(self.command_config.as_deref(), &[])?.set("bootstrap.servers", bootstrap);
@@ -155,13 +156,13 @@ impl EndToEnd {
 fn needed<T: Clone>(value: &Option<T>, name: &str) -> Result<T, Failure> {
     value
         .clone()
-        .ok_or_else(|| Failure::Usage(format!("{name} is needed")))
+        .ok_or_else(|| Failure::usage(format!("{name} is needed")))
 }
 
 fn number(text: Option<String>, name: &str) -> Result<u64, Failure> {
     let text = text.unwrap_or_default();
     text.parse()
-        .map_err(|_| Failure::Usage(format!("{name}: {text:?} is not a number")))
+        .map_err(|_| Failure::usage(format!("{name}: {text:?} is not a number")))
 }
 
 fn record_line(number: u64, nanos: u64) -> String {

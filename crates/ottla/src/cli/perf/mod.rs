@@ -12,14 +12,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Args, Subcommand, ValueEnum};
-use ottla_client::Error;
+use clap::{Args, Subcommand};
 use ottla_client::config::{ClientKind, Config};
 use ottla_client::metrics::sensor::Value;
 use ottla_lab::perf::MetricLine;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::doctor::text::clean;
+use crate::cli::output::{Failure, Format};
 
 /// Measure one producer or consumer, with the flags and output of Kafka's performance tools
 ///
@@ -37,30 +37,6 @@ enum Tool {
     E2e(e2e::EndToEnd),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// The lines of Kafka's tool
-    Text,
-    /// One JSON object at the end; progress goes to standard error
-    Json,
-}
-
-/// Why there is no result.
-#[derive(Debug)]
-enum Failure {
-    Usage(String),
-    Run(String),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        match error {
-            Error::Config { .. } | Error::InvalidArgument { .. } => Failure::Usage(error.to_string()),
-            _ => Failure::Run(error.to_string()),
-        }
-    }
-}
-
 impl Perf {
     pub fn run(self) -> ExitCode {
         let (name, result) = match self.tool {
@@ -71,14 +47,11 @@ impl Perf {
         match result {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(1),
-            Err(failure) => {
-                let (text, status) = match failure {
-                    Failure::Usage(text) => (text, 2),
-                    Failure::Run(text) => (text, 1),
-                };
-                eprintln!("ottla perf {name}: {}", clean(&text));
-                ExitCode::from(status)
+            Err(failure) => Failure {
+                text: clean(&failure.text),
+                ..failure
             }
+            .report(&format!("ottla perf {name}")),
         }
     }
 }
@@ -100,14 +73,14 @@ fn config(file: Option<&str>, properties: &[String]) -> Result<Config, Failure> 
     };
     for property in properties {
         let Some((key, value)) = property.split_once('=') else {
-            return Err(Failure::Usage(format!(
+            return Err(Failure::usage(format!(
                 "{property:?} is not of the form name=value"
             )));
         };
         config = config.set(key, value);
     }
     if config.get("transactional.id").is_some() {
-        return Err(Failure::Usage(String::from(
+        return Err(Failure::usage(String::from(
             "transactional.id: this client does not support transactions",
         )));
     }
@@ -130,7 +103,7 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::Run(format!("cannot handle signals: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     }
     Ok(stop)
 }
@@ -180,7 +153,7 @@ mod tests {
         for property in ["linger.ms", "transactional.id=t"] {
             assert!(matches!(
                 config(None, &[property.to_owned()]),
-                Err(Failure::Usage(_))
+                Err(Failure { status: 2, .. })
             ));
         }
     }

@@ -94,7 +94,8 @@ pub struct Produce {
     #[arg(long, value_name = "ms", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
 
-    /// Output format
+    /// Output: the lines of Kafka's tool, or one JSON object at the end, with progress on standard
+    /// error
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -164,7 +165,7 @@ impl Produce {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        let usage = |text: &str| Err(Failure::Usage(text.to_owned()));
+        let usage = |text: &str| Err(Failure::usage(text.to_owned()));
         if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
             return usage(
                 "--transactional-id and --transaction-duration-ms: this client does not support transactions",
@@ -199,10 +200,10 @@ impl Produce {
         };
         self.print(&format!("Reading payloads from: {}", absolute(file)));
         let text =
-            std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
+            std::fs::read_to_string(file).map_err(|error| Failure::usage(format!("{file}: {error}")))?;
         let payloads = split(&text, &self.payload_delimiter);
         if payloads.is_empty() {
-            return Err(Failure::Usage(format!("{file}: the file is empty")));
+            return Err(Failure::usage(format!("{file}: the file is empty")));
         }
         self.print(&format!("Number of records read: {}", payloads.len()));
         Ok(Payload::Given(payloads))

@@ -1,6 +1,5 @@
 //! `ottla quota`: each client's use of its quotas, its throttling, and suggested quotas.
 
-mod page;
 mod show;
 mod suggest;
 
@@ -8,9 +7,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use ottla_lab::ask;
+use ottla_lab::tenants::quota::QuotaPage;
 
 use super::doctor::place::Place;
-use super::doctor::{Failure, print};
+use super::output::{Failure, print};
+
+/// The limit of an answer: ten thousand clients are about 15 MB.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Show each client's use of its quotas, and suggest quotas from it
 ///
@@ -50,14 +54,22 @@ struct Broker {
 }
 
 impl Broker {
-    fn page(self) -> Result<(String, page::Page), Failure> {
+    fn page(self) -> Result<(String, QuotaPage), Failure> {
         let place = Place {
             bootstrap_server: self.bootstrap_server,
             command_config: self.command_config,
             admin: self.admin,
             collector: None,
         };
-        page::ask(&place.address_of_ottla()?)
+        let address = place.address_of_ottla()?;
+        let text = ask::ask(&address, "GET", "/quotas", ANSWER_BYTES_MAX).map_err(|error| {
+            Failure::unanswered(format!(
+                "{address}: {error}; --admin or --bootstrap-server select another broker"
+            ))
+        })?;
+        let page =
+            QuotaPage::read(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
+        Ok((text, page))
     }
 }
 
@@ -69,10 +81,7 @@ impl Quota {
         };
         match text.and_then(|text| print(&text)) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failure(text)) => {
-                eprintln!("ottla quota {name}: {text}");
-                ExitCode::from(2)
-            }
+            Err(failure) => failure.report(&format!("ottla quota {name}")),
         }
     }
 }

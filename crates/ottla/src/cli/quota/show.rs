@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
 use crate::cli::doctor::text::clean;
+use crate::cli::output::Format;
+use crate::cli::table::align;
+use ottla_lab::numbers::{count, number};
+use ottla_lab::tenants::quota::{QuotaClient, QuotaPage, QuotaUse};
 
 #[derive(Args)]
 pub struct Show {
@@ -16,12 +19,6 @@ pub struct Show {
     /// Output: a table, or the JSON of the admin address
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 impl Show {
@@ -45,7 +42,10 @@ const HEADINGS: [&str; 8] = [
     "HELD-BACK",
 ];
 
-fn table(page: &Page) -> String {
+/// User, client id and key of the quota.
+const TEXT_COLUMNS: usize = 3;
+
+fn table(page: &QuotaPage) -> String {
     let mut rows: Vec<[String; HEADINGS.len()]> = vec![HEADINGS.map(str::to_owned)];
     for client in &page.clients {
         let told = client
@@ -54,19 +54,8 @@ fn table(page: &Page) -> String {
             .filter(|(_, of)| of.limit.is_some() || of.used > 0.0);
         rows.extend(told.map(|(key, of)| row(client, key, of)));
     }
-    let mut widths = [0; HEADINGS.len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
     let mut text = String::new();
-    for row in &rows {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
+    for line in align(&rows, TEXT_COLUMNS) {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if page.is_dry_run {
@@ -84,7 +73,7 @@ fn table(page: &Page) -> String {
     text
 }
 
-fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
+fn row(client: &QuotaClient, key: &str, of: &QuotaUse) -> [String; HEADINGS.len()] {
     let name = |name: &str| {
         if name.is_empty() {
             String::from("-")
@@ -94,7 +83,7 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
     };
     let held_back = match of.throttles {
         0 => String::from("-"),
-        count => format!("{count} times, {} ms", of.throttle_ms),
+        times => format!("{} times, {} ms", count(times), count(of.throttle_ms)),
     };
     [
         name(&client.user),
@@ -108,15 +97,6 @@ fn row(client: &Client, key: &str, of: &Use) -> [String; HEADINGS.len()] {
     ]
 }
 
-/// Formats without decimals from 100 on, else with three significant digits.
-fn number(value: f64) -> String {
-    if value == 0.0 || value >= 100.0 {
-        return format!("{value:.0}");
-    }
-    let digits = (2.0 - value.log10().floor()).clamp(0.0, 6.0) as usize;
-    format!("{value:.digits$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_used_or_limited_quota_has_a_row() {
-        let of = |limit, used, rate, throttles| Use {
+        let of = |limit, used, rate, throttles| QuotaUse {
             limit,
             used,
             rate,
@@ -133,7 +113,7 @@ mod tests {
             throttles,
             throttle_ms: 10 * throttles,
         };
-        let client = Client {
+        let client = QuotaClient {
             user: "ANONYMOUS".to_owned(),
             client_id: "etl".to_owned(),
             is_connected: true,
@@ -143,7 +123,7 @@ mod tests {
                 ("request_percentage".to_owned(), of(None, 3.0, 0.1234, 0)),
             ]),
         };
-        let page = Page {
+        let page = QuotaPage {
             version: 1,
             bootstrap_servers: String::new(),
             is_dry_run: true,
@@ -158,9 +138,9 @@ mod tests {
         assert_eq!(lines[0], HEADINGS);
         assert_eq!(
             lines[1][..5],
-            ["ANONYMOUS", "etl", "producer_byte_rate", "1000000", "1000000"]
+            ["ANONYMOUS", "etl", "producer_byte_rate", "1,000,000", "1,000,000"]
         );
-        assert_eq!(lines[1][5..].join(" "), "1999999 2999999 7 times, 70 ms");
+        assert_eq!(lines[1][5..].join(" "), "1,999,999 2,999,999 7 times, 70 ms");
         assert_eq!(
             lines[2],
             [
@@ -170,7 +150,7 @@ mod tests {
                 "-",
                 "0.123",
                 "0.247",
-                "0.370",
+                "0.37",
                 "-"
             ]
         );

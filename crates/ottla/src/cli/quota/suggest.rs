@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use clap::Args;
 use ottla_broker::text::is_printable;
+use ottla_lab::tenants::quota::{QuotaClient, QuotaPage, default_request_percentage, suggest};
 
-use super::page::{Client, Page, Use};
 use super::{Broker, Failure};
 
 #[derive(Args)]
@@ -18,9 +18,6 @@ pub struct Suggest {
     head_room: u32,
 }
 
-/// The quotas that are suggested, in the order in which they are printed.
-const KEYS: [&str; 3] = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"];
-
 const ANONYMOUS: &str = "ANONYMOUS";
 
 impl Suggest {
@@ -30,78 +27,43 @@ impl Suggest {
     }
 }
 
-fn script(page: &Page, head_room_percent: u32) -> String {
+fn script(page: &QuotaPage, head_room_percent: u32) -> String {
     let mut text = format!(
         "# Each client's rate in its busiest ten seconds plus {head_room_percent} %, and at least that of its busiest second.\n"
     );
-    let mut greatest_percentage: f64 = 0.0;
-    for client in &page.clients {
-        let wanted = |key: &str| {
-            let value = value(client.quotas.get(key)?, head_room_percent)?;
-            // Kafka accepts only whole bytes.
-            Some(if key.ends_with("byte_rate") {
-                value.ceil()
-            } else {
-                value
-            })
-        };
-        let values: Vec<String> = KEYS
-            .iter()
-            .filter_map(|key| Some(format!("{key}={}", wanted(key)?)))
+    let suggestions = suggest(page, head_room_percent);
+    for suggestion in &suggestions {
+        let values: Vec<String> = (suggestion.quotas.iter())
+            .map(|(key, value)| format!("{key}={value}"))
             .collect();
-        greatest_percentage = greatest_percentage.max(wanted("request_percentage").unwrap_or(0.0));
-        if values.is_empty() {
-            continue;
-        }
-        match entity(client) {
-            Some(entity) => {
-                let _ = writeln!(text, "{}", command(page, &values.join(","), &entity));
-            }
-            None => {
-                let _ = writeln!(
-                    text,
-                    "# A client without a client id, to which only a default quota applies: {}",
-                    values.join(",")
-                );
-            }
-        }
+        let values = values.join(",");
+        let _ = match entity(suggestion.client) {
+            Some(entity) => writeln!(text, "{}", command(page, &values, &entity)),
+            None => writeln!(
+                text,
+                "# A client without a client id, to which only a default quota applies: {values}"
+            ),
+        };
     }
-    if greatest_percentage > 0.0 {
-        text.push_str(
-            "# The default for all other clients: the event loop time of the heaviest client above.\n",
-        );
-        let values = format!("request_percentage={greatest_percentage}");
-        let _ = writeln!(
-            text,
-            "{}",
-            command(page, &values, "--entity-type clients --entity-default")
-        );
-    } else {
-        text.push_str("# No client has sent requests yet.\n");
+    match default_request_percentage(&suggestions) {
+        Some(percentage) => {
+            text.push_str(
+                "# The default for all other clients: the event loop time of the heaviest client above.\n",
+            );
+            let values = format!("request_percentage={percentage}");
+            let _ = writeln!(
+                text,
+                "{}",
+                command(page, &values, "--entity-type clients --entity-default")
+            );
+        }
+        None => text.push_str("# No client has sent requests yet.\n"),
     }
     text
 }
 
-/// Returns the rate with head room, at least that of the busiest second so that it would not have
-/// been throttled, rounded up to two digits.
-fn value(of: &Use, head_room_percent: u32) -> Option<f64> {
-    let head_room = 1.0 + f64::from(head_room_percent) / 100.0;
-    let wanted = (of.rate_max * head_room).max(of.rate_of_one_second_max);
-    if wanted <= 0.0 {
-        return None;
-    }
-    let unit = 10f64.powf(wanted.log10().floor() - 1.0);
-    let rounded = (wanted / unit - 1e-9).ceil() * unit;
-    // A share of an event loop keeps four decimals of a percent: one microsecond per second.
-    Some(if rounded >= 10.0 {
-        rounded.round()
-    } else {
-        (rounded * 1e4 - 1e-6).ceil() / 1e4
-    })
-}
-
 /// Returns the kafka-configs.sh options that name the client; `None` without a client id.
-fn entity(client: &Client) -> Option<String> {
+fn entity(client: &QuotaClient) -> Option<String> {
     if client.client_id.is_empty() {
         return None;
     }
@@ -115,7 +77,7 @@ fn entity(client: &Client) -> Option<String> {
     })
 }
 
-fn command(page: &Page, values: &str, entity: &str) -> String {
+fn command(page: &QuotaPage, values: &str, entity: &str) -> String {
     let servers = &page.bootstrap_servers;
     format!(
         "kafka-configs.sh --bootstrap-server {servers} --alter --add-config {} {entity}",
@@ -139,31 +101,19 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn used(rate_max: f64, rate_of_one_second_max: f64) -> Use {
-        Use {
+    use ottla_lab::tenants::quota::{KEYS, QuotaUse};
+
+    fn used(rate_max: f64, rate_of_one_second_max: f64) -> QuotaUse {
+        QuotaUse {
             rate_max,
             rate_of_one_second_max,
-            ..Use::default()
+            ..QuotaUse::default()
         }
     }
 
     #[test]
-    fn a_value_has_head_room_and_covers_the_busiest_second() {
-        let check = |rate_max, second, head_room, expected: Option<f64>| {
-            assert_eq!(value(&used(rate_max, second), head_room), expected);
-        };
-        check(1_000_000.0, 1_000_000.0, 50, Some(1_500_000.0));
-        check(1_000_000.0, 4_010_000.0, 50, Some(4_100_000.0));
-        check(123.0, 0.0, 0, Some(130.0));
-        check(0.5, 0.0, 0, Some(0.5));
-        check(0.123, 0.0, 0, Some(0.13));
-        check(0.000_01, 0.0, 0, Some(0.0001));
-        check(0.0, 0.0, 50, None);
-    }
-
-    #[test]
     fn the_commands_are_kafka_configs_and_names_cannot_break_out_of_quotes() {
-        let client = |user: &str, client_id: &str, produced| Client {
+        let client = |user: &str, client_id: &str, produced| QuotaClient {
             user: user.to_owned(),
             client_id: client_id.to_owned(),
             is_connected: true,
@@ -172,7 +122,7 @@ mod tests {
                 (KEYS[2].to_owned(), used(4.0, 5.0)),
             ]),
         };
-        let page = Page {
+        let page = QuotaPage {
             version: 1,
             bootstrap_servers: "h:9092".to_owned(),
             is_dry_run: false,

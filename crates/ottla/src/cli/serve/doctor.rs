@@ -11,9 +11,10 @@ use ottla_broker::machine_memory::MachineMemory;
 use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
 use ottla_broker::{Additions, Page, PageBody};
 use ottla_lab::doctor::history::{Collector, Observed, PushedFrom, instances_within};
+use ottla_lab::doctor::observe::windows::Windows;
 use ottla_lab::doctor::snapshot::Role;
 
-use super::clients::Windows;
+use super::activity;
 
 /// Interval at which the broker's own counts are read: twelve readings are a window.
 pub const READ_INTERVAL: Duration = Duration::from_secs(5);
@@ -62,7 +63,7 @@ impl Doctor {
         let read = move || {
             let mut windows = Windows::default();
             loop {
-                for mut observed in windows.take(activity.read()) {
+                for mut observed in windows.take(activity::counts(activity.read())) {
                     name_quotas(&activity, &mut observed);
                     collector.observe(observed, now_ms());
                 }
@@ -120,8 +121,6 @@ impl ClientTelemetryReceiver for Receiver {
             node_id: Some(from.node_id),
             push_interval_ms: Some(f64::from(from.push_interval_ms)),
             is_terminating: from.is_terminating,
-            // A subscription to `*` reaches clients as the empty prefix.
-            is_star_subscription: false,
         };
         self.0
             .push(pushed, payload, from.at.0)

@@ -1,9 +1,8 @@
 //! `ottla serve [server.properties] [--override key=value]...`
 
-mod log_line;
-mod membership;
-mod clients;
 pub(super) mod doctor;
+mod activity;
+mod log_line;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

@@ -1,19 +1,18 @@
 //! `ottla tenants`: the broker's cost per tenant.
 
-mod document;
-mod figures;
-mod table;
 mod watch;
+mod table;
+mod figures;
 
 use std::process::ExitCode;
 
 use clap::Args;
 use ottla_lab::ask;
+use ottla_lab::tenants::document::Document;
 
-use self::document::Document;
 use crate::cli::doctor::place::Place;
 use crate::cli::doctor::text::Paper;
-use crate::cli::doctor::{Failure, Format, print};
+use crate::cli::output::{Failure, Format, print};
 
 /// The limit of an answer: ten thousand tenants are about 10 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -68,10 +67,7 @@ impl TenantsJob {
     pub fn run(self) -> ExitCode {
         match self.show() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Failure(text)) => {
-                eprintln!("ottla tenants: {text}");
-                ExitCode::from(2)
-            }
+            Err(failure) => failure.report("ottla tenants"),
         }
     }
 
@@ -87,7 +83,8 @@ impl TenantsJob {
             return watch::run(&address, self.interval);
         }
         let text = text_of(&address)?;
-        let document = Document::read(&text).map_err(|problem| Failure(format!("{address}: {problem}")))?;
+        let document =
+            Document::read(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
         match self.format {
             Format::Json => print(&text),
             Format::Text => print(&table::render(&document, self.top, Paper::of_stdout())),
@@ -103,11 +100,18 @@ fn text_of(address: &str) -> Result<String, Failure> {
             }
             _ => "",
         };
-        Failure(format!("{address}: {error}{hint}"))
+        Failure::unanswered(format!("{address}: {error}{hint}"))
     })
 }
 
 fn document_of(address: &str) -> Result<Document, String> {
-    let text = text_of(address).map_err(|Failure(problem)| problem)?;
+    let text = text_of(address).map_err(|failure| failure.text)?;
     Document::read(&text)
+}
+
+/// Two tenants over a minute of two event loops: one with many small requests, one with few.
+#[cfg(test)]
+fn sample() -> Document {
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/fixtures/tenants.json");
+    Document::read(&std::fs::read_to_string(PATH).unwrap()).unwrap()
 }

@@ -1,8 +1,13 @@
 //! The heaviest tenants as a table, in the style of Kafka's tools.
 
-use super::document::Document;
-use super::figures::{HEADS, LEGEND};
-use crate::cli::doctor::text::{Paper, cut, letters, wrap};
+use ottla_lab::tenants::document::Document;
+
+use super::figures::{self, HEADS, LEGEND};
+use crate::cli::doctor::text::{Paper, cut, wrap};
+use crate::cli::table::align;
+
+/// The name and the kind.
+const TEXT_COLUMNS: usize = 2;
 
 /// Longer names are cut so that the figures stay on the page; JSON has the full names.
 const NAME_LETTERS_MAX: usize = 40;
@@ -31,8 +36,8 @@ pub fn render(document: &Document, top: usize, paper: Paper) -> String {
     if hidden > 0 {
         out.push_str(&format!("and {hidden} more: --top 0 shows all\n"));
     }
-    let mut paragraphs = vec![document.summary() + "."];
-    paragraphs.extend(document.sentences());
+    let mut paragraphs = vec![figures::summary(document) + "."];
+    paragraphs.extend(figures::sentences(document));
     for paragraph in &paragraphs {
         out.push('\n');
         for line in wrap(paragraph, paper.width) {
@@ -53,31 +58,18 @@ pub fn render(document: &Document, top: usize, paper: Paper) -> String {
 pub fn lines(document: &Document, shown: usize) -> Vec<String> {
     let mut rows: Vec<[String; HEADS.len()]> = vec![HEADS.map(String::from)];
     for tenant in document.tenants.iter().take(shown) {
-        let mut row = document.row(tenant);
+        let mut row = figures::row(document, tenant);
         row[0] = cut(&row[0], NAME_LETTERS_MAX);
         rows.push(row);
     }
-    let widths: Vec<usize> = (0..HEADS.len())
-        .map(|column| rows.iter().map(|row| letters(&row[column])).max().unwrap_or(0))
-        .collect();
-    let line = |row: &[String; HEADS.len()]| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let cells = cells.map(|(column, (cell, width))| {
-            let blanks = " ".repeat(width - letters(cell));
-            match column {
-                0 | 1 => format!("{cell}{blanks}"),
-                _ => format!("{blanks}{cell}"),
-            }
-        });
-        cells.collect::<Vec<String>>().join("  ")
-    };
-    rows.iter().map(line).collect()
+    align(&rows, TEXT_COLUMNS)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::sample;
+    use super::super::sample;
     use super::*;
+    use crate::cli::doctor::text::letters;
 
     const PAPER: Paper = Paper {
         width: 120,
@@ -89,8 +81,8 @@ mod tests {
         let text = render(&sample(), 20, PAPER);
         let expected = [
             "TENANT  KIND       CONN  SHARE  BEFORE   REQ/S   REC/S  IN-MB/S  OUT-MB/S  COLD-MB/S  INFLICTED  SUFFERED",
-            "batch   client-id    40   41 %     0 %  18 200  54 600        6         1          0        500        10",
-            "orders  user          1  5.0 %     0 %    1000  20 000       20      0.01        0.1          2       500",
+            "batch   client-id    40   41 %     0 %  18,200  54,600        6         1          0        500        10",
+            "orders  user          1    5 %     0 %   1,000  20,000       20      0.01        0.1          2       500",
             "",
             "2 event loops, 92 % busy in the last 60 s; 2 tenants.",
         ];

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use ottla_lab::tenants::document::Document;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -14,11 +15,10 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Wrap};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
-use super::document::Document;
-use super::{document_of, table};
-use crate::cli::doctor::Failure;
+use super::{document_of, figures, table};
 use crate::cli::doctor::text::{clean, cut};
 use crate::cli::doctor::watch::is_gone;
+use crate::cli::output::Failure;
 
 /// How long the screen waits for a key before it checks for news.
 const TICK: Duration = Duration::from_millis(100);
@@ -79,7 +79,7 @@ impl Screen {
                     clean(why)
                 )
             }
-            (None, Some(window)) => window.summary(),
+            (None, Some(window)) => figures::summary(window),
             (None, None) => String::from("waiting for the first answer"),
         };
         let title = format!("ottla tenants {}  {state}", clean(&self.address));
@@ -90,7 +90,7 @@ impl Screen {
         let rows = usize::from(middle.height.saturating_sub(1));
         let lines = table::lines(&window, rows).into_iter().map(Line::raw);
         frame.render_widget(Paragraph::new(Text::from_iter(lines)), middle);
-        let sentences = window.sentences().join(" ");
+        let sentences = figures::sentences(&window).join(" ");
         frame.render_widget(Paragraph::new(sentences).wrap(Wrap { trim: true }), foot);
     }
 }
@@ -100,21 +100,22 @@ impl Screen {
 /// - Errors: there is no terminal.
 pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::new(
+        return Err(Failure::unanswered(
             "--watch needs a terminal; without it the table is printed once",
         ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
+            .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
     }
     let news = ask_again_and_again(address, interval_seconds)?;
     // From here on the terminal is in raw mode; every exit path restores it, a panic included.
-    let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
+    let mut terminal =
+        ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
     let outcome = show(&mut terminal, address, &stop, &news);
     ratatui::restore();
-    outcome.map_err(|error| Failure(format!("the terminal: {error}")))
+    outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))
 }
 
 fn show(
@@ -161,13 +162,13 @@ fn ask_again_and_again(address: &str, interval_seconds: f64) -> Result<Receiver<
     std::thread::Builder::new()
         .name("tenants-watch".into())
         .spawn(ask)
-        .map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
+        .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
     Ok(news)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::tests::sample;
+    use super::super::sample;
     use super::*;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;

@@ -1,10 +1,10 @@
 //! Calculator for a producer's buffer: how long it lasts, and whether send() fails.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
-use crate::doctor::arithmetic::{bytes, duration, figure};
 use crate::doctor::calculator::quantity::Dimension;
 use crate::doctor::diagnosis::Evidence;
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
+use crate::numbers::{bytes, duration, number};
 
 pub const BUFFER_TIME: Calculator = Calculator {
     name: "buffer-time",
@@ -56,14 +56,14 @@ fn buffer_time(inputs: &Inputs) -> Answer {
         format!(
             "after {} send() blocks, and then fails: a batch waits {} ms for memory, max.block.ms is {}",
             duration(full),
-            figure(wait),
-            figure(block)
+            number(wait),
+            number(block)
         )
     } else {
         format!(
             "after {} send() blocks for {} ms per batch; it fails only where less than {}/s go out for {}",
             duration(full),
-            figure(wait),
+            number(wait),
             bytes(least),
             duration(block / 1_000.0)
         )

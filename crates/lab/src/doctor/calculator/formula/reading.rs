@@ -1,10 +1,10 @@
 //! Calculators for consumers: catching up, how many are needed, their commits.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
-use crate::doctor::arithmetic::{duration, figure};
 use crate::doctor::calculator::quantity::Dimension;
 use crate::doctor::diagnosis::Evidence;
 use crate::formulas::consumer::{catch_up_seconds, commits_per_second, consumers_needed};
+use crate::numbers::{duration, number};
 
 pub const CATCH_UP: Calculator = Calculator {
     name: "catch-up",
@@ -75,14 +75,14 @@ fn catch_up(inputs: &Inputs) -> Answer {
         );
         text.push_str(&format!(
             "; {} consumers keep up with what is produced",
-            figure(needed)
+            number(needed)
         ));
         if let Some(partitions) = inputs.maybe("partitions")
             && needed > partitions
         {
             notes.push(format!(
                 "only {} can work: a partition is read by one member of a group",
-                figure(partitions)
+                number(partitions)
             ));
         }
     }
@@ -98,7 +98,7 @@ fn commits(inputs: &Inputs) -> Answer {
                 .with("consumers", consumers, "", "stated")
                 .with("interval", interval, "ms", inputs.origin("interval")),
         ],
-        text: format!("{} commits/s", figure(rate)),
+        text: format!("{} commits/s", number(rate)),
         notes: vec![String::from(
             "each is a write to one partition of __consumer_offsets, at one coordinator; a longer interval lowers it in proportion",
         )],

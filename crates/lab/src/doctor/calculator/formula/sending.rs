@@ -1,7 +1,6 @@
 //! Calculators for producers: throughput, request ceiling, window, synchronous sending.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
-use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::quantity::Dimension;
 use crate::doctor::diagnosis::Evidence;
 use crate::formulas::ceiling::{
@@ -11,6 +10,7 @@ use crate::formulas::ceiling::{
 use crate::formulas::wire::{
     Connection, bytes_per_second, bytes_per_second_refined, packet_bytes, request_bytes, request_ms,
 };
+use crate::numbers::{bytes, number, percent};
 
 pub const THROUGHPUT: Calculator = Calculator {
     name: "throughput",
@@ -152,8 +152,8 @@ fn throughput(inputs: &Inputs) -> Answer {
     let text = if record > 0.0 {
         format!(
             "{} to {} records/s, {}/s to {}/s; the limit is {}",
-            figure(low / record),
-            figure(high / record),
+            number(low / record),
+            number(high / record),
             bytes(low),
             bytes(high),
             limit_of(&connection, request)
@@ -286,7 +286,7 @@ fn request_ceiling(inputs: &Inputs) -> Answer {
             .with("M", effective, "", inputs.origin("in-flight"))
             .with("N", brokers, "", inputs.origin("brokers")),
     );
-    let mut text = format!("at most {} requests/s", figure(max));
+    let mut text = format!("at most {} requests/s", number(max));
     let mut notes = Vec::new();
     if let Some(requests) = inputs.maybe("requests") {
         let used = in_flight_use(requests, max);
@@ -385,7 +385,7 @@ fn window(inputs: &Inputs) -> Answer {
     } else {
         format!(
             "send.buffer.bytes and the receiver's buffer of {}: now {}/s to {}/s pass",
-            figure(needed.ceil()),
+            number(needed.ceil()),
             bytes(now.min(bandwidth)),
             bytes((2.0 * now).min(bandwidth))
         )
@@ -413,8 +413,8 @@ fn synchronous(inputs: &Inputs) -> Answer {
     let without = line(0.0, "assumed");
     let text = format!(
         "{} records/s; {} without linger, which waits for records that are not sent meanwhile",
-        figure(with.result),
-        figure(without.result)
+        number(with.result),
+        number(without.result)
     );
     Answer {
         lines: vec![with, without],

@@ -1,13 +1,13 @@
 //! Calculators for brokers: replication, queues, cold reads, the shared limit of several clients.
 
 use super::{Answer, Calculator, Inputs, optional, preset, required};
-use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::quantity::Dimension;
 use crate::doctor::diagnosis::Evidence;
 use crate::doctor::rules::broker::sharing::{Sharing, Shortage, shortage};
 use crate::formulas::queueing::{
     blocked_share, read_bytes_per_second, wait_factor, written_bytes_per_second,
 };
+use crate::numbers::{bytes, number, percent};
 
 pub const REPLICATION_LOAD: Calculator = Calculator {
     name: "replication-load",
@@ -142,11 +142,11 @@ fn queueing(inputs: &Inputs) -> Answer {
         .with("rho", utilisation, "", "stated")
     };
     let now = line(inputs.value("utilisation"));
-    let mut text = format!("a request waits {} times its service time", figure(now.result));
+    let mut text = format!("a request waits {} times its service time", number(now.result));
     let mut lines = vec![now];
     if let Some(then) = inputs.maybe("then") {
         let then = line(then);
-        text.push_str(&format!("; then {}", figure(then.result)));
+        text.push_str(&format!("; then {}", number(then.result)));
         lines.push(then);
     }
     Answer {

@@ -186,7 +186,7 @@ fn the_test_report_s_buffer() {
     within(result(&calculation, "F17", "t_full"), 1.0, 3.0);
     within(result(&calculation, "F17", "t_wait"), 503.0, 0.2);
     within(result(&calculation, "F17", "drained_min"), 0.7e6, 1.0);
-    // P6: 16 KiB at 0.746 MB/s take 22 ms, more than max.block.ms = 20: 3 190 errors.
+    // P6: 16 KiB at 0.746 MB/s take 22 ms, more than max.block.ms = 20: 3,190 errors.
     let calculation = work_out(
         "buffer-time",
         "offered=2.6MB/s drained=0.746MB/s buffer=256KiB max-block=20ms",

@@ -3,11 +3,11 @@
 
 use super::pipe::Pipe;
 use super::producer::{USE_FULL, Work};
-use crate::doctor::arithmetic::{figure, percent};
 use crate::doctor::diagnosis::{Evidence, Promise, Verdict};
 use crate::formulas::ceiling::synchronous_records_per_second;
 use crate::formulas::change::{in_flight_use_after, records_per_second_after};
 use crate::formulas::latency::{sender_ms_high, sender_ms_low};
+use crate::numbers::{number, percent};
 
 /// How the changes combine.
 struct Together {
@@ -57,7 +57,7 @@ impl Work<'_> {
         self.prediction.next_ceiling = match ceilings.first() {
             Some((rate, name)) => {
                 let rate = rate.max(before.records_per_second);
-                format!("{} records/s: {name}", figure(rate))
+                format!("{} records/s: {name}", number(rate))
             }
             None => String::from("not known"),
         };

@@ -2,12 +2,12 @@
 
 use super::setting::Wanted;
 use super::{Change, Prediction};
-use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::Invalid;
 use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
 use crate::doctor::rules::consumer::reading::{Reading, sane};
 use crate::doctor::snapshot::{Consumer, Snapshot};
 use crate::formulas::consumer::{catch_up_seconds, work_ms};
+use crate::numbers::{bytes, number, percent};
 
 pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
     let nothing = Consumer::default();
@@ -53,8 +53,8 @@ impl Work<'_> {
             "fetch.max.wait.ms" => told(self.reading.wait_ms),
             "fetch.max.bytes" => told(self.reading.max_bytes),
             "max.partition.fetch.bytes" => told(self.reading.partition_bytes),
-            "consumers" => sane(self.reading.consumer.group_members).map(figure),
-            "partitions" => self.reading.partitions.map(figure),
+            "consumers" => sane(self.reading.consumer.group_members).map(number),
+            "partitions" => self.reading.partitions.map(number),
             _ => None,
         }
     }
@@ -157,7 +157,7 @@ impl Work<'_> {
         });
         self.prediction.notes.push(format!(
             "the rate stays {} records/s: what is produced is read, only earlier or later",
-            figure(self.consumed)
+            number(self.consumed)
         ));
     }
 
@@ -274,8 +274,8 @@ impl Work<'_> {
                 "consumers",
                 format!(
                     "{} of them would be idle: there are {} partitions",
-                    figure(consumers - working),
-                    figure(working)
+                    number(consumers - working),
+                    number(working)
                 ),
             );
         }
@@ -315,7 +315,7 @@ impl Work<'_> {
         }
         ceilings.sort_by(|one, other| one.0.total_cmp(&other.0));
         self.prediction.next_ceiling = match ceilings.first() {
-            Some((rate, name)) => format!("{} records/s in each consumer: {name}", figure(*rate)),
+            Some((rate, name)) => format!("{} records/s in each consumer: {name}", number(*rate)),
             None => String::from("not known: the idle share of polls and fetch sizes are missing"),
         };
     }

@@ -1,11 +1,11 @@
 //! The effect of a change of settings on one client, from the formulas alone: what changes, what
 //! does not, and why.
 
+mod conclusion;
+mod producer;
+mod consumer;
 mod setting;
 mod pipe;
-mod producer;
-mod conclusion;
-mod consumer;
 
 use serde::{Deserialize, Serialize};
 

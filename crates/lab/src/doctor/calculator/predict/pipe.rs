@@ -15,7 +15,7 @@ const SEND_BUFFER_BYTES: f64 = 131_072.0;
 
 /// A value and its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
+pub struct PipeValue {
     pub value: f64,
     pub origin: &'static str,
 }
@@ -33,13 +33,13 @@ pub struct Pipe {
     pub compression_rate: f64,
     pub queue_ms: Option<f64>,
     pub buffer_wait: Option<f64>,
-    pub batch_bytes: Known,
-    pub linger_ms: Known,
-    pub in_flight: Known,
+    pub batch_bytes: PipeValue,
+    pub linger_ms: PipeValue,
+    pub in_flight: PipeValue,
     pub in_flight_seen: f64,
-    pub send_buffer_bytes: Known,
-    pub max_request_bytes: Known,
-    pub buffer_bytes: Known,
+    pub send_buffer_bytes: PipeValue,
+    pub max_request_bytes: PipeValue,
+    pub buffer_bytes: PipeValue,
     pub round_trip_ms: Option<f64>,
     pub broker_ms: Option<f64>,
     pub link_bytes_per_second: Option<f64>,
@@ -88,7 +88,7 @@ impl Pipe {
             in_flight: known(settings.in_flight),
             in_flight_seen: own.and_then(inference::in_flight_seen).unwrap_or(0.0),
             send_buffer_bytes: settings.send_buffer_bytes.map_or(
-                Known {
+                PipeValue {
                     value: SEND_BUFFER_BYTES,
                     origin: "assumed",
                 },
@@ -171,9 +171,9 @@ impl Pipe {
             self.requests_per_second_max() * self.request_bytes_max() / record,
             format!(
                 "requests of {} at most, {} in flight at {} ms (F9)",
-                crate::doctor::arithmetic::bytes(self.request_bytes_max()),
-                crate::doctor::arithmetic::figure(self.in_flight_effective()),
-                crate::doctor::arithmetic::figure(self.request_ms)
+                crate::numbers::bytes(self.request_bytes_max()),
+                crate::numbers::number(self.in_flight_effective()),
+                crate::numbers::number(self.request_ms)
             ),
         )];
         if let Some(link) = self.link_bytes_per_second {
@@ -214,8 +214,8 @@ pub fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
 
-fn known(setting: Setting<f64>) -> Known {
-    Known {
+fn known(setting: Setting<f64>) -> PipeValue {
+    PipeValue {
         value: setting.value,
         origin: words::origin(setting.origin),
     }

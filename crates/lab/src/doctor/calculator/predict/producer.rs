@@ -1,9 +1,8 @@
 //! The effect of a change on a producer: larger requests, more of them under way, a larger window.
 
-use super::pipe::{Known, Pipe};
+use super::pipe::{Pipe, PipeValue};
 use super::setting::Wanted;
 use super::{Change, Prediction};
-use crate::doctor::arithmetic::{bytes, figure, percent};
 use crate::doctor::calculator::Invalid;
 use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Verdict};
 use crate::doctor::rules;
@@ -11,6 +10,7 @@ use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
 use crate::formulas::wire::{Connection, bytes_per_second_refined};
+use crate::numbers::{bytes, number, percent};
 
 /// Batches emptier than this are not closed by batch.size (F18).
 const FILL_LOW: f64 = 0.5;
@@ -47,7 +47,7 @@ pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Inval
     Ok(work.prediction)
 }
 
-fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
+fn known_of(pipe: &Pipe, name: &str) -> Option<PipeValue> {
     match name {
         "batch.size" => Some(pipe.batch_bytes),
         "linger.ms" => Some(pipe.linger_ms),
@@ -55,11 +55,11 @@ fn known_of(pipe: &Pipe, name: &str) -> Option<Known> {
         "send.buffer.bytes" => Some(pipe.send_buffer_bytes),
         "max.request.size" => Some(pipe.max_request_bytes),
         "buffer.memory" => Some(pipe.buffer_bytes),
-        "threads" => pipe.threads.map(|value| Known {
+        "threads" => pipe.threads.map(|value| PipeValue {
             value,
             origin: "stated",
         }),
-        "partitions" => Some(Known {
+        "partitions" => Some(PipeValue {
             value: pipe.partitions_per_broker * pipe.brokers,
             origin: "inferred",
         }),
@@ -87,10 +87,10 @@ impl Work<'_> {
         });
     }
 
-    fn set(&mut self, wanted: &Wanted, name: &str, of: fn(&mut Pipe) -> &mut Known) -> bool {
+    fn set(&mut self, wanted: &Wanted, name: &str, of: fn(&mut Pipe) -> &mut PipeValue) -> bool {
         match wanted.get(name) {
             Some(value) => {
-                *of(&mut self.after) = Known {
+                *of(&mut self.after) = PipeValue {
                     value,
                     origin: "wanted",
                 };
@@ -146,7 +146,7 @@ impl Work<'_> {
             let queue = self
                 .before
                 .queue_ms
-                .map_or(String::new(), |queue| format!(" for {} ms", figure(queue)));
+                .map_or(String::new(), |queue| format!(" for {} ms", number(queue)));
             self.unchanged(
                 "linger.ms",
                 format!("batches stand in the queue{queue}, longer than any linger: they are sent when there is room, not when it ends"),
@@ -257,7 +257,7 @@ impl Work<'_> {
             let size = bytes(self.before.request_bytes);
             self.unchanged(
                 name,
-                format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", figure(before)),
+                format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", number(before)),
             );
         }
         if let (Some(round_trip), Some(broker)) = (self.before.round_trip_ms, self.before.broker_ms) {
@@ -274,7 +274,7 @@ impl Work<'_> {
                     name,
                     format!(
                         "a broker serves a connection's requests one after another: {} suffice (F14)",
-                        figure(useful)
+                        number(useful)
                     ),
                 );
             }
@@ -453,7 +453,7 @@ impl Work<'_> {
                 "max.block.ms",
                 format!(
                     "throughput: a batch waits {} ms for memory, so {errors}",
-                    figure(wait)
+                    number(wait)
                 ),
             );
         }

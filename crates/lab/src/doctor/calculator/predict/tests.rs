@@ -163,11 +163,11 @@ fn one_in_flight() -> Snapshot {
 fn five_in_flight_bring_five_times_as_much() {
     let prediction = change(&one_in_flight(), &["max.in.flight.requests.per.connection=5"]);
     let (_, high) = promised(&prediction, "records_per_second");
-    // P5: 12 660 to 13 630 were measured.
+    // P5: 12,660 to 13,630 were measured.
     within(high, 13_200.0, 4.0);
 }
 
-/// The article's M = 100, 10 kB between the data centres: 1 018 records/s, limited by the window.
+/// The article's M = 100, 10 kB between the data centres: 1,018 records/s, limited by the window.
 #[test]
 fn a_thousand_in_flight_do_no_more_than_a_hundred() {
     let producer = Producer {
@@ -200,7 +200,7 @@ fn a_thousand_in_flight_do_no_more_than_a_hundred() {
     refuses(&prediction, "max.in.flight.requests.per.connection");
 }
 
-/// 7c: 600 kB through 102 400 bytes of buffer, 4.3 requests/s.
+/// 7c: 600 kB through 102,400 bytes of buffer, 4.3 requests/s.
 #[test]
 fn a_larger_window_saves_round_trips_and_no_more() {
     let record = 600_000.0;
@@ -254,7 +254,7 @@ fn a_larger_window_saves_round_trips_and_no_more() {
     assert!(prediction.missing[0].contains("round trip"));
 }
 
-/// P7: 5 MB/s, no compression; P8 with zstd measured 15 680 records/s at c = 0.61.
+/// P7: 5 MB/s, no compression; P8 with zstd measured 15,680 records/s at c = 0.61.
 #[test]
 fn compression_lifts_a_full_link() {
     let producer = Producer {
@@ -358,7 +358,7 @@ fn threads_help_where_they_are_the_limit() {
         send_micros: Some(2.4),
         ..Application::default()
     };
-    // V to VI: 414 600 were measured; the promise is bounded by nine tenths of the ideal gain.
+    // V to VI: 414,600 were measured; the promise is bounded by nine tenths of the ideal gain.
     let prediction = change(&snapshot, &["threads=2"]);
     let (_, high) = promised(&prediction, "records_per_second");
     assert!(
@@ -459,11 +459,11 @@ fn fixture(name: &str) -> Snapshot {
 #[test]
 fn promises_against_what_was_measured() {
     for (case, set, least, most) in [
-        // B1 to B2: the offered 100 000 were reached.
+        // B1 to B2: the offered 100,000 were reached.
         ("B1_kontur_I_16k", "batch.size=32KiB", 97_000.0, 103_000.0),
-        // P1 to P2: 515 600 lie within the promise; the sending thread is not known.
+        // P1 to P2: 515,600 lie within the promise; the sending thread is not known.
         ("P1_tiny_batches", "batch.size=16KiB", 515_600.0, f64::MAX),
-        // P4 to P5: 10 000 are offered, 12 660 would fit.
+        // P4 to P5: 10,000 are offered, 12,660 would fit.
         (
             "P4_one_inflight_rtt20",
             "max.in.flight.requests.per.connection=5",
@@ -472,7 +472,7 @@ fn promises_against_what_was_measured() {
         ),
         // B13 to B14: 12.9.
         ("B13_interdc_window100k", "send.buffer.bytes=1024000", 12.0, 14.0),
-        // P7 to P8: 15 680.
+        // P7 to P8: 15,680.
         ("P7_bandwidth_none", "compression.rate=0.61", 14_700.0, 16_000.0),
         // B8 to B8b: 79.3, promised as 82.
         ("B8_sync_send", "linger.ms=0", 76.0, 84.0),

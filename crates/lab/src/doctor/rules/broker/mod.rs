@@ -1,13 +1,13 @@
 //! Brokers: the largest part of a request's time, what it means, and what to do.
 
-pub mod parts;
 pub mod advice;
+pub mod parts;
 pub mod sharing;
 
-use super::super::arithmetic::{duration, figure, percent};
 use super::super::diagnosis::{Evidence, Finding, FindingId, Recommendation, Refusal};
 use super::super::snapshot::{BrokerSide, Role, Snapshot};
 use crate::formulas::queueing::{blocked_share, wait_factor};
+use crate::numbers::{duration, number, percent};
 use parts::{Part, Parts};
 
 /// The idle share of network threads or handlers below which they are the cause.
@@ -212,7 +212,7 @@ fn flush(side: &BrokerSide, parts: &Parts) -> Judgement {
 /// - Numbers: remote part of D; the slowest follower where it is known.
 /// - Thresholds: remote at least 0.5 of D.
 /// - Says: "71 % of the broker's 21 ms wait for followers, the slowest is broker 3".
-/// - Source: p99 article (108 to 7 200 partitions; min.insync.replicas changed nothing), Kontur
+/// - Source: p99 article (108 to 7,200 partitions; min.insync.replicas changed nothing), Kontur
 ///   talk (num.replica.fetchers = 1).
 fn followers(side: &BrokerSide, parts: &Parts) -> Judgement {
     let (why, missing) = match &side.slowest_follower {
@@ -354,8 +354,8 @@ pub fn cold_line(side: &BrokerSide) -> Option<Evidence> {
 pub fn cold_sentence(side: &BrokerSide) -> Option<String> {
     let reads = side.cold_reads_per_second.filter(|reads| *reads > 0.0)?;
     Some(match side.cold_read_ms {
-        Some(time) => format!("{} cold reads/s of {} ms", figure(reads), figure(time)),
-        None => format!("{} cold reads/s", figure(reads)),
+        Some(time) => format!("{} cold reads/s of {} ms", number(reads), number(time)),
+        None => format!("{} cold reads/s", number(reads)),
     })
 }
 
@@ -387,7 +387,7 @@ pub fn pause(snapshot: &Snapshot) -> Option<String> {
         format!(
             "the broker's time is {} times its median of the last hour, all parts of it grew together and no other client took \
              more: the broker as a whole paused (a collector, the machine); a matter of its version and memory, not of settings",
-            figure(growth)
+            number(growth)
         )
     })
 }

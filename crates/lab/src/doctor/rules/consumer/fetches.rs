@@ -1,15 +1,15 @@
 //! Tests 6 to 8 of consumers: do fetches wait for records, are they too small, do they read the
 //! disk?
 
-use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::BrokerSide;
 use super::super::broker::{self, Judgement, parts::Part};
-use super::found::{Found, number, promise};
+use super::found::{Found, known, promise};
 use super::group::of_time;
 use super::lag::IDLE_HIGH;
 use super::reading::{Reading, SIZE_AT_LIMIT, sane};
 use crate::formulas::consumer::fetch_bytes_per_second;
+use crate::numbers::{bytes, duration, number, percent, plain};
 
 /// Records younger than this are in every broker's page cache.
 const AGE_COLD_MS_MIN: f64 = 60_000.0;
@@ -53,11 +53,11 @@ pub fn waits_for_fetches(reading: &Reading<'_>) -> Option<Confidence> {
 /// - Says: "FETCH_WAIT: fetches take 502 of at most 500 ms: they wait for 1 MiB".
 /// - Source: measured here (504 ms of an idle consumer with the default of 500).
 pub fn fetch_wait(reading: &Reading<'_>) -> Found {
-    let of_setting = |name: &str, known: (f64, &str)| format!("{name} {} ({})", figure(known.0), known.1);
+    let of_setting = |name: &str, known: (f64, &str)| format!("{name} {} ({})", number(known.0), known.1);
     let numbers = [
-        number("idle", reading.idle, ""),
-        number("lag", reading.lag, "records"),
-        number("fetch", reading.fetch_ms, "ms"),
+        known("idle", reading.idle, ""),
+        known("lag", reading.lag, "records"),
+        known("fetch", reading.fetch_ms, "ms"),
         of_setting("fetch.max.wait.ms", reading.wait_ms),
         of_setting("fetch.min.bytes", reading.min_bytes),
     ]
@@ -79,8 +79,8 @@ pub fn fetch_wait(reading: &Reading<'_>) -> Found {
     };
     let summary = format!(
         "fetches take {} ms, as long as fetch.max.wait.ms = {} lets them: they wait for {least}",
-        figure(fetch_ms),
-        figure(wait)
+        number(fetch_ms),
+        number(wait)
     );
     let is_assumed = origin == "default";
     let confidence = if is_assumed || !is_behind {
@@ -152,10 +152,10 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
 pub fn fetch_size(reading: &Reading<'_>) -> Found {
     let (limit, name) = size_limit(reading);
     let numbers = [
-        number("idle", reading.idle, ""),
-        number("fetch", reading.fetch_ms, "ms"),
-        number("bytes per fetch", reading.fetch_bytes, "B"),
-        number(name, Some(limit), "B"),
+        known("idle", reading.idle, ""),
+        known("fetch", reading.fetch_ms, "ms"),
+        known("bytes per fetch", reading.fetch_bytes, "B"),
+        known(name, Some(limit), "B"),
     ]
     .join(", ");
     let Some(confidence) = waits_for_fetches(reading) else {
@@ -245,7 +245,7 @@ fn sized(
         of_time(reading.idle.unwrap_or(0.0)),
         bytes(size),
         bytes(limit),
-        figure(fetch_ms),
+        number(fetch_ms),
         bytes(1_000.0 * size / fetch_ms)
     );
     let now = reading.consumed.unwrap_or(0.0);
@@ -260,7 +260,7 @@ fn sized(
         .map(|idle| now / (1.0 - idle));
     let high = work_limit.map_or(2.0 * now, |limit| limit.min(2.0 * now));
     let next_ceiling = match work_limit {
-        Some(limit) => format!("the application's own work: {} records/s (F29)", figure(limit)),
+        Some(limit) => format!("the application's own work: {} records/s (F29)", number(limit)),
         None => String::from("the link's bandwidth, then the application's work"),
     };
     let set_to = plain(2.0 * limit);
@@ -374,10 +374,10 @@ fn are_cold_reads_many(reading: &Reading<'_>, side: &BrokerSide) -> bool {
 /// - Source: LINE talk; 2.3.0 test report (a broker whose page cache was taken by other programs).
 pub fn cold_read(reading: &Reading<'_>) -> Found {
     let numbers = [
-        number("idle", reading.idle, ""),
-        number("fetch", reading.fetch_ms, "ms"),
-        number("the broker's own part", reading.broker_ms(), "ms"),
-        number("age", reading.age_ms(), "ms"),
+        known("idle", reading.idle, ""),
+        known("fetch", reading.fetch_ms, "ms"),
+        known("the broker's own part", reading.broker_ms(), "ms"),
+        known("age", reading.age_ms(), "ms"),
     ]
     .join(", ");
     let cold = cold(reading);

@@ -99,10 +99,10 @@ pub fn promise(figure: &str, now: Option<f64>, bounds: (f64, f64), unit: &str, a
 }
 
 /// Returns `name 12.6 unit`, or that the value is not known.
-pub fn number(name: &str, value: Option<f64>, unit: &str) -> String {
+pub fn known(name: &str, value: Option<f64>, unit: &str) -> String {
     match value {
-        Some(value) if unit.is_empty() => format!("{name} {}", super::figure(value)),
-        Some(value) => format!("{name} {} {unit}", super::figure(value)),
+        Some(value) if unit.is_empty() => format!("{name} {}", crate::numbers::number(value)),
+        Some(value) => format!("{name} {} {unit}", crate::numbers::number(value)),
         None => format!("{name} unknown"),
     }
 }

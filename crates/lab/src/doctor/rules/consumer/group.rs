@@ -1,10 +1,10 @@
 //! Tests 0 to 2 and 9 of consumers: evidence, the group's rebalances, quotas, idle members.
 
-use super::super::super::arithmetic::{bytes, duration, figure, percent, plain};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::{Consumer, Library, Snapshot};
-use super::found::{Found, number, promise};
+use super::found::{Found, known, promise};
 use super::reading::{Reading, sane};
+use crate::numbers::{bytes, duration, number, percent, plain};
 
 /// Five missed heartbeats at one per 3 s; a third of the 45 s session timeout.
 const HEARTBEAT_GAP_MAX_S: f64 = 15.0;
@@ -71,11 +71,6 @@ pub fn unseen(snapshot: &Snapshot) -> Vec<String> {
             "This client sends connections, request and commit latencies only: polls, lag and fetches cannot be seen.",
         )),
         Library::Java | Library::Ottla | Library::Unknown => {}
-    }
-    if snapshot.telemetry.empty_pushes > 0 && snapshot.telemetry.is_star_subscription {
-        words.push(String::from(
-            "This client treats `*` as a literal prefix and sends an empty payload; subscribe to the prefix `org.apache.kafka.`.",
-        ));
     }
     words
 }
@@ -169,10 +164,10 @@ impl Signs {
 
     fn in_words(&self) -> String {
         [
-            number("rebalances", Some(self.count), ""),
-            number("longest", self.took_ms, "ms"),
-            number("last heartbeat", self.heartbeat_gap_s, "s ago"),
-            number("longest time between polls", self.poll_ms, "ms"),
+            known("rebalances", Some(self.count), ""),
+            known("longest", self.took_ms, "ms"),
+            known("last heartbeat", self.heartbeat_gap_s, "s ago"),
+            known("longest time between polls", self.poll_ms, "ms"),
         ]
         .join(", ")
     }
@@ -192,7 +187,7 @@ impl Signs {
         }
         if self.count > 0.0 {
             let window = duration(reading.snapshot.seconds.max(0.0));
-            reasons.push(format!("{} rebalances in {window}", figure(self.count)));
+            reasons.push(format!("{} rebalances in {window}", number(self.count)));
         }
         if let Some(ms) = self.took_ms.filter(|ms| *ms > REBALANCE_MS_MAX) {
             reasons.push(format!("a rebalance took {}", duration(ms / 1_000.0)));
@@ -220,7 +215,7 @@ fn calm(reading: &Reading<'_>, signs: &Signs, share: f64) -> Recommendation {
             Some(records) => format!(
                 "max.poll.records={} (half of the {} that a poll hands over now), or work outside the polling thread",
                 plain((records / 2.0).floor().max(1.0)),
-                figure(records)
+                number(records)
             ),
             None => String::from("max.poll.records lower, or work outside the polling thread"),
         };
@@ -281,9 +276,9 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         .iter()
         .find_map(|side| sane(side.quota_bytes_per_second));
     let numbers = [
-        number("throttle", throttle, "ms"),
-        number("quota", limit, "B/s"),
-        number("bytes", bytes_per_second, "B/s"),
+        known("throttle", throttle, "ms"),
+        known("quota", limit, "B/s"),
+        known("bytes", bytes_per_second, "B/s"),
     ]
     .join(", ");
     let Some(throttle) = throttle.filter(|ms| *ms > 0.0) else {
@@ -293,7 +288,7 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         Some(limit) => format!(" to keep {}/s", bytes(limit)),
         None => String::new(),
     };
-    let summary = format!("the broker delays fetches by {} ms each{kept}", figure(throttle));
+    let summary = format!("the broker delays fetches by {} ms each{kept}", number(throttle));
     let recommendation = bytes_per_second.map(|now| {
         // Without the delay a fetch takes only its own time.
         let high = match reading.fetch_ms {
@@ -347,9 +342,9 @@ pub fn idle_members(reading: &Reading<'_>) -> Found {
     );
     let own = sane(reading.consumer.assigned_partitions);
     let numbers = [
-        number("members", members, ""),
-        number("partitions", partitions, ""),
-        number("of this member", own, ""),
+        known("members", members, ""),
+        known("partitions", partitions, ""),
+        known("of this member", own, ""),
     ]
     .join(", ");
     let surplus = members
@@ -359,9 +354,9 @@ pub fn idle_members(reading: &Reading<'_>) -> Found {
     let text = match (surplus, members, partitions) {
         (Some(surplus), Some(members), Some(partitions)) => Some(format!(
             "{} of {} members are idle: the group reads {} partitions",
-            figure(surplus),
-            figure(members),
-            figure(partitions)
+            number(surplus),
+            number(members),
+            number(partitions)
         )),
         _ => None,
     };

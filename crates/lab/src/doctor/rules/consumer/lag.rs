@@ -1,14 +1,14 @@
 //! Tests 3, 4, 10 and 11 of consumers: lag, the one partition that falls behind, retention,
 //! catching up.
 
-use super::super::super::arithmetic::{duration, figure, percent};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::ConsumedPartition;
 use super::fetches;
-use super::found::{Found, number, promise};
+use super::found::{Found, known, promise};
 use super::reading::{Reading, sane};
 use super::work::IDLE_LOW;
 use crate::formulas::consumer::{age_growth, catch_up_seconds, seconds_until_loss};
+use crate::numbers::{duration, number, percent};
 
 /// Polls that wait for more than this share of time wait for records.
 pub const IDLE_HIGH: f64 = 0.8;
@@ -36,11 +36,11 @@ const STUCK_SHARE: f64 = 0.01;
 ///   trip).
 pub fn keeps_up(reading: &Reading<'_>) -> Found {
     let numbers = [
-        number("lag", reading.lag, "records"),
-        number("slope", reading.lag_slope, "records/s"),
-        number("consumed", reading.consumed, "records/s"),
-        number("produced", reading.produced, "records/s"),
-        number("idle", reading.idle, ""),
+        known("lag", reading.lag, "records"),
+        known("slope", reading.lag_slope, "records/s"),
+        known("consumed", reading.consumed, "records/s"),
+        known("produced", reading.produced, "records/s"),
+        known("idle", reading.idle, ""),
     ]
     .join(", ");
     match reading.is_lag_small() {
@@ -78,7 +78,7 @@ fn keeps_up_unseen(reading: &Reading<'_>, numbers: String) -> Found {
 
 fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) -> Found {
     let lag = match reading.lag {
-        Some(lag) if lag > 0.0 => format!("a lag of {} records only", figure(lag)),
+        Some(lag) if lag > 0.0 => format!("a lag of {} records only", number(lag)),
         Some(_) => String::from("no lag"),
         None => String::from("fetches wait for records in vain"),
     };
@@ -99,7 +99,7 @@ fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) ->
         let headroom = 1.0 / (1.0 - idle);
         let text = format!(
             "its application could work on {} times as many records",
-            figure(headroom)
+            number(headroom)
         );
         found = found.finding(FindingId::O2, text).evidence([Evidence::new(
             "F29",
@@ -115,8 +115,8 @@ fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) ->
     if reading.is_fetch_waiting() == Some(true) && reading.consumed.unwrap_or(0.0) <= 0.0 {
         found = found.note(format!(
             "fetches take {} ms because there is nothing to fetch: fetch.max.wait.ms is {}",
-            figure(reading.fetch_ms.unwrap_or(0.0)),
-            figure(reading.wait_ms.0)
+            number(reading.fetch_ms.unwrap_or(0.0)),
+            number(reading.wait_ms.0)
         ));
     }
     found
@@ -171,13 +171,13 @@ pub fn skew(reading: &Reading<'_>) -> Found {
         {
             Some((own, mean)) => format!(
                 "{} records/s come to it, {} times the mean of the others",
-                figure(own),
-                figure(own / mean)
+                number(own),
+                number(own / mean)
             ),
             None => String::from("how many records come to it is not known"),
         }
     };
-    let summary = format!("only {name} is behind, by {} records: {why}", figure(lag));
+    let summary = format!("only {name} is behind, by {} records: {why}", number(lag));
     let confidence = if is_measured {
         Confidence::High
     } else {
@@ -292,7 +292,7 @@ fn partitions_in_words(partitions: &[ConsumedPartition]) -> String {
             Some(slope) => format!(" ({:+.0}/s)", slope),
             None => String::new(),
         };
-        let lag = number("lag", sane(partition.lag), "");
+        let lag = known("lag", sane(partition.lag), "");
         format!("{}-{} {lag}{slope}", partition.topic, partition.partition)
     });
     let mut text = shown.collect::<Vec<_>>().join(", ");
@@ -364,11 +364,7 @@ pub fn retention(reading: &Reading<'_>) -> Found {
             .map(|setting| setting.value),
     );
     let age_ms = reading.age_ms();
-    let numbers = [
-        number("age", age_ms, "ms"),
-        number("retention", retention_ms, "ms"),
-    ]
-    .join(", ");
+    let numbers = [known("age", age_ms, "ms"), known("retention", retention_ms, "ms")].join(", ");
     let (Some(age), Some(retention)) = (age_ms, retention_ms) else {
         return Found::nothing(
             numbers,
@@ -429,13 +425,13 @@ pub fn retention(reading: &Reading<'_>) -> Found {
 /// - Thresholds: a lag that shrinks; where its trend is not known, records that flow while fetches
 ///   are under way a fifth of the time.
 /// - Says: "CATCHING_UP: 4.1 million records behind, gone in 15 s at 276000 records/s".
-/// - Source: measured here (276 000 records/s, NaN, fetches of 2.9 MB in 28 ms).
+/// - Source: measured here (276,000 records/s, NaN, fetches of 2.9 MB in 28 ms).
 pub fn catching_up(reading: &Reading<'_>) -> Found {
     let numbers = [
-        number("lag", reading.lag, "records"),
-        number("slope", reading.lag_slope, "records/s"),
-        number("consumed", reading.consumed, "records/s"),
-        number("fetches under way", reading.fetch_use, ""),
+        known("lag", reading.lag, "records"),
+        known("slope", reading.lag_slope, "records/s"),
+        known("consumed", reading.consumed, "records/s"),
+        known("fetches under way", reading.fetch_use, ""),
     ]
     .join(", ");
     let (Some(lag), Some(false)) = (reading.lag, reading.is_lag_small()) else {
@@ -458,12 +454,12 @@ pub fn catching_up(reading: &Reading<'_>) -> Found {
         .produced
         .or_else(|| reading.lag_slope.map(|slope| (consumed + slope).max(0.0)));
     let seconds = catch_up_seconds(lag, consumed, produced.unwrap_or(0.0));
-    let mut summary = format!("it catches up: {} records behind", figure(lag));
+    let mut summary = format!("it catches up: {} records behind", number(lag));
     if seconds.is_finite() {
         summary.push_str(&format!(
             ", gone in {} at {} records/s",
             duration(seconds),
-            figure(consumed)
+            number(consumed)
         ));
         if produced.is_none() {
             summary.push_str(" if nothing is written meanwhile");

@@ -1,17 +1,17 @@
 //! Consumers: eleven tests in order; the first that matches names the bottleneck, later ones
 //! contribute.
 
-mod found;
-pub(crate) mod reading;
-mod group;
 mod lag;
 mod work;
 pub(crate) mod fetches;
+mod group;
+mod found;
+pub(crate) mod reading;
 
-use super::super::arithmetic::figure;
 use super::super::diagnosis::{Confidence, Diagnosis, Evidence, Finding, Step, Verdict};
 use super::super::snapshot::{Consumer, Role, Snapshot};
 use super::{broker, tenant};
+use crate::numbers::number;
 use found::Found;
 use reading::{Reading, sane};
 
@@ -107,7 +107,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
 }
 
 fn evidence_in_words(snapshot: &Snapshot) -> String {
-    let window = format!("{} s", figure(snapshot.seconds));
+    let window = format!("{} s", number(snapshot.seconds));
     match snapshot.telemetry.pushes {
         Some(pushes) => format!("{pushes} pushes in {window}"),
         None => format!("a reading of {window}, not pushed"),

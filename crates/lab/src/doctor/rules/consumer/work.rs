@@ -1,12 +1,12 @@
 //! Test 5 of consumers: does processing the records limit the consumer?
 
-use super::super::super::arithmetic::{duration, figure, percent};
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::fetches;
-use super::found::{Found, number, promise};
+use super::found::{Found, known, promise};
 use super::group::of_time;
 use super::reading::{Reading, sane};
 use crate::formulas::consumer::{catch_up_seconds, consumers_needed, work_ms};
+use crate::numbers::{duration, number, percent};
 
 /// Polls that wait for less than this share of time: the application is busy.
 pub const IDLE_LOW: f64 = 0.2;
@@ -40,15 +40,15 @@ const CATCH_UP_SECONDS: f64 = 600.0;
 ///   time; rates within 5 %.
 /// - Says: "PROCESSING: polls wait 3 % of the time, the work on a record takes 0.521 ms: 1863
 ///   records/s".
-/// - Source: measured here (0.5 ms of work per record: ratio 0.027, 1 863 records/s); 2.3.0 test
+/// - Source: measured here (0.5 ms of work per record: ratio 0.027, 1,863 records/s); 2.3.0 test
 ///   report (25 MB/s with one and three partitions).
 pub fn processing(reading: &Reading<'_>) -> Found {
     let numbers = [
-        number("idle", reading.idle, ""),
-        number("consumed", reading.consumed, "records/s"),
-        number("produced", reading.produced, "records/s"),
-        number("lag", reading.lag, "records"),
-        number("fetches under way", reading.fetch_use, ""),
+        known("idle", reading.idle, ""),
+        known("consumed", reading.consumed, "records/s"),
+        known("produced", reading.produced, "records/s"),
+        known("lag", reading.lag, "records"),
+        known("fetches under way", reading.fetch_use, ""),
     ]
     .join(", ");
     let is_small = reading.is_lag_small();
@@ -101,7 +101,7 @@ fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Opti
     if let Some(partitions) = same_rate_with_other_partitions(reading) {
         let why = format!(
             "with {} partitions it read at the same rate, so the consumer is the limit",
-            figure(partitions)
+            number(partitions)
         );
         return Some((why, Confidence::Medium));
     }
@@ -141,7 +141,7 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         summary.push_str(&format!(
             "; its work on a record takes {}, so {} records/s",
             duration(work / 1_000.0),
-            figure(consumed)
+            number(consumed)
         ));
     }
     let mut found = Found::verdict(numbers, Verdict::Processing, confidence, summary.clone())
@@ -169,7 +169,7 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         .and_then(|count| sane(Some(count)))
     {
         found = found.refuse(
-            &format!("more than {} consumers", figure(partitions)),
+            &format!("more than {} consumers", number(partitions)),
             "a partition is read by one member of a group; those beyond have nothing to read",
         );
     }
@@ -294,11 +294,11 @@ fn next_ceiling(reading: &Reading<'_>, consumers: f64) -> String {
     match fetches::records_per_second_max(reading) {
         Some(rate) => format!(
             "fetches bring at most {} records/s to each consumer (F29)",
-            figure(rate)
+            number(rate)
         ),
         None => {
             let partitions = reading.partitions.unwrap_or(consumers);
-            format!("the number of partitions: {}", figure(partitions))
+            format!("the number of partitions: {}", number(partitions))
         }
     }
 }
@@ -333,13 +333,13 @@ fn more_consumers(reading: &Reading<'_>, wanted: f64, shared: f64) -> Recommenda
         }
     }
     if shared < wanted {
-        let missing = figure(wanted);
+        let missing = number(wanted);
         why.push_str(&format!(
             "; {missing} would be needed, there are no more partitions"
         ));
     }
     Recommendation {
-        set: format!("{} consumers for the partitions of this one", figure(shared)),
+        set: format!("{} consumers for the partitions of this one", number(shared)),
         why,
         promise: promise(
             "records_per_second",

@@ -14,8 +14,8 @@
 //! | q | above 3 × max(linger, 2 ms) | soft |
 //!
 //! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
-//! with 100 000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
-//! kept up); 16 KiB batches had q = 1 708 ms (hard, and it did not). librdkafka's queue time
+//! with 100,000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
+//! kept up); 16 KiB batches had q = 1,708 ms (hard, and it did not). librdkafka's queue time
 //! excludes batching, so its threshold is 6 ms regardless of linger. A client that sends no queue
 //! time at all is judged by whether its requests follow each other without a pause.
 

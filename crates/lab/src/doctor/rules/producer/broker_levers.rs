@@ -9,10 +9,10 @@ use crate::doctor::snapshot::{Codec, Role};
 
 use super::super::broker::parts::Part;
 use super::super::broker::{Judgement, judge};
-use super::super::words::{bytes, number, plain};
 use super::levers;
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, clean, positive};
+use crate::numbers::{bytes, number, plain};
 
 /// The cost of an append on a broker, in milliseconds per byte: 48 MB/s, the article's fit of its
 /// slowest broker.

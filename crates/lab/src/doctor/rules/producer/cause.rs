@@ -31,14 +31,15 @@
 //! measurement, F10). Half of L is enough where too little is in flight. Where batches are full and
 //! several requests are in flight, the same number of larger requests carries more, so the limit is
 //! the request rate: RTT is named only if it and D explain four fifths of L. The case that showed
-//! it: 16 KiB batches, five in flight, RTT 10 of L = 13.5 ms; doubling batch.size raised 64 800 to
-//! the wanted 100 000 records/s over the same round trip.
+//! it: 16 KiB batches, five in flight, RTT 10 of L = 13.5 ms; doubling batch.size raised 64,800 to
+//! the wanted 100,000 records/s over the same round trip.
 
 use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 
-use super::super::words::{bytes, known, number, percent, step};
+use super::super::words::{known, step};
 use super::pipe::{is_served_without_pause, served_share};
 use super::reading::{Pipe, Reading, ratio, reaches};
+use crate::numbers::{bytes, number, percent};
 
 const HALF: f64 = 0.5;
 /// The share of a link's bandwidth that requests can use (F15).

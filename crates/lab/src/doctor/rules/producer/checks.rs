@@ -14,9 +14,9 @@ use crate::doctor::snapshot::Library;
 use crate::formulas::buffer;
 
 use super::super::inference::is_guess;
-use super::super::words::{bytes, number, percent};
 use super::backlog::Backlog;
 use super::reading::{Reading, positive, ratio};
+use crate::numbers::{bytes, number, percent};
 
 const AGREES: f64 = 0.05;
 /// The tolerance on F16 (queue length) and on F8 (requests in flight): their means are from

@@ -11,16 +11,16 @@
 //! sticky partitioner sends all threads to one batch); if every thread already writes to its own
 //! partitions, the lock is the producer's own.
 //!
-//! **The cases**: 1 → 2 → 3 threads gave 343 500 → 414 600 → 377 300 records/s; 6 → 9 → 18
-//! partitions changed nothing; a separate partition for every thread gave 500 000 (the cap), then
-//! 610 700; 6 and 9 threads gave less.
+//! **The cases**: 1 → 2 → 3 threads gave 343,500 → 414,600 → 377,300 records/s; 6 → 9 → 18
+//! partitions changed nothing; a separate partition for every thread gave 500,000 (the cap), then
+//! 610,700; 6 and 9 threads gave less.
 
 use crate::doctor::diagnosis::{Finding, FindingId};
 use crate::doctor::snapshot::{Codec, Earlier, Partitioner};
 use crate::formulas::change;
 
-use super::super::words::number;
 use super::reading::{Reading, positive};
+use crate::numbers::number;
 
 const GROWS: f64 = 0.8;
 const GAIN: f64 = 1.05;

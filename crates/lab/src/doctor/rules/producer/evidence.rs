@@ -8,7 +8,7 @@
 //! time across 72 ms sends only 49 in 20 s, and its problem shows in every one of them.
 //!
 //! **Why**: a Java gauge is a mean over 30 to 60 s, and the rate of a client that has just started
-//! is too low by a factor of three (2 000 records/s showed as 572 after 12 s).
+//! is too low by a factor of three (2,000 records/s showed as 572 after 12 s).
 //!
 //! A client that pushes nothing although its requests follow each other without a pause still gives
 //! evidence: a Java client with one request in flight needs that slot for its push. Such a client
@@ -16,8 +16,9 @@
 
 use crate::doctor::diagnosis::Step;
 
-use super::super::words::{known, number, step};
+use super::super::words::{known, step};
 use super::reading::{Reading, clean};
+use crate::numbers::number;
 
 const PUSHES: u32 = 2;
 const REQUESTS: f64 = 100.0;

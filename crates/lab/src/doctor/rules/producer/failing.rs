@@ -9,7 +9,7 @@
 //! | E1 buffer exhausted | any | the consequence of a ceiling that S5 names; a larger buffer only delays the same failure |
 //! | E2 records expire | failed records without a broker's error, or a queue near delivery.timeout.ms | the queue time gauge excludes expired batches, so it may look short |
 //! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here) | nothing else is meaningful before |
-//! | E4 retries or errors | more than 1 record in 1 000, or any error code of a broker | by code |
+//! | E4 retries or errors | more than 1 record in 1,000, or any error code of a broker | by code |
 //!
 //! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost 3
 //! 190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
@@ -19,8 +19,9 @@ use std::collections::BTreeMap;
 
 use crate::doctor::diagnosis::{Finding, FindingId, Step};
 
-use super::super::words::{known, number, step};
+use super::super::words::{known, step};
 use super::reading::{Reading, clean};
+use crate::numbers::number;
 
 const METADATA_WAIT: f64 = 0.01;
 /// A starting client waits this long for its first metadata; that is no finding.

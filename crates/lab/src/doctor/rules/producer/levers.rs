@@ -13,12 +13,12 @@ use crate::doctor::snapshot::Partitioner;
 use crate::formulas::{batching, ceiling};
 
 use super::super::inference::BATCH_BYTES;
-use super::super::words::{bytes, number, percent, plain};
 use super::failing::Failing;
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, positive, reaches};
 use super::throttled::Throttle;
 use super::{broker_levers, network_levers, thread_levers};
+use crate::numbers::{bytes, number, percent, plain};
 
 pub(crate) const BATCH: &str = "batch.size";
 pub(crate) const LINGER: &str = "linger.ms";

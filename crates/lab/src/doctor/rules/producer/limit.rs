@@ -19,7 +19,7 @@
 //! to send more. Far from every ceiling the question is idle, and an operator's screen full of
 //! "limited by the application" would hide the clients that really are. From a quarter of a ceiling
 //! on, the question is asked: "the producer could carry X_r / U; one send() takes at most T / X_r;
-//! how many threads are there?". Measured: 2 000 records/s at U = 0.04 (keeps up), and 777 700
+//! how many threads are there?". Measured: 2,000 records/s at U = 0.04 (keeps up), and 777,700
 //! records/s at U = 0.5 through one thread that was not reported (its own work was the limit).
 //!
 //! **Why 0.70**: a thread that sends without a limit also creates its records; three threads at
@@ -31,10 +31,11 @@
 use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 use crate::formulas::{ceiling, latency};
 
-use super::super::words::{known, number, percent, step};
+use super::super::words::{known, step};
 use super::backlog::Backlog;
 use super::pipe::served_share;
 use super::reading::{Reading, clean, reaches};
+use crate::numbers::{number, percent};
 
 const SYNCHRONOUS: f64 = 0.15;
 const FEW_RECORDS: f64 = 5.0;

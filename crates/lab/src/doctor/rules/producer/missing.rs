@@ -15,8 +15,8 @@ use crate::doctor::diagnosis::Verdict;
 use crate::doctor::snapshot::Library;
 use crate::formulas::latency;
 
-use super::super::words::number;
 use super::reading::{Reading, has_false_latency, positive};
+use crate::numbers::number;
 
 pub(crate) fn words(reading: &Reading<'_>, verdict: Verdict) -> Vec<String> {
     let mut missing = Vec::new();

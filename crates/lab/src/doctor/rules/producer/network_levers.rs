@@ -3,11 +3,11 @@
 use crate::doctor::diagnosis::Recommendation;
 use crate::doctor::snapshot::Codec;
 
-use super::super::words::{bytes, number, plain};
 use super::cause;
 use super::levers::{COMPRESSION, SEND_BUFFER, next_power};
 use super::promise::{self, Kind};
 use super::reading::{Pipe, Reading, positive};
+use crate::numbers::{bytes, number, plain};
 
 /// The next send.buffer.bytes: as much as wants to be on the way, up to bandwidth × RTT and eight
 /// times the current value.

@@ -22,18 +22,19 @@
 //! needs no estimate. An R × D above 1.2 says the opposite: requests of the connection are served
 //! in parallel, and F14 is no ceiling.
 //!
-//! **Why 0.7 is near**: means over a minute blur a queue that comes and goes; 515 600 records/s
+//! **Why 0.7 is near**: means over a minute blur a queue that comes and goes; 515,600 records/s
 //! with U = 0.8 and q = 109 ms do not wait for the application. Where no answer is awaited
 //! (acks=0), or the allowed number is a million (librdkafka), U says nothing: a backlog is then
 //! judged by S5.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Step};
 
-use super::super::words::{known, number, step};
+use super::super::words::{known, step};
 use super::backlog::Backlog;
 use super::cause;
 use super::failing::Failing;
 use super::reading::{Pipe, Reading, clean, reaches};
+use crate::numbers::number;
 
 const FULL: f64 = 0.85;
 const NEAR: f64 = 0.7;

@@ -3,16 +3,16 @@
 //! **low and high**: high is the formula at unchanged latency, low is a tenth or a fifth less; both
 //! are cut at the lowest known ceiling: the offered rate, the threads' own work (F6 without the
 //! wait for memory), the link (F15), a known window (F12, F13), the broker's serial service of a
-//! connection (F14). The article's 102 400 → 1 024 000 bytes of send buffer gained 4.8 times the
+//! connection (F14). The article's 102,400 → 1,024,000 bytes of send buffer gained 4.8 times the
 //! rate where the ratio of the buffers is ten. The ceiling that cuts is named; where none is known,
 //! the text says so.
 
 use crate::doctor::diagnosis::Promise;
 use crate::formulas::{buffer, ceiling, change, latency, wire};
 
-use super::super::words::{bytes, number};
 use super::cause::LINK_SHARE;
 use super::reading::{Pipe, Reading, clean, positive};
+use crate::numbers::{bytes, number};
 
 pub(crate) const UNCHANGED: &str = "at unchanged latency";
 /// The share of a formula's gain that remains when L grows a little with the request (measured:

@@ -4,7 +4,7 @@
 use crate::doctor::snapshot::{BrokerSide, Library, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
 
-use super::super::inference::{self, Known};
+use super::super::inference::{self, InferredSettings};
 pub(crate) use super::pipes::{Pipe, RoundTrip};
 use super::pipes::{ROUNDED_MS, leaders, partitions_per_broker, pipes};
 
@@ -20,7 +20,7 @@ const ONE_TRIP_BYTES: f64 = 65_536.0;
 #[derive(Debug)]
 pub(crate) struct Reading<'a> {
     pub snapshot: &'a Snapshot,
-    pub settings: Known,
+    pub settings: InferredSettings,
     pub seconds: f64,
     /// X_r.
     pub records_per_second: Option<f64>,

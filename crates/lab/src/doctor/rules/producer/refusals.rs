@@ -16,7 +16,6 @@ use crate::doctor::diagnosis::{Refusal, Verdict};
 use crate::doctor::snapshot::{Codec, Partitioner};
 use crate::formulas::{batching, buffer, ceiling};
 
-use super::super::words::{bytes, number, percent};
 use super::backlog::{self, Backlog};
 use super::cause;
 use super::contention;
@@ -26,6 +25,7 @@ use super::levers::{
     useful_in_flight,
 };
 use super::reading::{Pipe, Reading, clean, positive, reaches};
+use crate::numbers::{bytes, number, percent};
 
 /// From this share on, a setting is near the largest useful value.
 const NEARLY: f64 = 0.7;

@@ -16,9 +16,10 @@ use crate::doctor::diagnosis::{FindingId, Step, Verdict};
 use crate::formulas::wire;
 
 use super::super::inference::BATCH_BYTES;
-use super::super::words::{bytes, known, number, step};
+use super::super::words::{known, step};
 use super::cause::Cause;
 use super::reading::{Pipe, Reading, RoundTrip, positive, reaches};
+use crate::numbers::{bytes, number};
 
 const ONE_RECORD: f64 = 1.1;
 

@@ -3,12 +3,13 @@
 use crate::doctor::diagnosis::{Evidence, Recommendation, Verdict};
 use crate::formulas::{batching, ceiling, latency};
 
-use super::super::words::{self, evidence as line, measured, number, of_setting, percent};
+use super::super::words::{self, evidence as line, measured, of_setting};
 use super::backlog::{self, Backlog};
 use super::limit;
 use super::pipe::served_share;
 use super::reading::{Reading, positive};
 use super::refusals;
+use crate::numbers::{number, percent};
 
 /// Every formula whose inputs are known, in the order of the tree.
 pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Vec<Evidence> {
@@ -338,8 +339,8 @@ fn request_fill(reading: &Reading<'_>, verdict: Verdict, notes: &mut Vec<String>
     if refusals::is_of_pipe(verdict) && reading.partitions_per_broker > 1.0 && request < 0.6 * most {
         notes.push(format!(
             "requests hold {} of the {} that their partitions could fill: look at records per request",
-            words::bytes(request),
-            words::bytes(most)
+            crate::numbers::bytes(request),
+            crate::numbers::bytes(most)
         ));
     }
 }

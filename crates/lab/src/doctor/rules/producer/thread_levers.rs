@@ -4,11 +4,11 @@
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation};
 use crate::formulas::{ceiling, latency};
 
-use super::super::words::{number, percent, plain};
 use super::contention;
 use super::levers::{LINGER, THREADS};
 use super::promise::{self, Kind};
 use super::reading::{Reading, positive};
+use crate::numbers::{number, percent, plain};
 
 pub(crate) fn free_thread(reading: &Reading<'_>) -> Option<Recommendation> {
     let now = positive(reading.records_per_second)?;

@@ -13,8 +13,9 @@
 
 use crate::doctor::diagnosis::{Finding, FindingId, Step};
 
-use super::super::words::{bytes, known, number, percent, step};
+use super::super::words::{known, step};
 use super::reading::{Reading, positive};
+use crate::numbers::{bytes, number, percent};
 
 const TOLD_MS: f64 = 1.0;
 

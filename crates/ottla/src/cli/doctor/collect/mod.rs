@@ -1,8 +1,8 @@
 //! `ottla doctor collect`: receives the metrics that clients of Apache Kafka push, and serves the
 //! same doctor pages as Ottla's admin address.
 
-mod push;
 mod serve;
+mod push;
 
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -33,15 +33,15 @@ impl Collect {
     pub fn run(self) -> Result<ExitCode, Failure> {
         // Registered before the ready line, so that an early signal is not lost.
         let mut signals = Signals::new([SIGTERM, SIGINT])
-            .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
-        let socket =
-            TcpListener::bind(&self.listen).map_err(|error| Failure(format!("{}: {error}", self.listen)))?;
+            .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
+        let socket = TcpListener::bind(&self.listen)
+            .map_err(|error| Failure::unanswered(format!("{}: {error}", self.listen)))?;
         let instances = match self.instances {
             Some(instances) => instances as usize,
             None => history::instances_within(MachineMemory::look().bytes),
         };
         let collector = Arc::new(history::Collector::new(instances));
-        let server = serve::Server::start(socket, collector).map_err(Failure::new)?;
+        let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",
             server.address()

@@ -115,7 +115,6 @@ impl Texts {
             node_id: self.node_id,
             push_interval_ms: self.push_interval_ms,
             is_terminating: self.is_terminating,
-            is_star_subscription: false,
         }
     }
 }

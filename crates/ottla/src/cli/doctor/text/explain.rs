@@ -4,8 +4,9 @@
 use ottla_lab::doctor::diagnosis::{Diagnosis, Evidence, Recommendation, Step};
 use ottla_lab::doctor::glossary;
 use ottla_lab::doctor::time::TimeShare;
+use ottla_lab::numbers::{number, percent};
 
-use super::{Paper, clean, letters, number, promise, quantity, wrap};
+use super::{Paper, clean, letters, promise, quantity, wrap};
 
 pub fn render(client: &Diagnosis, paper: Paper) -> String {
     let mut page = Page {
@@ -232,12 +233,12 @@ impl Page {
     }
 }
 
-/// `queue 1710 ms (99 %), request 12.9 ms (1 %), broker 0.6 ms (0 %)`
+/// `queue 1,710 ms (99.2 %), request 12.9 ms (0.7 %), broker 0.6 ms (<0.1 %)`
 fn time_text(time: &[TimeShare]) -> String {
     let sum: f64 = time.iter().map(|share| share.ms).sum();
     let part = |share: &TimeShare| {
-        let percent = share.ms / sum.max(f64::MIN_POSITIVE) * 100.0;
-        format!("{} {} ms ({percent:.0} %)", share.part.name(), number(share.ms))
+        let of_sum = percent(share.ms / sum.max(f64::MIN_POSITIVE));
+        format!("{} {} ms ({of_sum})", share.part.name(), number(share.ms))
     };
     time.iter().map(part).collect::<Vec<_>>().join(", ")
 }
@@ -261,7 +262,7 @@ SENDER_RATE  high confidence
 Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
 The client sends as many requests as answers come back; only bigger requests carry more.
 
-its time  queue 14 000 ms (100 %), request 9.3 ms (0 %), broker 0.5 ms (0 %)
+its time  queue 14,000 ms (99.9 %), request 9.3 ms (0.1 %), broker 0.5 ms (<0.1 %)
 
 How this was found
   S0  Is there evidence?
@@ -274,7 +275,7 @@ How this was found
 The arithmetic
   F8  R_max = 1000 / L * M * N
             = 1000 / 9.8 * 5 * 3
-            = 1531 requests/s
+            = 1,531 requests/s
       L  9.8 ms  mean time from a request to its answer (measured)
       M  5       requests that may be under way on a connection (default)
       N  3       brokers that are written to (measured)
@@ -282,8 +283,8 @@ The arithmetic
 The one change
   batch.size=32768
   Batches are full, so a batch of twice the size doubles what each request carries.
-  promise  83 550 → 100 000 records/s (at unchanged latency)
-  then     the rate that the application asks for, 100 000 records/s
+  promise  83,550 → 100,000 records/s (at unchanged latency)
+  then     the rate that the application asks for, 100,000 records/s
   cost     up to 32 KiB of buffer memory for each partition
 
 What would not help

@@ -1,15 +1,15 @@
 //! Diagnoses as text: numbers, lines and colours shared by all outputs.
 
 pub mod table;
-pub mod explain;
 pub mod calculation;
+pub mod explain;
 
 use std::io::IsTerminal;
 
 use ottla_broker::text::printable;
-pub use ottla_lab::doctor::arithmetic::figure as number;
 use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
 use ottla_lab::doctor::severity::Severity;
+use ottla_lab::numbers::number;
 
 /// The width of output that is not a terminal.
 const WIDTH: usize = 100;
@@ -114,7 +114,7 @@ pub fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `83 550 → 100 000 to 166 000 records/s`
+/// `83,550 → 100,000 to 166,000 records/s`
 pub fn promise(promise: &Promise) -> String {
     let range = match number(promise.low) == number(promise.high) {
         true => number(promise.low),
@@ -130,7 +130,7 @@ pub fn promise(promise: &Promise) -> String {
     }
 }
 
-/// `batch.size=32768: 83 550 → 166 000 records/s`
+/// `batch.size=32768: 83,550 → 166,000 records/s`
 pub fn change(recommendation: &Recommendation) -> String {
     format!(
         "{}: {}",
@@ -173,9 +173,9 @@ mod tests {
             unit: "records/s".into(),
             assumption: String::new(),
         };
-        assert_eq!(promise(&text), "83 550 → 100 000 to 166 000 records/s");
+        assert_eq!(promise(&text), "83,550 → 100,000 to 166,000 records/s");
         text.high = text.low;
         text.now = None;
-        assert_eq!(promise(&text), "100 000 records/s");
+        assert_eq!(promise(&text), "100,000 records/s");
     }
 }

@@ -5,11 +5,15 @@ use ottla_lab::doctor::diagnosis::{Diagnosis, Examination};
 use ottla_lab::doctor::severity::Severity;
 
 use super::{Paper, change, cut, letters, wrap};
+use crate::cli::table::align;
 
 /// Longer names are cut so that the verdict stays on the page.
 const NAME_LETTERS_MAX: usize = 32;
 
-const HEADS: [&str; 5] = ["client", "role", "verdict", "confidence", "change"];
+const HEADS: [&str; 4] = ["client", "role", "verdict", "confidence"];
+
+/// The head of the last column, which wraps.
+const CHANGE: &str = "change";
 
 /// Renders the page.
 ///
@@ -19,57 +23,41 @@ pub fn render(examination: &Examination, paper: Paper) -> String {
     if clients.is_empty() {
         return String::from("no client has been seen yet\n");
     }
-    let rows: Vec<[String; 5]> = clients.iter().map(row).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| letters(&row[column]));
-        cells.chain([letters(HEADS[column])]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..HEADS.len() - 1).map(width).collect();
+    let mut rows = vec![HEADS.map(String::from)];
+    rows.extend(clients.iter().map(row));
+    let lines = align(&rows, HEADS.len());
     let mut out = String::new();
-    let heads = line(&HEADS.map(String::from), &widths);
-    out.push_str(&paper.faint(heads.trim_end()));
+    let heads = format!("{}  {CHANGE}", lines[0]);
+    out.push_str(&paper.faint(&heads));
     out.push('\n');
-    for (client, row) in clients.iter().zip(&rows) {
-        draw(client, row, &widths, paper, &mut out);
+    for (client, line) in clients.iter().zip(&lines[1..]) {
+        draw(client, line, paper, &mut out);
     }
     out.push_str(&conclusion(clients));
     out
 }
 
-fn row(client: &Diagnosis) -> [String; 5] {
+fn row(client: &Diagnosis) -> [String; HEADS.len()] {
     [
         cut(&client.client_id, NAME_LETTERS_MAX),
         client.role.name().to_owned(),
         client.verdict.name().to_owned(),
         client.confidence.name().to_owned(),
-        client
-            .recommendation
-            .as_ref()
-            .map_or_else(|| String::from("–"), change),
     ]
 }
 
-fn line(cells: &[String; 5], widths: &[usize]) -> String {
-    let mut text = String::new();
-    for (cell, width) in cells.iter().zip(widths) {
-        text.push_str(cell);
-        text.push_str(&" ".repeat(width - letters(cell) + 2));
-    }
-    text.push_str(&cells[cells.len() - 1]);
-    text
-}
-
-fn draw(client: &Diagnosis, row: &[String; 5], widths: &[usize], paper: Paper, out: &mut String) {
+fn draw(client: &Diagnosis, line: &str, paper: Paper, out: &mut String) {
     let severity = client.severity();
-    let mut cells = row.clone();
-    // The last column gets the remaining width; a longer change goes on its own lines below.
-    let begin: usize = widths.iter().map(|width| width + 2).sum();
-    let room = paper.width.saturating_sub(begin);
-    let is_long = letters(&row[4]) > room;
-    if is_long {
-        cells[4] = String::new();
-    }
-    let text = line(&cells, widths);
+    let change = client
+        .recommendation
+        .as_ref()
+        .map_or_else(|| String::from("–"), change);
+    // The change gets the remaining width; a longer one goes on its own lines below.
+    let is_long = letters(line) + 2 + letters(&change) > paper.width;
+    let text = match is_long {
+        true => line.to_owned(),
+        false => format!("{line}  {change}"),
+    };
     // The verdict is coloured after the columns are aligned, because colour codes have no width.
     let painted = text.replacen(
         client.verdict.name(),
@@ -89,7 +77,7 @@ fn draw(client: &Diagnosis, row: &[String; 5], widths: &[usize], paper: Paper, o
         indented(&client.summary);
     }
     if is_long {
-        indented(&row[4]);
+        indented(&change);
     }
 }
 
@@ -126,7 +114,7 @@ mod tests {
     fn clients_that_are_not_well_get_a_sentence() {
         let expected = "\
 client         role      verdict      confidence  change
-orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83 550 → 100 000 records/s
+orders-writer  producer  SENDER_RATE  high        batch.size=32768: 83,550 → 100,000 records/s
   Requests leave at 91 % of the rate that their round trips allow, and every batch is full.
 audit          producer  KEEPS_UP     medium      –
 
@@ -140,7 +128,7 @@ audit          producer  KEEPS_UP     medium      –
         let text = render(&sample::examination(), Paper { width: 60, ..PAPER });
         assert!(text.lines().all(|line| letters(line) <= 64), "{text}");
         assert!(
-            text.contains("\n  batch.size=32768: 83 550 → 100 000 records/s\n"),
+            text.contains("\n  batch.size=32768: 83,550 → 100,000 records/s\n"),
             "{text}"
         );
     }

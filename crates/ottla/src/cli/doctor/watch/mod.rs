@@ -3,9 +3,9 @@
 //! One thread polls the doctor, another one draws and reads keys: while the doctor is slow or gone
 //! the screen keeps working and shows the last known state and its age.
 
-mod state;
 mod draw;
 mod bar;
+mod state;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -32,22 +32,23 @@ const TICK: Duration = Duration::from_millis(100);
 /// - Errors: there is no terminal.
 pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::new(
+        return Err(Failure::unanswered(
             "--watch needs a terminal; without --watch the diagnoses are printed once",
         ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure(format!("cannot handle signals: {error}")))?;
+            .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
     }
     let (sender, news) = mpsc::channel();
     ask_again_and_again(address, interval_seconds, sender.clone())?;
     // From here on the terminal is in raw mode; every exit path restores it, a panic included.
-    let mut terminal = ratatui::try_init().map_err(|error| Failure(format!("the terminal: {error}")))?;
+    let mut terminal =
+        ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
     let outcome = show(&mut terminal, address, &stop, &news, &sender);
     ratatui::restore();
-    outcome.map_err(|error| Failure(format!("the terminal: {error}")))?;
+    outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,7 +110,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
         loop {
             let news = match place::examination(&address) {
                 Ok(examination) => News::Examined(examination),
-                Err(Failure(why)) => News::Lost(why),
+                Err(Failure { text: why, .. }) => News::Lost(why),
             };
             if sender.send(news).is_err() {
                 return;
@@ -125,7 +126,7 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
     let thread = std::thread::Builder::new().name("doctor-watch".into()).spawn(ask);
     thread
         .map(drop)
-        .map_err(|error| Failure(format!("cannot start a thread: {error}")))
+        .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))
 }
 
 /// Writes a client's readings to the current directory, and reports it on the screen.
@@ -134,7 +135,7 @@ fn export(address: &str, client: ClientKey, sender: Sender<News>) {
     let write = move || {
         let news = match write_case(&address, &client) {
             Ok(path) => format!("evidence of {} is in {}", client.client_id, path.display()),
-            Err(Failure(why)) => format!("no evidence of {}: {why}", client.client_id),
+            Err(Failure { text: why, .. }) => format!("no evidence of {}: {why}", client.client_id),
         };
         // The screen may be closed by now; the file has been written.
         let _ = sender.send(News::Told(news));
@@ -152,7 +153,7 @@ fn write_case(address: &str, client: &ClientKey) -> Result<PathBuf, Failure> {
     let mut snapshots = place::snapshots(address)?;
     snapshots.retain(is_it);
     if snapshots.is_empty() {
-        return Err(Failure::new("the doctor does not know it any more"));
+        return Err(Failure::unanswered("the doctor does not know it any more"));
     }
     let path = PathBuf::from(file_name(&client.client_id, now_ms()));
     write_file(&path, &json(&snapshots)?)?;

@@ -162,7 +162,7 @@ fn record_size_against_send_buffer() {
     }
 }
 
-/// The promised gain of a send buffer of 1 024 000 bytes, as multiples of the current rate.
+/// The promised gain of a send buffer of 1,024,000 bytes, as multiples of the current rate.
 fn promised(row: Row) -> (f64, f64) {
     // The fit of D includes the transfer.
     let snapshot = Row { link: 0.0, ..row }.snapshot();
@@ -235,8 +235,8 @@ fn one_thing_varied() {
     };
     more("7e M 1", 1.0, 13.7, &["send.buffer.bytes"]).check();
     more("7e M 10", 10.0, 137.0, &["send.buffer.bytes"]).check();
-    // As far as the round trip is the limit; 1 000 would gain nothing (measured: 1 018 and 1
-    // 019.8).
+    // As far as the round trip is the limit; 1,000 would gain nothing (measured: 1,018 and
+    // 1,019.8).
     more(
         "7e M 100",
         100.0,

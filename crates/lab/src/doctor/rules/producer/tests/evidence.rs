@@ -124,7 +124,6 @@ fn franz_go_with_a_star_sends_nothing() {
         telemetry: Telemetry {
             pushes: Some(4),
             empty_pushes: 4,
-            is_star_subscription: true,
             ..Telemetry::default()
         },
         ..Snapshot::default()
@@ -273,7 +272,7 @@ fn metadata_comes_before_tuning() {
 
 #[test]
 fn callbacks_whose_time_is_known_need_no_backlog() {
-    // A client with callbacks on a thread beside its I/O thread sends at 2 000 records/s and
+    // A client with callbacks on a thread beside its I/O thread sends at 2,000 records/s and
     // confirms 930 of them.
     let mut snapshot = pushed(6, 60.0);
     snapshot.application.offered_records_per_second = Some(2_000.0);

@@ -296,7 +296,7 @@ fn the_first_experiment_s_arithmetic() {
     // 14 s need about 320 MB where 32 MiB allow 1.6 s; q/2 + L is the talk's own number; W is a
     // consequence.
     assert!(
-        says("impossible") && says("7200 ms") && says("consequence"),
+        says("impossible") && says("7,200 ms") && says("consequence"),
         "{:#?}",
         diagnosis.notes
     );

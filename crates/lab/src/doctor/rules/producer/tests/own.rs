@@ -62,7 +62,7 @@ const P4: Row = Row {
     verdict: &[Verdict::NetworkRtt],
     findings: &[FindingId::N4],
     set: "max.in.flight.requests.per.connection=5",
-    // P5; the wanted rate of 10 000 caps it.
+    // P5; the wanted rate of 10,000 caps it.
     promise: Some(10_000.0),
     refused: &["linger.ms", "send.buffer.bytes", "acks", "buffer.memory"],
     ..BENCH

@@ -220,10 +220,10 @@ fn the_test_report() {
         },
         shared("T4: one producer", 1.0, 0.0),
         shared("T4: two producers", 2.0, 0.0),
-        // max.block.ms 10 000: the same failure, later.
+        // max.block.ms 10,000: the same failure, later.
         shared("T6", 3.0, 0.0),
         Row {
-            name: "T8: 1 000 bytes",
+            name: "T8: 1,000 bytes",
             records: 1_380.0,
             requests: 87.0,
             request_bytes: 16_000.0,

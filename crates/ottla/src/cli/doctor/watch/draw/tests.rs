@@ -50,7 +50,7 @@ fn the_screen_shows_limited_clients_where_time_goes_and_what_to_change() {
     let expected = [
         "ottla doctor 127.0.0.1:9644  2 clients, 1 limited",
         "  client         verdict            where time goes       change",
-        "▶ orders-writer  SENDER_RATE        q───────────────────  batch.size=32768: 83 550 → 100 000 records/s",
+        "▶ orders-writer  SENDER_RATE        q───────────────────  batch.size=32768: 83,550 → 100,000 records/s",
         "  audit          KEEPS_UP           q──────────────r──b─",
         "",
         "",
@@ -60,8 +60,8 @@ fn the_screen_shows_limited_clients_where_time_goes_and_what_to_change() {
         "── orders-writer  SENDER_RATE, high confidence ───────────────────────────────────────────────────────────────",
         "Requests leave at 91 % of the rate that their round trips allow, and every batch is full.",
         "change  batch.size=32768",
-        "promise 83 550 → 100 000 records/s; then the rate that the application asks for, 100 000 records/s",
-        "time    q in the batch 14 000 ms  r on the way 9.3 ms  b in the broker 0.5 ms",
+        "promise 83,550 → 100,000 records/s; then the rate that the application asks for, 100,000 records/s",
+        "time    q in the batch 14,000 ms  r on the way 9.3 ms  b in the broker 0.5 ms",
         "",
         "↑↓ choose  enter explain  e export evidence  / filter  p pause  q quit",
     ];

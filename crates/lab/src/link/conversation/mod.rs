@@ -50,18 +50,18 @@ pub enum Part {
 /// The requests of one connection that wait for an answer the relay must inspect.
 #[derive(Debug, Default)]
 pub struct Conversation {
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingRequest>,
     requests: Cutter<REQUEST_HEAD_BYTES>,
     answers: Cutter<ANSWER_HEAD_BYTES>,
     /// The frame that is being assembled, beginning with its length.
-    held: Option<(Asked, Vec<u8>)>,
+    held: Option<(PendingRequest, Vec<u8>)>,
     /// Nothing is inspected any more: the stream is TLS.
     is_opaque: bool,
     has_begun: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingRequest {
     correlation_id: i32,
     api_key: ApiKey,
     api_version: i16,
@@ -108,7 +108,7 @@ impl Conversation {
         if self.asked.len() == ASKED_MAX {
             self.asked.pop_front();
         }
-        self.asked.push_back(Asked {
+        self.asked.push_back(PendingRequest {
             correlation_id,
             api_key,
             api_version,
@@ -201,7 +201,7 @@ impl Conversation {
     }
 
     /// Brokers answer in order: earlier requests without an answer will never get one.
-    fn asked_by(&mut self, correlation_id: i32) -> Option<Asked> {
+    fn asked_by(&mut self, correlation_id: i32) -> Option<PendingRequest> {
         let place = self
             .asked
             .iter()

@@ -325,7 +325,7 @@ fn legend(client: &Diagnosis, palette: Palette) -> Line<'static> {
             bar::letter(share.part).to_string(),
             bar::style(share.part, palette),
         ));
-        let ms = crate::cli::doctor::text::number(share.ms);
+        let ms = ottla_lab::numbers::number(share.ms);
         spans.push(Span::raw(format!(" {name} {ms} ms  ")));
     }
     Line::from(spans)

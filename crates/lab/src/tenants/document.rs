@@ -31,13 +31,13 @@ pub struct Tenant {
     pub share: f64,
     /// The share of each past minute, latest first; trailing zeros are left out.
     pub past_shares: Vec<f64>,
-    pub window: Sums,
-    pub total: Sums,
+    pub window: TenantSums,
+    pub total: TenantSums,
 }
 
 /// The broker's counters of a tenant; their units are in the names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub struct Sums {
+pub struct TenantSums {
     pub handling_micros: u64,
     pub sending_micros: u64,
     pub disk_micros: u64,
@@ -51,14 +51,14 @@ pub struct Sums {
     pub suffered_micros: u64,
 }
 
-impl Sums {
+impl TenantSums {
     pub fn loop_micros(&self) -> u64 {
         self.handling_micros + self.sending_micros
     }
 
-    fn since(&self, earlier: &Sums) -> Sums {
-        let after = |of: fn(&Sums) -> u64| of(self).saturating_sub(of(earlier));
-        Sums {
+    fn since(&self, earlier: &TenantSums) -> TenantSums {
+        let after = |of: fn(&TenantSums) -> u64| of(self).saturating_sub(of(earlier));
+        TenantSums {
             handling_micros: after(|sums| sums.handling_micros),
             sending_micros: after(|sums| sums.sending_micros),
             disk_micros: after(|sums| sums.disk_micros),
@@ -109,7 +109,9 @@ impl Document {
         now.utilisation = (self.busy_micros - earlier.busy_micros) as f64 / available;
         for tenant in &mut now.tenants {
             let key = (tenant.kind.as_str(), tenant.name.as_str());
-            let total = before.get(&key).map_or(Sums::default(), |tenant| tenant.total);
+            let total = before
+                .get(&key)
+                .map_or(TenantSums::default(), |tenant| tenant.total);
             tenant.window = tenant.total.since(&total);
             tenant.share = tenant.window.loop_micros() as f64 / available;
         }
@@ -129,26 +131,7 @@ pub mod tests {
         Document::read(SAMPLE).unwrap()
     }
 
-    const SAMPLE: &str = r#"{
-        "version": 1, "at_ms": 1, "moment_micros": 600000000, "key": ["user", "client-id", "address"], "event_loops": 2,
-        "busy_micros": 500000000, "window_ms": 60000, "utilisation": 0.92, "charged": 0.9, "past_minutes": 60,
-        "departed": {},
-        "tenants": [
-            {"kind": "client-id", "name": "batch", "connections": 40, "share": 0.41, "past_shares": [0.41, 0.4],
-             "window": {"handling_micros": 40000000, "sending_micros": 9200000, "disk_micros": 0, "requests": 1092000,
-                "records": 3276000, "bytes_in": 360000000, "bytes_out": 60000000, "cold_bytes": 0, "throttled_ms": 0,
-                "inflicted_micros": 30000000, "suffered_micros": 600000},
-             "total": {"handling_micros": 80000000, "sending_micros": 18400000, "disk_micros": 0, "requests": 2000000,
-                "records": 6000000, "bytes_in": 720000000, "bytes_out": 120000000, "cold_bytes": 0, "throttled_ms": 0,
-                "inflicted_micros": 60000000, "suffered_micros": 1200000}},
-            {"kind": "user", "name": "orders", "connections": 1, "share": 0.05, "past_shares": [],
-             "window": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
-                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
-                "inflicted_micros": 120000, "suffered_micros": 30000000},
-             "total": {"handling_micros": 5000000, "sending_micros": 1000000, "disk_micros": 0, "requests": 60000,
-                "records": 1200000, "bytes_in": 1200000000, "bytes_out": 600000, "cold_bytes": 6000000, "throttled_ms": 3000,
-                "inflicted_micros": 120000, "suffered_micros": 30000000}}
-        ]}"#;
+    const SAMPLE: &str = include_str!("../../fixtures/tenants.json");
 
     #[test]
     fn another_version_is_refused_by_number() {
@@ -173,7 +156,7 @@ pub mod tests {
             (window.tenants[0].share, window.tenants[0].window.requests),
             (0.15, 20)
         );
-        assert_eq!(window.tenants[1].window, Sums::default());
+        assert_eq!(window.tenants[1].window, TenantSums::default());
         // A restarted broker counts from zero.
         assert_eq!(earlier.since(&later), earlier);
     }

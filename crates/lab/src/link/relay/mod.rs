@@ -20,6 +20,7 @@ use super::exchange::{End, Exchange, Turn};
 use super::line::{Line, PIECE_BYTES_MAX, Way};
 use super::overhead::{self, RelayOverhead};
 use super::timer::Timer;
+use crate::numbers::bytes;
 use crate::report::Percentiles;
 use crate::report::histogram::Latencies;
 use crate::scenario::model::LinkSpec;
@@ -163,10 +164,10 @@ impl fmt::Display for Relay {
         let spec = &self.spec;
         write!(f, "round trip {} ms", spec.round_trip_ms)?;
         if spec.bytes_per_second > 0 {
-            write!(f, ", {} bytes/s each way", spec.bytes_per_second)?;
+            write!(f, ", {}/s each way", bytes(spec.bytes_per_second as f64))?;
         }
         if spec.window_bytes > 0 {
-            write!(f, ", window {} bytes a connection", spec.window_bytes)?;
+            write!(f, ", window {} a connection", bytes(spec.window_bytes as f64))?;
         }
         if spec.stall_ms > 0 {
             write!(f, ", {} ms stall every {} ms", spec.stall_ms, spec.stall_every_ms)?;

@@ -6,26 +6,26 @@
 //! S0 evidence → S1 failing → S2 throttled → S3 backlog → (yes) S4 pipe → S5 what of | (no) S6
 //! limit.
 
-mod backlog;
-mod broker_levers;
-mod cause;
-mod checks;
-mod contention;
-mod evidence;
-mod failing;
-mod levers;
-mod limit;
-mod missing;
-mod network_levers;
-mod pipe;
-mod pipes;
-mod promise;
-pub(crate) mod reading;
-mod refusals;
 mod silent;
-mod sums;
-mod thread_levers;
+mod missing;
+mod checks;
 mod throttled;
+mod thread_levers;
+mod sums;
+mod refusals;
+mod limit;
+mod contention;
+mod pipes;
+mod network_levers;
+mod levers;
+mod broker_levers;
+mod promise;
+mod pipe;
+mod failing;
+mod cause;
+mod backlog;
+mod evidence;
+pub(crate) mod reading;
 
 #[cfg(test)]
 mod tests;
@@ -137,7 +137,7 @@ fn with_backlog(
     };
     if backlog == Backlog::Soft && refusals::is_of_pipe(found.verdict) {
         let load = reading.load().map_or_else(String::new, |load| {
-            format!(" (Z = {})", super::words::percent(load))
+            format!(" (Z = {})", crate::numbers::percent(load))
         });
         found.text = format!("near its ceiling{load}, latency already rises: {}", found.text);
     }
@@ -148,7 +148,7 @@ fn with_backlog(
         let used = limit::worker_use(reading).unwrap_or(1.0);
         let text = format!(
             "the sending threads are {} busy in send() as well",
-            super::words::percent(used)
+            crate::numbers::percent(used)
         );
         found.contributing.push(contention::finding(reading, &text));
     }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use ottla_broker::activity::{Departed, GroupOverview, Timestamp};
-use ottla_lab::doctor::history::Observed;
+use super::counts::GroupCounts;
+use crate::doctor::history::Observed;
 
 /// A removed member counts as evidence for this long: the window of a verdict.
 const DEPARTED_MS: i64 = 60_000;
@@ -16,19 +16,19 @@ pub struct Memberships<'a> {
     at_ms: i64,
     /// `None`: the same client id on the same host is in several groups, so a connection's group is
     /// unknown.
-    groups: HashMap<(&'a str, IpAddr), Option<&'a GroupOverview>>,
+    groups: HashMap<(&'a str, IpAddr), Option<&'a GroupCounts>>,
 }
 
 impl<'a> Memberships<'a> {
-    pub fn of(groups: &'a [GroupOverview], at: Timestamp) -> Memberships<'a> {
+    pub fn of(groups: &'a [GroupCounts], at_ms: i64) -> Memberships<'a> {
         let mut memberships = Memberships {
-            at_ms: at.0,
+            at_ms,
             groups: HashMap::new(),
         };
         for group in groups {
-            let gone = (group.departed.iter())
-                .filter(|departed| is_late(departed, at.0))
-                .map(|departed| &departed.member);
+            let gone = (group.late.iter())
+                .filter(|(removed_ms, _)| is_recent(*removed_ms, at_ms))
+                .map(|(_, member)| member);
             for member in group.members.iter().chain(gone) {
                 // Kafka writes hosts as Java does, with a leading slash.
                 let Ok(host) = member.client_host.trim_start_matches('/').parse() else {
@@ -55,16 +55,16 @@ impl<'a> Memberships<'a> {
         observed.client.group_id = Some(group.group_id.to_string());
         observed.group_members = Some(group.members.len() as f64);
         observed.group_partitions = (group.partition_count > 0).then_some(group.partition_count as f64);
-        observed.expelled = (group.departed.iter())
-            .filter(|departed| is_late(departed, self.at_ms))
-            .map(|departed| departed.member.member_id.to_string())
+        observed.expelled = (group.late.iter())
+            .filter(|(removed_ms, _)| is_recent(*removed_ms, self.at_ms))
+            .map(|(_, member)| member.member_id.to_string())
             .collect();
     }
 }
 
-/// Whether the member was removed for a late poll within the window of a verdict.
-fn is_late(departed: &Departed, at_ms: i64) -> bool {
-    departed.why.is_late_poll() && departed.at.0 > at_ms - DEPARTED_MS
+/// Whether the member was removed within the window of a verdict.
+fn is_recent(removed_ms: i64, at_ms: i64) -> bool {
+    removed_ms > at_ms - DEPARTED_MS
 }
 
 #[cfg(test)]
@@ -72,29 +72,29 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use ottla_broker::activity::{Departure, MemberOverview};
-    use ottla_lab::doctor::snapshot::Client;
+    use crate::doctor::observe::counts::MemberCounts;
+    use crate::doctor::snapshot::Client;
 
     const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-    fn member(client_id: &str, number: u32) -> MemberOverview {
-        MemberOverview {
+    fn member(client_id: &str, number: u32) -> MemberCounts {
+        MemberCounts {
             member_id: format!("{client_id}-{number}").into(),
             client_id: client_id.into(),
             client_host: "/10.0.0.1".into(),
         }
     }
 
-    fn group(group_id: &str, members: Vec<MemberOverview>, departed: Vec<Departed>) -> GroupOverview {
-        GroupOverview {
+    fn group(group_id: &str, members: Vec<MemberCounts>, late: Vec<(i64, MemberCounts)>) -> GroupCounts {
+        GroupCounts {
             group_id: group_id.into(),
             members,
             partition_count: 6,
-            departed,
+            late,
         }
     }
 
-    fn told(groups: &[GroupOverview], client_id: &str) -> Observed {
+    fn told(groups: &[GroupCounts], client_id: &str) -> Observed {
         let mut observed = Observed {
             client: Client {
                 client_id: client_id.to_owned(),
@@ -102,35 +102,16 @@ mod tests {
             },
             ..Observed::default()
         };
-        Memberships::of(groups, Timestamp(100_000)).tell(&mut observed, HOST);
+        Memberships::of(groups, 100_000).tell(&mut observed, HOST);
         observed
-    }
-
-    fn departed(client_id: &str, at_ms: i64, why: Departure) -> Departed {
-        Departed {
-            member: member(client_id, 9),
-            at: Timestamp(at_ms),
-            why,
-        }
     }
 
     #[test]
     fn a_consumers_reading_names_its_group_and_the_members_that_polled_late() {
-        let late = departed(
-            "slow",
-            90_000,
-            Departure::left(Some("consumer poll timeout has expired.")),
-        );
-        let gone = departed(
-            "quick",
-            90_000,
-            Departure::left(Some("the consumer is being closed")),
-        );
-        let long_ago = departed("older", 10_000, Departure::DidNotRejoin);
         let groups = [group(
             "g",
             vec![member("quick", 1), member("quick", 2)],
-            vec![late, gone, long_ago],
+            vec![(90_000, member("slow", 9)), (10_000, member("older", 9))],
         )];
         let quick = told(&groups, "quick");
         assert_eq!(quick.client.group_id.as_deref(), Some("g"));

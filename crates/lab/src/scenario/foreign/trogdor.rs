@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{ScenarioError, hint};
-use super::foreign::{Converted, name, settings};
-use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
+use super::{Converted, name, settings};
 use crate::load::stamp;
+use crate::scenario::error::{ScenarioError, hint};
+use crate::scenario::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
 
 const CLASSES: [&str; 3] = ["ProduceBenchSpec", "ConsumeBenchSpec", "RoundTripWorkloadSpec"];
 /// A range such as `foo[1-100000]` is more likely a mistake than a benchmark.

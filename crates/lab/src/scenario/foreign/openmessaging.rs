@@ -6,9 +6,9 @@ use ottla_wire::properties;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::error::{ScenarioError, hint};
-use super::foreign::{Converted, Source, name, settings};
-use super::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
+use super::{Converted, Source, name, settings};
+use crate::scenario::error::{ScenarioError, hint};
+use crate::scenario::model::{ConsumerSpec, ProducerSpec, Scalar, Scenario, TopicSpec};
 
 /// The number of keys that its key distributors cycle through.
 const KEYS: u32 = 10_000;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use ottla_client::config::{Acks, Config, ProducerConfig};
 
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
+use crate::numbers::number;
 use crate::report::{Prediction, Range};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
 use crate::scenario::sweep::ConcretePoint;
@@ -570,11 +571,12 @@ fn add_queueing(scenario: &Scenario, observed: &Observed, prediction: &mut Predi
     }
     let growth = queueing::time_factor(rate / capacity) / queueing::time_factor(quiet_rate / capacity);
     prediction.arithmetic.push(format!(
-        "queueing (F24): {} of {} records/s are {:.2} of what it carries; 1 / (1 - {:.2}) is {growth:.2} times that at {} records/s",
+        "queueing (F24): {} of {} records/s are {} of what it carries; 1 / (1 - {}) is {} times that at {} records/s",
         number(rate),
         number(capacity),
-        rate / capacity,
-        rate / capacity,
+        number(rate / capacity),
+        number(rate / capacity),
+        number(growth),
         number(quiet_rate)
     ));
     for name in ["latency_p50_ms", "latency_p99_ms", "end_to_end_p99_ms"] {
@@ -601,23 +603,6 @@ fn around(ms: f64) -> Range {
     Range {
         low: (1.0 - LATENCY_SPREAD) * ms,
         high: (1.0 + LATENCY_SPREAD) * ms + TIMER_MS,
-    }
-}
-
-/// Four significant digits: more would claim false precision.
-fn number(value: f64) -> String {
-    if !value.is_finite() {
-        return String::from("unlimited");
-    }
-    if value == 0.0 || value.abs() >= 1_000.0 {
-        return format!("{value:.0}");
-    }
-    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6);
-    let text = format!("{value:.*}", decimals as usize);
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
     }
 }
 

@@ -1,18 +1,16 @@
-//! Turns the broker's counters per connection into the doctor's readings per client: a sliding
-//! window of one minute over all connections of a client, with its heaviest neighbours.
+//! Turns a broker's counters per connection into the doctor's readings per client: a sliding window
+//! of one minute over all connections of a client, with its heaviest neighbours.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ottla_broker::ErrorCode;
-use ottla_broker::activity::{Activity, ApiActivity, Moment, Reading, Stage};
-use ottla_lab::doctor::history::Observed;
-use ottla_lab::doctor::snapshot::{
+use super::counts::{BrokerCounts, ConnectionCounts, RequestCounts};
+use super::membership::Memberships;
+use crate::doctor::history::Observed;
+use crate::doctor::snapshot::{
     BrokerSide, Client, Codec, ConsumedPartition, Neighbour, Origin, Role, Setting, Settings,
 };
-
-use super::membership::Memberships;
 
 /// Slices of a window: twelve of five seconds are a minute.
 const SLICES_MAX: usize = 12;
@@ -39,26 +37,25 @@ struct Key {
 }
 
 impl Key {
-    fn of(activity: &Activity, role: Role) -> Key {
-        let who = &activity.who;
+    fn of(connection: &ConnectionCounts, role: Role) -> Key {
         Key {
-            client_id: who.client_id.clone(),
-            principal: who.principal.clone(),
-            address: who.address,
+            client_id: connection.client_id.clone(),
+            principal: connection.principal.clone(),
+            address: connection.address,
             role,
-            instance_id: who.identity.instance_id().map(|id| id.to_string()),
+            instance_id: connection.instance_id.clone(),
         }
     }
 }
 
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct ClientSums {
     /// In a window: since the slice in which the client first appeared.
     seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
     /// Its produce requests, or its fetches.
-    api: ApiActivity,
+    api: RequestCounts,
     other_micros: u64,
     connections: u64,
     round_trip_micros: Option<u32>,
@@ -69,14 +66,14 @@ struct Sums {
 /// A consumer's position in a partition, and the partition's end at that moment.
 #[derive(Clone, Copy, Debug)]
 struct Stand {
-    at: Moment,
+    at_micros: u64,
     offset: i64,
     end: i64,
 }
 
-impl Sums {
+impl ClientSums {
     /// Adds the next slice of the same client.
-    fn merge(&mut self, later: &Sums) {
+    fn merge(&mut self, later: &ClientSums) {
         self.api.merge(&later.api);
         self.other_micros += later.other_micros;
         self.connections = later.connections;
@@ -98,20 +95,24 @@ impl Sums {
 
     /// Event loop time that the client took, in microseconds.
     fn loop_micros(&self) -> u64 {
-        stage_sum(&self.api, BUSY) + self.other_micros
+        self.api.handled_micros + self.other_micros
     }
 }
 
 /// Adds the difference between `now` and `before`, two readings of the same connection, to its
 /// client as a producer and as a consumer.
-fn add_connection(clients: &mut HashMap<Key, Sums>, now: &Activity, before: Option<&Activity>) {
-    let none = ApiActivity::default();
-    let produce_before = before.and_then(|before| before.produce.as_deref());
-    let fetch_before = before.and_then(|before| before.fetch.as_deref());
+fn add_connection(
+    clients: &mut HashMap<Key, ClientSums>,
+    now: &ConnectionCounts,
+    before: Option<&ConnectionCounts>,
+) {
+    let none = RequestCounts::default();
+    let produce_before = before.and_then(|before| before.produce.as_ref());
+    let fetch_before = before.and_then(|before| before.fetch.as_ref());
     let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
     for (role, api, before) in [
-        (Role::Producer, now.produce.as_deref(), produce_before),
-        (Role::Consumer, now.fetch.as_deref(), fetch_before),
+        (Role::Producer, now.produce.as_ref(), produce_before),
+        (Role::Consumer, now.fetch.as_ref(), fetch_before),
     ] {
         let Some(api) = api else { continue };
         let sums = clients.entry(Key::of(now, role)).or_default();
@@ -122,33 +123,19 @@ fn add_connection(clients: &mut HashMap<Key, Sums>, now: &Activity, before: Opti
         if let Some((at, fetched)) = now.fetched.as_ref().filter(|_| role == Role::Consumer) {
             for partition in fetched {
                 let stand = Stand {
-                    at: *at,
+                    at_micros: *at,
                     offset: partition.offset,
                     end: partition.end,
                 };
-                let key = (partition.topic.clone(), partition.index);
+                let key = (partition.topic.clone(), partition.partition);
                 sums.positions.insert(key, (stand, stand));
             }
         }
-        if let Some(software) = now.who.identity.software() {
-            sums.software = Some((software.name.clone(), software.version.clone()));
+        if now.software.is_some() {
+            sums.software.clone_from(&now.software);
         }
     }
 }
-
-fn stage_sum(api: &ApiActivity, stages: &[Stage]) -> u64 {
-    stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum()
-}
-
-const QUEUE: &[Stage] = &[Stage::Queued];
-/// The event loop works in these stages; in the others a request waits.
-const BUSY: &[Stage] = &[Stage::Handled, Stage::Appended];
-// One machine has no followers, so waiting for the disk, to write or to read, is Kafka's
-// LocalTimeMs.
-const LOCAL: &[Stage] = &[Stage::Handled, Stage::Appended, Stage::Synced, Stage::ColdRead];
-const REMOTE: &[Stage] = &[Stage::WaitedForData, Stage::WaitedForGroup, Stage::Controller];
-const RESPONSE_QUEUE: &[Stage] = &[Stage::Behind];
-const SEND: &[Stage] = &[Stage::Written];
 
 /// The time between two readings.
 #[derive(Debug, Default)]
@@ -157,7 +144,7 @@ struct Slice {
     loop_micros_available: f64,
     busy_micros: u64,
     processor_micros: u64,
-    clients: HashMap<Key, Sums>,
+    clients: HashMap<Key, ClientSums>,
 }
 
 /// A client's history, one value per minute.
@@ -170,7 +157,7 @@ struct Past {
 /// Turns successive readings into windows.
 #[derive(Default)]
 pub struct Windows {
-    previous: Option<Reading>,
+    previous: Option<BrokerCounts>,
     slices: VecDeque<Slice>,
     past: HashMap<Key, Past>,
     readings: u64,
@@ -188,7 +175,7 @@ struct Whole {
 impl Windows {
     /// Takes the next reading and returns an observation for every client with requests in the
     /// window.
-    pub fn take(&mut self, reading: Reading) -> Vec<Observed> {
+    pub fn take(&mut self, reading: BrokerCounts) -> Vec<Observed> {
         let Some(previous) = self.previous.take() else {
             self.previous = Some(reading);
             return Vec::new();
@@ -198,7 +185,7 @@ impl Windows {
             self.slices.pop_front();
         }
         let whole = self.whole(&reading);
-        let mut clients: BTreeMap<Key, Sums> = BTreeMap::new();
+        let mut clients: BTreeMap<Key, ClientSums> = BTreeMap::new();
         for slice in &self.slices {
             for (key, sums) in &slice.clients {
                 clients.entry(key.clone()).or_default().merge(sums);
@@ -216,14 +203,14 @@ impl Windows {
             }
         }
         clients.retain(|_, sums| sums.api.requests > 0);
-        let memberships = Memberships::of(&reading.groups, reading.at);
+        let memberships = Memberships::of(&reading.groups, reading.at_ms);
         let observed = self.observe(&whole, &clients, &memberships);
         self.previous = Some(reading);
         self.remember(&whole, &clients);
         observed
     }
 
-    fn whole(&self, reading: &Reading) -> Whole {
+    fn whole(&self, reading: &BrokerCounts) -> Whole {
         let sum = |of: fn(&Slice) -> f64| -> f64 { self.slices.iter().map(of).sum() };
         let seconds = sum(|slice| slice.seconds).max(0.001);
         let available = sum(|slice| slice.loop_micros_available).max(1.0);
@@ -241,10 +228,10 @@ impl Windows {
     fn observe(
         &self,
         whole: &Whole,
-        clients: &BTreeMap<Key, Sums>,
+        clients: &BTreeMap<Key, ClientSums>,
         memberships: &Memberships<'_>,
     ) -> Vec<Observed> {
-        let mut heavy: Vec<(&Key, &Sums)> = clients.iter().collect();
+        let mut heavy: Vec<(&Key, &ClientSums)> = clients.iter().collect();
         heavy.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.loop_micros()));
         heavy.truncate(NEIGHBOURS_MAX + 1);
         let told = clients.iter().map(|(key, sums)| {
@@ -272,7 +259,13 @@ impl Windows {
         told.collect()
     }
 
-    fn neighbour(&self, whole: &Whole, key: &Key, sums: &Sums, victim_growth: Option<f64>) -> Neighbour {
+    fn neighbour(
+        &self,
+        whole: &Whole,
+        key: &Key,
+        sums: &ClientSums,
+        victim_growth: Option<f64>,
+    ) -> Neighbour {
         let api = &sums.api;
         let past = self.past.get(key);
         Neighbour {
@@ -289,14 +282,14 @@ impl Windows {
     }
 
     /// Returns this client's time per request, divided by its median of the last hour.
-    fn growth(&self, key: &Key, sums: &Sums) -> Option<f64> {
+    fn growth(&self, key: &Key, sums: &ClientSums) -> Option<f64> {
         let before = median(&self.past.get(key)?.total_micros)?;
-        let now = ratio(own_micros(&sums.api) as f64, sums.api.requests)?;
+        let now = ratio(sums.api.own_micros() as f64, sums.api.requests)?;
         (before > 0.0).then(|| now / before)
     }
 
     /// Adds the window to the clients' history, once a minute.
-    fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, Sums>) {
+    fn remember(&mut self, whole: &Whole, clients: &BTreeMap<Key, ClientSums>) {
         self.readings += 1;
         if !self.readings.is_multiple_of(SLICES_MAX as u64) {
             return;
@@ -313,7 +306,7 @@ impl Windows {
                 continue;
             }
             let share = sums.loop_micros() as f64 / whole.loop_micros_available;
-            let total = ratio(own_micros(&sums.api) as f64, sums.api.requests);
+            let total = ratio(sums.api.own_micros() as f64, sums.api.requests);
             self.past.entry(key.clone()).or_default().add(share, total);
         }
     }
@@ -332,7 +325,7 @@ impl Past {
 /// first push tells the instance they are kept under the client id alone. They belong to the same
 /// client if exactly one instance of that client id is known and no connection without an instance
 /// goes on.
-fn name_what_came_before(clients: &mut BTreeMap<Key, Sums>, newest: &Slice) {
+fn name_what_came_before(clients: &mut BTreeMap<Key, ClientSums>, newest: &Slice) {
     let goes_on = |key: &Key| newest.clients.get(key).is_some_and(|sums| sums.api.requests > 0);
     let bare: Vec<Key> = clients
         .keys()
@@ -376,19 +369,19 @@ fn ratio(sum: f64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-fn slice(before: &Reading, now: &Reading) -> Slice {
-    let earlier: HashMap<u64, &Activity> = before
+fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
+    let earlier: HashMap<u64, &ConnectionCounts> = before
         .connections
         .iter()
-        .filter(|activity| !activity.is_closed)
-        .map(|activity| (activity.who.connection_id, activity))
+        .filter(|connection| !connection.is_closed)
+        .map(|connection| (connection.connection_id, connection))
         .collect();
-    let mut clients: HashMap<Key, Sums> = HashMap::new();
-    for activity in &now.connections {
-        let before = earlier.get(&activity.who.connection_id).copied();
-        add_connection(&mut clients, activity, before);
+    let mut clients: HashMap<Key, ClientSums> = HashMap::new();
+    for connection in &now.connections {
+        let before = earlier.get(&connection.connection_id).copied();
+        add_connection(&mut clients, connection, before);
     }
-    let elapsed_micros = now.moment.micros_since(before.moment);
+    let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
     Slice {
         seconds: elapsed_micros as f64 / 1e6,
         loop_micros_available: elapsed_micros as f64 * now.loop_count as f64,
@@ -398,7 +391,7 @@ fn slice(before: &Reading, now: &Reading) -> Slice {
     }
 }
 
-fn client(key: &Key, sums: &Sums) -> Client {
+fn client(key: &Key, sums: &ClientSums) -> Client {
     let (name, version) = sums.software.clone().unzip();
     Client {
         client_id: key.client_id.to_string(),
@@ -412,25 +405,11 @@ fn client(key: &Key, sums: &Sums) -> Client {
     }
 }
 
-/// Time on the broker without the waits that the client asked for (`fetch.max.wait.ms`, groups).
-fn own_micros(api: &ApiActivity) -> u64 {
-    let waited = stage_sum(api, &[Stage::WaitedForData, Stage::WaitedForGroup]);
-    total_micros(api) - waited
-}
-
-fn total_micros(api: &ApiActivity) -> u64 {
-    [QUEUE, LOCAL, REMOTE, RESPONSE_QUEUE, SEND]
-        .iter()
-        .map(|stages| stage_sum(api, stages))
-        .sum()
-}
-
-fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
+fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
     let api = &sums.api;
     let is_producer = role == Role::Producer;
     let per_second = |count: u64| Some(count as f64 / sums.seconds.max(0.001));
     let per_request = |sum: u64| ratio(sum as f64, api.requests);
-    let micros = |stages: &[Stage]| per_request(stage_sum(api, stages));
     // Bytes on the wire: a producer's requests or a consumer's answers, with their 4-byte length.
     let wire_bytes = match is_producer {
         true => api.request_bytes + 4 * api.requests,
@@ -445,14 +424,14 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
         request_bytes: per_request(wire_bytes),
         records_per_request: per_request(api.records),
         batch_bytes: ratio(api.batch_bytes as f64, api.batches),
-        queue_micros: micros(QUEUE),
-        local_micros: micros(LOCAL),
-        remote_micros: micros(REMOTE),
-        flush_micros: micros(&[Stage::Synced]),
-        response_queue_micros: micros(RESPONSE_QUEUE),
-        send_micros: micros(SEND),
-        total_micros: per_request(total_micros(api)),
-        throttle_ms: micros(&[Stage::Throttled]).map(|micros| micros / 1e3),
+        queue_micros: per_request(api.queued_micros),
+        local_micros: per_request(api.local_micros()),
+        remote_micros: per_request(api.remote_micros()),
+        flush_micros: per_request(api.synced_micros),
+        response_queue_micros: per_request(api.behind_micros),
+        send_micros: per_request(api.written_micros),
+        total_micros: per_request(api.total_micros()),
+        throttle_ms: per_request(api.throttled_micros).map(|micros| micros / 1e3),
         round_trip_ms: sums.round_trip_micros.map(|micros| f64::from(micros) / 1e3),
         gap_ms: ratio(api.gap_micros as f64 / 1e3, api.gaps),
         back_to_back_share: (api.gaps_judged > 0).then(|| api.back_to_back as f64 / api.requests as f64),
@@ -462,7 +441,7 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
         network_idle: Some(whole.idle),
         cpu_use: Some(whole.processor_use),
         cold_reads_per_second: per_second(api.cold_reads),
-        cold_read_ms: ratio(stage_sum(api, &[Stage::ColdRead]) as f64 / 1e3, api.cold_reads),
+        cold_read_ms: ratio(api.cold_read_micros as f64 / 1e3, api.cold_reads),
         cold_bytes_per_second: per_second(api.cold_bytes),
         network_threads: Some(whole.loop_count as f64),
         errors: errors(api),
@@ -471,9 +450,9 @@ fn side(whole: &Whole, role: Role, sums: &Sums) -> BrokerSide {
 }
 
 /// Returns the lag and its change per partition, taken from the client's own fetches.
-fn partitions(sums: &Sums) -> Vec<ConsumedPartition> {
+fn partitions(sums: &ClientSums) -> Vec<ConsumedPartition> {
     let told = sums.positions.iter().map(|((topic, index), (first, last))| {
-        let seconds = last.at.micros_since(first.at) as f64 / 1e6;
+        let seconds = last.at_micros.saturating_sub(first.at_micros) as f64 / 1e6;
         let per_second = |count: i64| (seconds >= 1.0).then(|| count as f64 / seconds);
         let lag = last.end - last.offset;
         ConsumedPartition {
@@ -489,18 +468,14 @@ fn partitions(sums: &Sums) -> Vec<ConsumedPartition> {
     told.collect()
 }
 
-fn errors(api: &ApiActivity) -> BTreeMap<String, f64> {
-    let counted = api.errors.iter().filter(|(_, count)| *count > 0);
+fn errors(api: &RequestCounts) -> BTreeMap<String, f64> {
+    let counted = api.errors.iter().filter(|(_, count)| **count > 0);
     counted
-        .map(|(code, count)| {
-            let name =
-                ErrorCode::from_i16(*code).map_or_else(|| code.to_string(), |code| code.name().to_owned());
-            (name, *count as f64)
-        })
+        .map(|(name, count)| (name.clone(), *count as f64))
         .collect()
 }
 
-fn settings(sums: &Sums) -> Settings {
+fn settings(sums: &ClientSums) -> Settings {
     fn seen<T>(value: T) -> Option<Setting<T>> {
         Some(Setting {
             value,
@@ -508,31 +483,21 @@ fn settings(sums: &Sums) -> Settings {
         })
     }
     let api = &sums.api;
-    let only = |mut codecs: Vec<Codec>| match codecs.len() {
-        1 => codecs.pop().and_then(seen),
+    let only = |codecs: &BTreeSet<Codec>| match codecs.len() {
+        1 => codecs.first().copied().and_then(seen),
         _ => None,
     };
-    // In the order of `ApiActivity::acks`.
+    // In the order of `RequestCounts::acks`.
     let acks = [-1, 0, 1].into_iter().zip(api.acks);
     let acks = acks
         .filter(|(_, requests)| *requests > 0)
         .max_by_key(|(_, requests)| *requests);
     Settings {
         acks: acks.and_then(|(acks, _)| seen(acks)),
-        compression: only(api.codecs.iter().map(codec).collect()),
-        topic_compression: only(api.recompressed.iter().map(codec).collect()),
+        compression: only(&api.codecs),
+        topic_compression: only(&api.recompressed),
         replication_factor: seen(1.0),
         ..Settings::default()
-    }
-}
-
-fn codec(codec: ottla_broker::Codec) -> Codec {
-    match codec {
-        ottla_broker::Codec::None => Codec::None,
-        ottla_broker::Codec::Gzip => Codec::Gzip,
-        ottla_broker::Codec::Snappy => Codec::Snappy,
-        ottla_broker::Codec::Lz4 => Codec::Lz4,
-        ottla_broker::Codec::Zstd => Codec::Zstd,
     }
 }
 
@@ -541,39 +506,36 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use ottla_broker::activity::{FetchedPartition, Timestamp, Who};
-    use ottla_wire::primitives::Uuid;
+    use crate::doctor::observe::counts::FetchCounts;
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs
     /// each, one of them synced.
-    fn producer(connection_id: u64, client_id: &str, requests: u64) -> Activity {
-        let mut produce = ApiActivity::default();
-        produce.requests = requests;
-        produce.request_bytes = 996 * requests;
-        produce.batches = 2 * requests;
-        produce.records = 10 * requests;
-        produce.batch_bytes = 800 * requests;
-        produce.stage_micros[Stage::Appended as usize] = 500 * requests;
-        produce.stage_micros[Stage::Synced as usize] = 1_500 * requests;
-        produce.acks = [requests, 0, 0];
-        produce.codecs.see(ottla_broker::Codec::Lz4);
-        produce.gaps = requests;
-        produce.gaps_judged = requests;
-        produce.gap_micros = 3_000 * requests;
-        produce.back_to_back = requests;
-        Activity {
-            who: Who {
-                connection_id,
-                client_id: client_id.into(),
-                principal: "User:ANONYMOUS".into(),
-                listener_name: "PLAINTEXT".into(),
-                address: Ipv4Addr::new(10, 0, 0, 1).into(),
-                port: 40_000,
-                identity: Arc::default(),
-            },
-            produce: Some(Box::new(produce)),
+    fn producer(connection_id: u64, client_id: &str, requests: u64) -> ConnectionCounts {
+        let produce = RequestCounts {
+            requests,
+            request_bytes: 996 * requests,
+            batches: 2 * requests,
+            records: 10 * requests,
+            batch_bytes: 800 * requests,
+            handled_micros: 500 * requests,
+            synced_micros: 1_500 * requests,
+            acks: [requests, 0, 0],
+            codecs: BTreeSet::from([Codec::Lz4]),
+            gaps: requests,
+            gaps_judged: requests,
+            gap_micros: 3_000 * requests,
+            back_to_back: requests,
+            ..RequestCounts::default()
+        };
+        ConnectionCounts {
+            connection_id,
+            client_id: client_id.into(),
+            principal: "User:ANONYMOUS".into(),
+            address: Ipv4Addr::new(10, 0, 0, 1).into(),
+            instance_id: None,
+            software: None,
+            produce: Some(produce),
             fetch: None,
-            other_requests: 0,
             other_micros: 0,
             round_trip_micros: Some(2_500),
             fetched: None,
@@ -581,11 +543,11 @@ mod tests {
         }
     }
 
-    fn reading(second: u64, busy_micros: u64, connections: Vec<Activity>) -> Reading {
-        Reading {
+    fn reading(second: u64, busy_micros: u64, connections: Vec<ConnectionCounts>) -> BrokerCounts {
+        BrokerCounts {
             node_id: 1,
-            at: Timestamp(second as i64 * 1_000),
-            moment: Moment::from_micros(second * 1_000_000),
+            at_ms: second as i64 * 1_000,
+            moment_micros: second * 1_000_000,
             loop_count: 2,
             busy_micros,
             processor_count: 2,
@@ -659,8 +621,8 @@ mod tests {
     fn requests_before_the_first_push_count_for_the_instance_that_it_names() {
         let mut windows = Windows::default();
         let tells = |connection_id, requests, instance: u8| {
-            let connection = producer(connection_id, "p", requests);
-            connection.who.identity.set_instance_id(Uuid([instance; 16]));
+            let mut connection = producer(connection_id, "p", requests);
+            connection.instance_id = Some(instance.to_string());
             connection
         };
         windows.take(reading(0, 0, vec![producer(1, "p", 0)]));
@@ -697,10 +659,11 @@ mod tests {
         let mut windows = Windows::default();
         let both = |requests| {
             let mut both = producer(1, "rdkafka", requests);
-            let mut fetch = ApiActivity::default();
-            fetch.requests = requests / 10;
-            fetch.reply_bytes = 100 * requests;
-            both.fetch = Some(Box::new(fetch));
+            both.fetch = Some(RequestCounts {
+                requests: requests / 10,
+                reply_bytes: 100 * requests,
+                ..RequestCounts::default()
+            });
             both
         };
         windows.take(reading(0, 0, vec![both(0)]));
@@ -726,19 +689,17 @@ mod tests {
         let consumer = |second: u64, offsets: &[i64], end: i64| {
             let mut consumer = producer(1, "c", 0);
             consumer.produce = None;
-            let mut fetch = ApiActivity::default();
-            fetch.requests = second;
-            consumer.fetch = Some(Box::new(fetch));
-            let partitions = offsets
-                .iter()
-                .enumerate()
-                .map(|(index, offset)| FetchedPartition {
-                    topic: "t".into(),
-                    index: index as i32,
-                    offset: *offset,
-                    end,
-                });
-            consumer.fetched = Some((Moment::from_micros(second * 1_000_000), partitions.collect()));
+            consumer.fetch = Some(RequestCounts {
+                requests: second,
+                ..RequestCounts::default()
+            });
+            let partitions = offsets.iter().enumerate().map(|(index, offset)| FetchCounts {
+                topic: "t".into(),
+                partition: index as i32,
+                offset: *offset,
+                end,
+            });
+            consumer.fetched = Some((second * 1_000_000, partitions.collect()));
             consumer
         };
         windows.take(reading(0, 0, vec![consumer(0, &[0, 0], 100)]));

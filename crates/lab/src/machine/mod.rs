@@ -11,6 +11,7 @@ use std::path::Path;
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
+use crate::numbers;
 use crate::process::proc_files::{ProcessorTimes, processor_times};
 use crate::report::{Machine, Target};
 
@@ -75,14 +76,14 @@ pub fn caveats(machine: &Machine, target: &Target) -> Vec<String> {
         ));
     } else if sync.p50 < DISK_SYNC_MICROS {
         caveats.push(format!(
-            "a sync took {:.2} ms (median): that is the cache of a host or a controller, not a disk",
-            sync.p50 / 1_000.0
+            "a sync took {} (median): that is the cache of a host or a controller, not a disk",
+            numbers::duration(sync.p50 / 1e6)
         ));
     }
     if machine.busy_before > BUSY_LIMIT {
         caveats.push(format!(
-            "{:.0} % of the processors were busy in the second before the run",
-            100.0 * machine.busy_before
+            "{} of the processors were busy in the second before the run",
+            numbers::percent(machine.busy_before)
         ));
     }
     caveats
@@ -218,7 +219,11 @@ mod tests {
         };
         check(&|_| {}, &local, "loopback");
         check(&|machine| machine.processors = 2, &local, "share 2 processors");
-        check(&|machine| machine.sync_micros.p50 = 90.0, &target(), "0.09 ms");
+        check(
+            &|machine| machine.sync_micros.p50 = 90.0,
+            &target(),
+            "a sync took 90 µs",
+        );
         check(
             &|machine| machine.sync_micros.count = 0,
             &target(),

@@ -9,7 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::broker_log::BrokerLog;
 use crate::load::clock::now_nanos;
-use crate::load::outcome::{Place, ReceivedRecord, SentRecord};
+use crate::load::outcome::{ReceivedRecord, RecordPlace, SentRecord};
+use crate::numbers::count;
 use crate::report::{StageMeans, Stages};
 
 /// The percentiles for which means are given.
@@ -58,9 +59,10 @@ pub fn of_ottla(sent: &[SentRecord], received: &[ReceivedRecord], log: &BrokerLo
         stages.notes.insert(
             0,
             format!(
-                "the broker's times of {contradictory} of {} records lie outside of the clients': it has another clock, \
+                "the broker's times of {} of {} records lie outside of the clients': it has another clock, \
                  so its stages cannot be told apart",
-                matched.len()
+                count(contradictory as u64),
+                count(matched.len() as u64)
             ),
         );
         return stages;
@@ -96,7 +98,7 @@ pub fn of_clients(sent: &[SentRecord], received: &[ReceivedRecord]) -> Stages {
 
 /// - `wall_ahead_nanos`: how far the wall clock is ahead of the clock that stamps use.
 fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_nanos: i128) -> Stages {
-    let acknowledged: HashMap<&Place, &SentRecord> =
+    let acknowledged: HashMap<&RecordPlace, &SentRecord> =
         sent.iter().map(|record| (&record.place, record)).collect();
     let of_record = |record: &ReceivedRecord| -> Option<Ends> {
         let acknowledged_nanos = acknowledged.get(&record.place)?.acknowledged_nanos;
@@ -135,8 +137,9 @@ fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_na
     ];
     if early > 0 {
         notes.push(format!(
-            "{early} records were at the consumer before their acknowledgement was at the producer: for those the second \
-             stage is 0"
+            "{} records were at the consumer before their acknowledgement was at the producer: for those the second \
+             stage is 0",
+            count(early as u64)
         ));
     }
     means(
@@ -149,7 +152,7 @@ fn of_clients_at(sent: &[SentRecord], received: &[ReceivedRecord], wall_ahead_na
 /// Three stages if all records have the time of their append; `None` if they do not, or the clock
 /// is another one.
 fn with_append_times(
-    acknowledged: &HashMap<&Place, &SentRecord>,
+    acknowledged: &HashMap<&RecordPlace, &SentRecord>,
     received: &[ReceivedRecord],
     wall_ahead_nanos: i128,
 ) -> Option<Stages> {

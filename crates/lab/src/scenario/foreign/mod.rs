@@ -1,12 +1,14 @@
 //! Reads other tools' files as scenarios: which kind a file is, and which of its fields have no
 //! effect here.
 
+mod openmessaging;
+mod trogdor;
+
 use std::collections::BTreeMap;
 
-use super::error::ScenarioError;
-use super::model::{Scalar, Scenario};
-use super::parse::{checked, parse};
-use super::{openmessaging, trogdor};
+use crate::scenario::error::ScenarioError;
+use crate::scenario::model::{Scalar, Scenario};
+use crate::scenario::parse::{checked, parse};
 
 /// A scenario made of files that may be another tool's.
 #[derive(Clone, Debug, PartialEq)]

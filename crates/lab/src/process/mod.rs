@@ -2,10 +2,12 @@
 //!
 //! Once a second during the measured part, from `/proc`; bounded by its seconds; whatever cannot be
 //! read stays `None`.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
 
-pub(crate) mod proc_files;
-mod reading;
 mod series;
+mod reading;
+pub(crate) mod proc_files;
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};

@@ -1,0 +1,7 @@
+//! What a broker counts of its clients: a value that it is read from, and the windows made of it.
+//!
+//! Reading order: the modules below, from the entry point down to the foundations.
+
+pub mod windows;
+mod membership;
+pub mod counts;

@@ -1,0 +1,174 @@
+//! How numbers are written for people: three significant digits, a comma between thousands, a
+//! space before the unit. Every table, sentence, chart and page takes its numbers from here.
+
+/// Smaller values are rounding errors of the arithmetic, in every unit that is printed.
+const ZERO_BELOW: f64 = 1e-12;
+
+const KIB: f64 = 1_024.0;
+
+/// Formats at least three significant digits without trailing zeros: `83,550`, `12.6`, `0.905`,
+/// `5`.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if value.is_nan() {
+        return String::from("unknown");
+    }
+    if size.is_infinite() {
+        return String::from("unlimited");
+    }
+    let decimals = match size {
+        _ if size >= 1e15 || (ZERO_BELOW..1e-4).contains(&size) => return format!("{value:.2e}"),
+        _ if size < ZERO_BELOW => return String::from("0"),
+        _ if size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ if size >= 0.1 => 3,
+        _ if size >= 0.01 => 4,
+        _ if size >= 0.001 => 5,
+        _ => 6,
+    };
+    let text = format!("{value:.decimals$}");
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    let rest = rest.trim_end_matches('0');
+    let point = if rest.is_empty() { "" } else { "." };
+    format!("{}{point}{rest}", with_commas(whole))
+}
+
+/// Formats a count exactly: `28,445`.
+pub fn count(value: u64) -> String {
+    with_commas(&value.to_string())
+}
+
+fn with_commas(digits: &str) -> String {
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits),
+    };
+    let mut text = String::from(sign);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats the value of a setting as a configuration file takes it: no comma, no unit.
+pub fn plain(value: f64) -> String {
+    format!("{value:.0}")
+}
+
+/// Formats `0.973` as `97.3 %`, no finer than a tenth of a percent: `41 %`, `<0.1 %`, `0 %`.
+pub fn percent(share: f64) -> String {
+    let size = 100.0 * share.abs();
+    if size > ZERO_BELOW && size < 0.05 {
+        return String::from("<0.1 %");
+    }
+    format!("{} %", number((1_000.0 * share).round() / 10.0))
+}
+
+/// Formats a difference with its sign: `0.123` as `+12.3 %`.
+pub fn percent_change(share: f64) -> String {
+    let sign = if share >= 0.000_5 { "+" } else { "" };
+    format!("{sign}{}", percent(share))
+}
+
+/// Formats `900 bytes`, `16 KiB`, `1.5 GiB`.
+pub fn bytes(value: f64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if value.abs() < KIB || !value.is_finite() {
+        return format!("{} bytes", number(value));
+    }
+    let mut size = value / KIB;
+    let mut unit = 0;
+    while size.abs() >= KIB && unit + 1 < UNITS.len() {
+        size /= KIB;
+        unit += 1;
+    }
+    format!("{} {}", number(size), UNITS[unit])
+}
+
+/// Formats a number of bytes in MiB, for columns whose head names the unit.
+pub fn mib(bytes: f64) -> String {
+    number(bytes / KIB / KIB)
+}
+
+/// Formats a time in a suitable unit: `22 ms`, `3.2 h`.
+pub fn duration(seconds: f64) -> String {
+    let (divisor, unit) = match seconds.abs() {
+        size if !size.is_finite() => return String::from("for ever"),
+        size if size >= 2.0 * 86_400.0 => (86_400.0, "days"),
+        size if size >= 2.0 * 3_600.0 => (3_600.0, "h"),
+        size if size >= 120.0 => (60.0, "min"),
+        size if size >= 1.0 || size == 0.0 => (1.0, "s"),
+        size if size >= 1e-3 => (1e-3, "ms"),
+        _ => (1e-6, "µs"),
+    };
+    format!("{} {unit}", number(seconds / divisor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_commas() {
+        for (value, expected) in [
+            (83_550.4, "83,550"),
+            (1_391.0, "1,391"),
+            (999.6, "1,000"),
+            (1_234_567.0, "1,234,567"),
+            (12.64, "12.6"),
+            (1.0, "1"),
+            (0.905, "0.905"),
+            (0.012_34, "0.0123"),
+            (0.004_2, "0.0042"),
+            (0.000_123_4, "0.000123"),
+            (0.000_01, "1.00e-5"),
+            (1e18, "1.00e18"),
+            (0.1 + 0.2 - 0.3, "0"),
+            (0.0, "0"),
+            (-12_345.0, "-12,345"),
+            (-999.0, "-999"),
+            (f64::INFINITY, "unlimited"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(number(value), expected);
+        }
+        assert_eq!(count(9_007_199_254_740_993), "9,007,199,254,740,993");
+        assert_eq!(plain(32_768.0), "32768");
+    }
+
+    #[test]
+    fn units_follow_after_a_space() {
+        assert_eq!(
+            [900.0, 16_384.0, 45_469.0, 1_610_612_736.0].map(bytes),
+            ["900 bytes", "16 KiB", "44.4 KiB", "1.5 GiB"]
+        );
+        assert_eq!(mib(1_572_864.0), "1.5");
+        assert_eq!(
+            [0.0, 0.000_1, 0.004, 0.099_9, 0.41, 0.973, 1.0].map(percent),
+            ["0 %", "<0.1 %", "0.4 %", "10 %", "41 %", "97.3 %", "100 %"]
+        );
+        assert_eq!(
+            [0.123, -0.004_4, 0.000_1, 0.0].map(percent_change),
+            ["+12.3 %", "-0.4 %", "<0.1 %", "0 %"]
+        );
+    }
+
+    #[test]
+    fn times_have_suitable_units() {
+        for (seconds, text) in [
+            (0.022, "22 ms"),
+            (0.000_05, "50 µs"),
+            (1.5, "1.5 s"),
+            (719.0, "12 min"),
+            (7_200.0, "2 h"),
+            (200_000.0, "2.31 days"),
+            (f64::INFINITY, "for ever"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
+
+use ottla_broker::activity::{Activity, ApiActivity, GroupOverview, MemberOverview, Reading, Stage};
+use ottla_broker::{Codec, ErrorCode};
+use ottla_lab::doctor::observe::counts::{
+    BrokerCounts, ConnectionCounts, FetchCounts, GroupCounts, MemberCounts, RequestCounts,
+};
+use ottla_lab::doctor::snapshot;
+
+pub fn counts(reading: Reading) -> BrokerCounts {
+    BrokerCounts {
+        node_id: reading.node_id,
+        at_ms: reading.at.0,
+        moment_micros: reading.moment.micros(),
+        loop_count: reading.loop_count,
+        busy_micros: reading.busy_micros,
+        processor_count: reading.processor_count,
+        processor_micros: reading.processor_micros,
+        connections: reading.connections.into_iter().map(connection).collect(),
+        groups: reading.groups.iter().map(group).collect(),
+    }
+}
+
+fn connection(activity: Activity) -> ConnectionCounts {
+    let who = activity.who;
+    let software = who.identity.software();
+    ConnectionCounts {
+        connection_id: who.connection_id,
+        client_id: who.client_id,
+        principal: who.principal,
+        address: who.address,
+        instance_id: who.identity.instance_id().map(|id| id.to_string()),
+        software: software.map(|software| (software.name.clone(), software.version.clone())),
+        produce: activity.produce.as_deref().map(requests),
+        fetch: activity.fetch.as_deref().map(requests),
+        other_micros: activity.other_micros,
+        round_trip_micros: activity.round_trip_micros,
+        fetched: activity.fetched.map(|(at, partitions)| {
+            let positions = partitions.into_iter().map(|partition| FetchCounts {
+                topic: partition.topic,
+                partition: partition.index,
+                offset: partition.offset,
+                end: partition.end,
+            });
+            (at.0, positions.collect())
+        }),
+        is_closed: activity.is_closed,
+    }
+}
+
+fn requests(api: &ApiActivity) -> RequestCounts {
+    let micros = |stages: &[Stage]| stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum();
+    let errors = api.errors.iter().filter(|(_, count)| *count > 0);
+    RequestCounts {
+        requests: api.requests,
+        request_bytes: api.request_bytes,
+        reply_bytes: api.reply_bytes,
+        batches: api.batches,
+        records: api.records,
+        batch_bytes: api.batch_bytes,
+        codecs: api.codecs.iter().map(codec).collect(),
+        recompressed: api.recompressed.iter().map(codec).collect(),
+        acks: api.acks,
+        gaps: api.gaps,
+        gap_micros: api.gap_micros,
+        gaps_judged: api.gaps_judged,
+        back_to_back: api.back_to_back,
+        overlaps: api.overlaps,
+        cold_reads: api.cold_reads,
+        cold_bytes: api.cold_bytes,
+        errors: errors.map(|(code, count)| (error(*code), *count)).collect(),
+        queued_micros: micros(&[Stage::Queued]),
+        handled_micros: micros(&[Stage::Handled, Stage::Appended]),
+        synced_micros: micros(&[Stage::Synced]),
+        cold_read_micros: micros(&[Stage::ColdRead]),
+        asked_wait_micros: micros(&[Stage::WaitedForData, Stage::WaitedForGroup]),
+        controller_micros: micros(&[Stage::Controller]),
+        behind_micros: micros(&[Stage::Behind]),
+        written_micros: micros(&[Stage::Written]),
+        throttled_micros: micros(&[Stage::Throttled]),
+    }
+}
+
+fn error(code: i16) -> String {
+    ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |code| code.name().to_owned())
+}
+
+fn codec(codec: Codec) -> snapshot::Codec {
+    match codec {
+        Codec::None => snapshot::Codec::None,
+        Codec::Gzip => snapshot::Codec::Gzip,
+        Codec::Snappy => snapshot::Codec::Snappy,
+        Codec::Lz4 => snapshot::Codec::Lz4,
+        Codec::Zstd => snapshot::Codec::Zstd,
+    }
+}
+
+fn group(group: &GroupOverview) -> GroupCounts {
+    let late = group.departed.iter().filter(|gone| gone.why.is_late_poll());
+    GroupCounts {
+        group_id: group.group_id.clone(),
+        members: group.members.iter().map(member).collect(),
+        partition_count: group.partition_count,
+        late: late.map(|gone| (gone.at.0, member(&gone.member))).collect(),
+    }
+}
+
+fn member(member: &MemberOverview) -> MemberCounts {
+    MemberCounts {
+        member_id: member.member_id.clone(),
+        client_id: member.client_id.clone(),
+        client_host: member.client_host.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ottla_broker::activity::{Departed, Departure, Timestamp};
+
+    #[test]
+    fn every_stage_after_the_request_was_read_is_counted_once() {
+        let mut api = ApiActivity::default();
+        for (stage, micros) in api.stage_micros.iter_mut().enumerate() {
+            *micros = 1 << stage;
+        }
+        let found = requests(&api);
+        let all: u64 = api.stage_micros.iter().sum();
+        let read = api.stage_micros[Stage::Read as usize];
+        assert_eq!(found.total_micros() + found.throttled_micros, all - read);
+        assert_eq!(
+            found.own_micros(),
+            all - read
+                - found.throttled_micros
+                - api.stage_micros[Stage::WaitedForData as usize]
+                - api.stage_micros[Stage::WaitedForGroup as usize]
+        );
+    }
+
+    #[test]
+    fn only_members_that_polled_late_are_told_as_late() {
+        let departed = |number: u32, why| Departed {
+            member: MemberOverview {
+                member_id: format!("m-{number}").into(),
+                client_id: "c".into(),
+                client_host: "/10.0.0.1".into(),
+            },
+            at: Timestamp(90_000),
+            why,
+        };
+        let counts = group(&GroupOverview {
+            group_id: "g".into(),
+            members: Vec::new(),
+            partition_count: 6,
+            departed: vec![
+                departed(1, Departure::left(Some("consumer poll timeout has expired."))),
+                departed(2, Departure::left(Some("the consumer is being closed"))),
+                departed(3, Departure::DidNotRejoin),
+                departed(4, Departure::SessionExpired),
+            ],
+        });
+        let late: Vec<(i64, &str)> = counts
+            .late
+            .iter()
+            .map(|(at_ms, member)| (*at_ms, &*member.member_id))
+            .collect();
+        assert_eq!(late, [(90_000, "m-1"), (90_000, "m-3")]);
+    }
+}
