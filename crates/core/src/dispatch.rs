@@ -1,4 +1,4 @@
-//! Life of a produce, 2 of 6. Before: broker/src/net/connection.rs. After: handlers/produce.rs.
+//! Life of a produce, 2 of 6. Before: broker/src/net/connection/mod.rs. After: handlers/produce.rs.
 //! Life of a fetch, 1 of 6. After: handlers/fetch.rs.
 //!
 //! From API key to handler: one line per API. The API's name is the file name in

@@ -4,7 +4,9 @@
 
 pub mod service;
 pub mod listener;
+pub mod connection_counts;
 pub mod event_loop;
+pub mod loop_context;
 pub mod scheduler;
 pub mod mailbox;
 pub mod connection;
