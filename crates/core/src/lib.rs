@@ -35,6 +35,7 @@ pub mod group;
 pub mod node;
 pub mod pending;
 mod submit;
-pub mod long_answer;
+pub mod placement;
+mod long_answer;
 mod handlers;
 mod dispatch;

@@ -285,7 +285,6 @@ impl Connection {
             client_id: header.client_id,
             body: &frame[frame.len() - reader.remaining()..],
             received: self.reading.received(),
-            is_elsewhere: false,
         };
         let positions_due = self.accounting.positions_due();
         context
