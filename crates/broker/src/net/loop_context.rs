@@ -13,7 +13,7 @@ use tracing::warn;
 use super::expected_answers::ExpectedAnswers;
 use super::input::BufferPool;
 use super::mailbox::Mailbox;
-use super::memory_budget::{MemoryBudget, Pocket};
+use super::memory_budget::{LoopMemory, MemoryBudget};
 use super::output::SparePages;
 use super::service::Service;
 use crate::executor::cold_reads::ColdReads;
@@ -105,8 +105,8 @@ pub struct LoopContext {
     pub cold_reads: Arc<ColdReads>,
     pub quotas: Arc<Quotas>,
     pub memory: Arc<MemoryBudget>,
-    /// The pocket of this loop.
-    pub pocket: Arc<Pocket>,
+    /// The part of this loop.
+    pub loop_memory: Arc<LoopMemory>,
     pub pool: BufferPool,
     pub spare: SparePages,
     pub reply: ReplyBuffer,
@@ -129,8 +129,8 @@ impl LoopContext {
             mailbox,
             cold_reads: parts.cold_reads,
             quotas: parts.quotas,
-            pool: BufferPool::new(parts.memory.pocket(index).limit_bytes()),
-            pocket: parts.memory.pocket(index),
+            pool: BufferPool::new(parts.memory.of_loop(index).limit_bytes()),
+            loop_memory: parts.memory.of_loop(index),
             memory: parts.memory,
             spare: SparePages::default(),
             reply: ReplyBuffer::default(),

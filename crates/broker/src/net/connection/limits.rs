@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ottla_core::time::Moment;
 
-use super::super::holding::next_look;
 use super::super::loop_context::LoopContext;
 use super::super::refusal::Refusal;
 use super::Connection;
+use super::memory::next_look;
 
 impl Connection {
     /// Returns when to give it a turn even if no event arrives.
@@ -18,7 +18,7 @@ impl Connection {
             _ => None,
         };
         let unmuted = self.muting.look_at(context.now());
-        let of_request = self.reading.stalls_at();
+        let of_request = self.request_stalls_at();
         let stalls_at = of_request.into_iter().chain(self.reader_stalls_at()).min();
         let memory_look = stalls_at.map(|stalls_at| next_look(stalls_at, context.now()));
         [self.replies.deadline(), limit, unmuted, memory_look]
@@ -27,10 +27,15 @@ impl Connection {
             .min()
     }
 
+    /// By when more of its request must have come if others wait for its memory.
+    fn request_stalls_at(&self) -> Option<Moment> {
+        self.memory.stalls_at(self.reading.input().bytes().len())
+    }
+
     /// By when the client must have taken more of its answers if others wait for their memory.
     fn reader_stalls_at(&self) -> Option<Moment> {
         let (since, taken_bytes) = self.sending.stuck_since()?;
-        self.reading.reader_stalls_at(since, taken_bytes)
+        self.memory.reader_stalls_at(since, taken_bytes)
     }
 
     /// Since when something is expected of the client: bytes of its request, taking its replies, or
@@ -39,7 +44,7 @@ impl Connection {
         if !self.sending.is_empty() {
             return Some(self.progress);
         }
-        if !self.replies.is_empty() || self.muting.is_muted() || self.reading.is_waiting_for_memory() {
+        if !self.replies.is_empty() || self.muting.is_muted() || self.memory.is_waiting() {
             return None;
         }
         Some(self.reading.request_began().unwrap_or(self.progress))
@@ -49,7 +54,7 @@ impl Connection {
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
         if context.memory.waiting() > 0 {
             let is_over = |stalls_at: Option<Moment>| stalls_at.is_some_and(|stalls_at| stalls_at <= now);
-            if is_over(self.reading.stalls_at()) {
+            if is_over(self.request_stalls_at()) {
                 return Err(Refusal::RequestInTheWay(self.reading.request_bytes()));
             }
             if is_over(self.reader_stalls_at()) {

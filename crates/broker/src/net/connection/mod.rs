@@ -33,6 +33,7 @@ use crate::metrics::activity::Gap;
 use crate::metrics::stage::{Stage, StageTimes};
 
 mod reading;
+mod memory;
 mod client;
 mod served_request;
 mod replies;
@@ -43,6 +44,7 @@ mod limits;
 
 use accounting::Accounting;
 use client::Client;
+use memory::ConnectionMemory;
 use muting::Muting;
 use reading::Reading;
 use replies::{Completed, Replies};
@@ -77,6 +79,7 @@ pub struct Connection {
     waker: OwnWaker,
     client: Client,
     reading: Reading,
+    memory: ConnectionMemory,
     replies: Replies,
     sending: Sending,
     muting: Muting,
@@ -101,6 +104,7 @@ impl Connection {
             permit: new.permit,
             waker: OwnWaker::new(context.mailbox.clone(), token),
             reading: Reading::new(now),
+            memory: ConnectionMemory::new(context.memory.clone(), context.loop_memory.clone()),
             replies: Replies::default(),
             sending: Sending::default(),
             muting: Muting::default(),
@@ -177,7 +181,7 @@ impl Connection {
             // Requests before a broken one are still answered.
             self.advance(context)?;
             self.flush(context)?;
-            self.settle_answers(context);
+            self.settle_answers();
             served?;
             if !self.can_go_on(context) {
                 return Ok(Turn::Wait);
@@ -205,10 +209,10 @@ impl Connection {
     /// those of a waiter.
     fn may_serve_next(&self, context: &LoopContext) -> bool {
         let must_not = self.is_stopping || self.replies.is_held();
-        if self.reading.is_waiting_for_memory() {
+        if self.memory.is_waiting() {
             return false;
         }
-        !self.is_full(context) || (self.reading.is_entitled() && !must_not)
+        !self.is_full(context) || (self.memory.has_permit() && !must_not)
     }
 
     fn is_full(&self, context: &LoopContext) -> bool {
@@ -261,7 +265,7 @@ impl Connection {
                     }
                     self.serve_request(context, frame)?;
                     context.turn.has_served();
-                    self.reading.request_served();
+                    self.memory.request_served();
                     served = start + length;
                 }
             }
@@ -464,7 +468,6 @@ impl Connection {
     /// Called when the connection is closed: lets the service and the tenant's accounts forget it.
     pub fn leave(&self, context: &LoopContext) {
         context.service.disconnected(self.client.context());
-        self.reading.leave(context);
         self.accounting.leave(context);
     }
 }

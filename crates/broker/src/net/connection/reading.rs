@@ -8,15 +8,15 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::super::frame::{Cut, LENGTH_BYTES, cut};
-use super::super::holding::{Holding, Need};
 use super::super::input::{BufferPool, Input, SHARED_READ_BYTES, buffer_bytes};
 use super::super::loop_context::LoopContext;
 use super::super::refusal::Refusal;
 use super::Connection;
+use super::memory::{Asker, InputBytes};
 use super::replies::REPLY_BYTES;
 use crate::metrics::stage::{Stage, StageTimes};
 
-/// What was read and is not served, the memory for it, and when it came.
+/// What was read and is not served, and when it came.
 pub(super) struct Reading {
     is_readable: bool,
     has_peer_closed: bool,
@@ -24,7 +24,6 @@ pub(super) struct Reading {
     /// Missing bytes of the request that has begun. Valid only while `input` holds such a request,
     /// or while the connection waits for memory for one that is still in the socket.
     missing: usize,
-    memory: Holding,
     request_began: Option<Moment>,
     /// When the loop learned of the bytes read last, and when they had been read.
     arrived: Moment,
@@ -38,7 +37,6 @@ impl Reading {
             has_peer_closed: false,
             input: Input::default(),
             missing: 0,
-            memory: Holding::default(),
             request_began: None,
             arrived: now,
             received: now,
@@ -56,16 +54,6 @@ impl Reading {
 
     pub fn has_peer_closed(&self) -> bool {
         self.has_peer_closed
-    }
-
-    /// Whether it must not be read because memory for its request is not granted yet.
-    pub fn is_waiting_for_memory(&self) -> bool {
-        self.memory.is_waiting()
-    }
-
-    /// See [`Holding::is_entitled`].
-    pub fn is_entitled(&self) -> bool {
-        self.memory.is_entitled()
     }
 
     pub fn has_whole_request(&self, request_bytes_max: i32) -> bool {
@@ -91,10 +79,6 @@ impl Reading {
     /// Notes how many bytes the first unserved request lacks.
     pub fn expect_more(&mut self, missing: usize) {
         self.missing = missing;
-    }
-
-    pub fn request_served(&mut self) {
-        self.memory.request_served();
     }
 
     /// When the last bytes had been read.
@@ -135,25 +119,9 @@ impl Reading {
         self.request_began = self.request_began.map(|_| now);
     }
 
-    /// By when more of its request must have come if others wait for the memory.
-    pub fn stalls_at(&self) -> Option<Moment> {
-        self.memory.stalls_at(self.input.bytes().len())
-    }
-
-    /// By when a client that has taken `taken_bytes` of its answers since `stuck` must have taken
-    /// more if others wait for the memory.
-    pub fn reader_stalls_at(&self, stuck: Moment, taken_bytes: u64) -> Option<Moment> {
-        self.memory.reader_stalls_at(stuck, taken_bytes)
-    }
-
     /// The size of the request that has begun.
     pub fn request_bytes(&self) -> usize {
         self.input.bytes().len() + self.missing
-    }
-
-    /// Gives back its memory; called when the connection is closed.
-    pub fn leave(&self, context: &LoopContext) {
-        self.memory.leave(&context.pocket);
     }
 
     /// Interprets the outcome of a read; `None` when nothing can be read now.
@@ -183,13 +151,8 @@ impl Reading {
         may_follow: bool,
     ) -> (rustix::io::Result<usize>, usize, usize) {
         if self.input.is_empty() {
-            // Memory was granted for a request that is still in the socket: for this one and
-            // nothing behind it.
-            let wanted = match self.memory.is_entitled() {
-                true => self.missing.min(shared.len()),
-                false => shared.len(),
-            };
-            return (rustix::io::read(socket, &mut shared[..wanted]), 0, wanted);
+            let wanted = shared.len();
+            return (rustix::io::read(socket, shared), 0, wanted);
         }
         let own = self.input.room(self.missing, &mut context.pool);
         let own_bytes = own.len();
@@ -201,15 +164,13 @@ impl Reading {
         (rustix::io::readv(socket, &mut slices), own_bytes, wanted)
     }
 
-    fn need(&self, own_buffer_bytes: usize, arrived_bytes: usize) -> Need {
-        let request_bytes = match self.missing {
+    /// The memory for `arrived_bytes` in a buffer of `buffer` bytes, and for what they lack.
+    fn input_bytes(&self, buffer: usize, arrived_bytes: usize) -> InputBytes {
+        let request = match self.missing {
             0 => 0,
             missing => buffer_bytes(arrived_bytes + missing),
         };
-        Need {
-            buffer_bytes: own_buffer_bytes,
-            request_bytes,
-        }
+        InputBytes { buffer, request }
     }
 }
 
@@ -220,13 +181,22 @@ impl Connection {
         shared: &mut [u8],
         arrived: Moment,
     ) -> Result<(), Refusal> {
-        let has_room = context.pocket.has_room(SHARED_READ_BYTES);
-        if self.reading.input.is_empty() && !has_room && !self.reading.memory.is_entitled() {
+        let has_room = context.loop_memory.has_room(SHARED_READ_BYTES);
+        if self.reading.input.is_empty() && !has_room && !self.memory.has_permit() {
             return self.read_sparingly(context, shared, arrived);
         }
         // How many of the following bytes belong to the request is known only with its length.
         let may_follow =
             has_room && !self.is_full(context) && self.reading.input.bytes().len() >= LENGTH_BYTES;
+        // Memory was granted for a request that is still in the socket: for this one and nothing
+        // behind it.
+        let is_granted = self.reading.input.is_empty() && self.memory.has_permit();
+        let shared_bytes = if is_granted {
+            self.reading.missing.min(shared.len())
+        } else {
+            shared.len()
+        };
+        let shared = &mut shared[..shared_bytes];
         let (read, own_bytes, wanted) = self
             .reading
             .read_socket(&self.socket, context, shared, may_follow);
@@ -283,7 +253,7 @@ impl Connection {
         if rest == 0 {
             return Ok(());
         }
-        if self.reading.missing == 0 || self.reading.memory.is_waiting() {
+        if self.reading.missing == 0 || self.memory.is_waiting() {
             // Whole, but the turn is over, there are too many replies, or another thread would keep
             // it.
             self.reading.is_readable = true;
@@ -296,12 +266,12 @@ impl Connection {
             return Ok(());
         }
         let request_bytes = rest + self.reading.missing;
-        let need = Need {
-            buffer_bytes: 0,
-            request_bytes: buffer_bytes(request_bytes),
+        let input = InputBytes {
+            buffer: 0,
+            request: buffer_bytes(request_bytes),
         };
-        self.keep_memory(context, need);
-        if self.reading.memory.is_waiting() {
+        self.count_input(context, input);
+        if self.memory.is_waiting() {
             self.reading.missing = request_bytes;
             self.reading.is_readable = true;
             return Ok(());
@@ -336,10 +306,10 @@ impl Connection {
             self.reading.input.extend(rest, 0, &mut context.pool);
             return;
         }
-        let need = self.reading.need(buffer_bytes(rest.len()), rest.len());
-        self.keep_memory(context, need);
+        let input = self.reading.input_bytes(buffer_bytes(rest.len()), rest.len());
+        self.count_input(context, input);
         // The room for its missing bytes is allocated once the memory is granted.
-        let awaited = if self.reading.memory.is_waiting() {
+        let awaited = if self.memory.is_waiting() {
             0
         } else {
             self.reading.missing
@@ -347,38 +317,35 @@ impl Connection {
         self.reading.input.extend(rest, awaited, &mut context.pool);
     }
 
-    /// Adjusts the memory that the connection holds to what is left over. What a request held
-    /// passes to its answer before another connection can get it.
+    /// Counts the memory of what is left over. What a request had passes to its answer before another
+    /// connection can get it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
-        self.settle_answers(context);
+        self.settle_answers();
         if self.reading.input.is_empty() {
-            self.reading.memory.keep_nothing(&context.pocket);
+            self.memory.count_no_input();
             return;
         }
-        let need = self.reading.need(
-            self.reading.input.buffer_bytes(),
-            self.reading.input.bytes().len(),
-        );
-        self.keep_memory(context, need);
+        let input = &self.reading.input;
+        let input = self
+            .reading
+            .input_bytes(input.buffer_bytes(), input.bytes().len());
+        self.count_input(context, input);
     }
 
-    fn keep_memory(&mut self, context: &mut LoopContext, need: Need) {
-        let waker = &mut self.waker;
-        self.reading.memory.keep(
-            need,
-            (&context.memory, &context.pocket),
-            (self.client.tenant(), context.now()),
-            || waker.get().clone(),
-        );
+    fn count_input(&mut self, context: &LoopContext, input: InputBytes) {
+        let asker = Asker {
+            tenant: self.client.tenant(),
+            now: context.now(),
+            waker: &mut self.waker,
+        };
+        self.memory.count_input(input, asker);
     }
 
-    /// Adjusts the memory that the connection holds to the answers its client has not taken.
-    pub(super) fn settle_answers(&mut self, context: &mut LoopContext) {
+    /// Counts the memory of the answers that the client has not taken.
+    pub(super) fn settle_answers(&mut self) {
         self.sending.shrink_if_stuck();
-        let memory = (&context.memory, &*context.pocket);
-        self.reading
-            .memory
-            .keep_answers(self.answer_bytes(), memory, self.client.tenant());
+        self.memory
+            .count_answers(self.answer_bytes(), self.client.tenant());
     }
 
     /// Whether there is memory for what serving a whole request may leave behind: the request
@@ -391,20 +358,17 @@ impl Connection {
             .and_then(|code| ApiKey::from_i16(i16::from_be_bytes(*code)));
         let answer_bytes = api_key.map_or(0, |api_key| context.expected.to_request(api_key, frame.len()));
         let bytes = REPLY_BYTES + frame.len() + answer_bytes;
-        if !self
-            .reading
-            .memory
-            .must_ask_before_serving(&context.pocket, bytes)
-        {
+        if !self.memory.must_ask_before_serving(bytes) {
             return true;
         }
-        self.settle_answers(context);
-        let waker = &mut self.waker;
-        let who = (self.client.tenant(), context.now());
-        self.reading
-            .memory
-            .ask(bytes, &context.memory, who, || waker.get().clone());
-        let is_waiting = self.reading.memory.is_waiting();
+        self.settle_answers();
+        let asker = Asker {
+            tenant: self.client.tenant(),
+            now: context.now(),
+            waker: &mut self.waker,
+        };
+        self.memory.ask(bytes, asker);
+        let is_waiting = self.memory.is_waiting();
         if is_waiting {
             self.reading.missing = LENGTH_BYTES + frame.len();
         }
@@ -414,12 +378,12 @@ impl Connection {
     /// Checks whether the awaited memory has been granted; if not, whether the request can still
     /// become whole.
     pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
-        if !self.reading.memory.is_waiting() {
+        if !self.memory.is_waiting() {
             return Ok(());
         }
         let now = context.now();
         let is_whole = self.reading.has_whole_request(context.settings.request_bytes_max);
-        if self.reading.memory.look(&context.pocket, now, !is_whole) {
+        if self.memory.look(now, !is_whole) {
             // The wait was the broker's, so it does not count against the client.
             self.progress = now;
             self.reading.restart_request(now);
