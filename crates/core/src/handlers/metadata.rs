@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
-    MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
 };
 use ottla_wire::primitives::Uuid;
 
@@ -64,7 +64,10 @@ pub(crate) fn handle(
     let asked = Asked::new(request, &body);
     let image = node.image();
     let missing = match (&asked.topics, creates(node, &body)) {
-        (AskedTopics::ByName(names), true) => creatable(&image, names),
+        (AskedTopics::ByName(names), true) => {
+            let creatable = names.iter().filter(|name| is_creatable(&image, name));
+            creatable.cloned().collect()
+        }
         _ => Vec::new(),
     };
     if missing.is_empty() {
@@ -87,22 +90,33 @@ pub(crate) fn handle(
 /// creates topics is answered from the image after the creation, which may name any number.
 pub(crate) fn answer_entries(node: &Node, request: &Request<'_>, body: &MetadataRequest<'_>) -> u64 {
     let image = node.image();
-    let entries = |topic: &TopicImage| 1 + topic.partitions.len() as u64;
-    let asked = AskedTopics::new(request.api_version, body);
-    match &asked {
-        AskedTopics::ByName(names) if creates(node, body) && !creatable(&image, names).is_empty() => {
-            ENTRIES_UNBOUNDED
-        }
-        AskedTopics::All => count(image.topics.iter().map(|topic| entries(topic))),
-        AskedTopics::ByName(names) => {
-            let topics = names.iter().map(|name| image.topic(name));
-            count(topics.map(|topic| topic.map_or(1, |topic| entries(topic))))
-        }
-        AskedTopics::ById(ids) => {
-            let topics = ids.iter().map(|id| image.topic_by_id(*id));
-            count(topics.map(|topic| topic.map_or(1, |topic| entries(topic))))
-        }
+    let entries =
+        |topic: Option<&Arc<TopicImage>>| 1 + topic.map_or(0, |topic| topic.partitions.len() as u64);
+    let Some(topics) = named_topics(request.api_version, body) else {
+        return count(image.topics.iter().map(|topic| entries(Some(topic))));
+    };
+    if names_by_id(body) {
+        return count(
+            topics
+                .iter()
+                .map(|topic| entries(image.topic_by_id(topic.topic_id))),
+        );
     }
+    let names = || topics.iter().filter_map(|topic| topic.name);
+    if creates(node, body) && names().any(|name| is_creatable(&image, name)) {
+        return ENTRIES_UNBOUNDED;
+    }
+    count(names().map(|name| entries(image.topic(name))))
+}
+
+/// Returns the topics that the request names; `None` when it asks for all.
+fn named_topics<'b, 'a>(
+    version: i16,
+    body: &'b MetadataRequest<'a>,
+) -> Option<&'b [MetadataRequestTopic<'a>]> {
+    // Version 0 has no null: an empty list means all topics.
+    let topics = body.topics.as_deref()?;
+    (version > 0 || !topics.is_empty()).then_some(topics)
 }
 
 /// Whether missing topics are created.
@@ -133,18 +147,10 @@ fn refuse(body: &MetadataRequest<'_>, version: i16, reply: &mut ReplyBuffer) {
     response.encode(&mut reply.bytes, version);
 }
 
-fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
-    let is_missing = |name: &&String| image.topic(name).is_none();
-    let is_allowed = |name: &&String| {
-        topic_name_problem(name).is_none()
-            && (!is_internal(name) || **name == InternalTopic::ConsumerOffsets.name())
-    };
-    names
-        .iter()
-        .filter(is_missing)
-        .filter(is_allowed)
-        .cloned()
-        .collect()
+fn is_creatable(image: &MetadataImage, name: &str) -> bool {
+    image.topic(name).is_none()
+        && topic_name_problem(name).is_none()
+        && (!is_internal(name) || name == InternalTopic::ConsumerOffsets.name())
 }
 
 /// Creates missing topics; where that fails, returns the reason.
@@ -339,13 +345,9 @@ impl Asked {
 
 impl AskedTopics {
     fn new(version: i16, body: &MetadataRequest<'_>) -> AskedTopics {
-        let Some(topics) = &body.topics else {
+        let Some(topics) = named_topics(version, body) else {
             return AskedTopics::All;
         };
-        // Version 0 has no null: an empty list means all topics.
-        if version == 0 && topics.is_empty() {
-            return AskedTopics::All;
-        }
         // KIP-516: ids take precedence over names.
         let ids: BTreeSet<Uuid> = topics
             .iter()
