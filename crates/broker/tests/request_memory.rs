@@ -151,7 +151,8 @@ fn a_tenants_waiting_giants_block_no_other_tenant() {
 #[test]
 fn full_parts_of_the_loops_delay_no_small_requests() {
     let net = start();
-    // Incomplete requests of 60 KB fill the parts of both loops, and then their tenant's share of the rest.
+    // Incomplete requests of 60 KB fill the parts of both loops, and then their tenant's share of
+    // the rest.
     let half = echo_of("greedy", 1, &body(60_000));
     let mut greedy: Vec<Client> = (0..200).map(|_| named(&net, "greedy")).collect();
     for client in &mut greedy {

@@ -2,8 +2,8 @@
 //! Life of a fetch, 1 of 6. After: handlers/fetch.rs.
 //!
 //! From API key to handler: one line per API. The API's name is the file name in
-//! `ottla_wire::messages` and in `handlers`. `by` names the measure of a request whose body does not
-//! show how much it asks for (`placement.rs`).
+//! `ottla_wire::messages` and in `handlers`. `by` names the measure of a request whose body does
+//! not show how much it asks for (`placement.rs`).
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages;

@@ -1,5 +1,5 @@
-//! Requests that are too much for an event loop (`placement.rs` decides): they are served on threads
-//! of their own, one at a time per connection.
+//! Requests that are too much for an event loop (`placement.rs` decides): they are served on
+//! threads of their own, one at a time per connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

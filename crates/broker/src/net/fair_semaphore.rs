@@ -4,18 +4,18 @@
 //! **No deadlock.** Memory is granted for a whole request or not at all, so a waiter uses none of
 //! it, and a request that has its memory needs no more: it is completed by bytes from its own
 //! sender, or its connection is closed. An answer exists before its memory is counted, so it takes
-//! it without waiting, from what the tenant may have next. It leaves when the client reads it or its
-//! connection is closed; an answer that another thread writes comes after the connection's earlier
-//! ones, which have deadlines. So waiters cannot form a cycle. While any request waits, another
-//! uses memory: what is released last makes room for the next waiter, because no request is larger
-//! than the limit.
+//! it without waiting, from what the tenant may have next. It leaves when the client reads it or
+//! its connection is closed; an answer that another thread writes comes after the connection's
+//! earlier ones, which have deadlines. So waiters cannot form a cycle. While any request waits,
+//! another uses memory: what is released last makes room for the next waiter, because no request is
+//! larger than the limit.
 //!
 //! **Fairness.** Tenants take turns (round robin); within a tenant, requests are served in order of
 //! arrival. A tenant that uses memory may have at most as much as is then left free (the "dynamic
 //! thresholds" by which switches share their buffers): one alone gets half of the limit, two get a
-//! third each, and there is always room for a newcomer. A tenant that uses none may have all that is
-//! free. The first tenant that lacks only free room is *starving*: smaller requests of others may
-//! overtake its request until they add up to the limit, and then none may.
+//! third each, and there is always room for a newcomer. A tenant that uses none may have all that
+//! is free. The first tenant that lacks only free room is *starving*: smaller requests of others
+//! may overtake its request until they add up to the limit, and then none may.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -87,8 +87,8 @@ impl<W> FairSemaphore<W> {
         self.waiting.contains_key(&(id, ticket))
     }
 
-    /// Takes memory for one request: `None` when it is granted at once. Otherwise `waiter` is handed
-    /// back when it is.
+    /// Takes memory for one request: `None` when it is granted at once. Otherwise `waiter` is
+    /// handed back when it is.
     pub fn acquire(&mut self, id: TenantId, bytes: usize, waiter: impl FnOnce() -> W) -> Option<Ticket> {
         let lack = self.lack(id, bytes);
         let is_first = self.first_of(id).is_none();

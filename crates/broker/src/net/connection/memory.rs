@@ -85,8 +85,8 @@ impl ConnectionMemory {
         matches!(self.request, RequestPermit::Waiting(_))
     }
 
-    /// Whether it has shared memory for one request, which others may wait for: nothing must keep it
-    /// from reading and serving that request.
+    /// Whether it has shared memory for one request, which others may wait for: nothing must keep
+    /// it from reading and serving that request.
     pub fn has_permit(&self) -> bool {
         matches!(self.request, RequestPermit::GrantedAt(..))
     }
@@ -117,9 +117,9 @@ impl ConnectionMemory {
         };
     }
 
-    /// Whether a request must get shared memory before it is served, given that serving it may leave
-    /// `bytes` behind, with another thread or as its answer: what does not fit into the loop's part
-    /// is shared memory.
+    /// Whether a request must get shared memory before it is served, given that serving it may
+    /// leave `bytes` behind, with another thread or as its answer: what does not fit into the
+    /// loop's part is shared memory.
     pub fn must_ask_before_serving(&self, bytes: usize) -> bool {
         bytes > UNASKED_BYTES_MAX && !self.has_permit() && !self.fits_as_answer(bytes, bytes)
     }

@@ -317,8 +317,8 @@ impl Connection {
         self.reading.input.extend(rest, awaited, &mut context.pool);
     }
 
-    /// Counts the memory of what is left over. What a request had passes to its answer before another
-    /// connection can get it.
+    /// Counts the memory of what is left over. What a request had passes to its answer before
+    /// another connection can get it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
         self.settle_answers();
         if self.reading.input.is_empty() {
