@@ -62,8 +62,8 @@ fn main() {
         columns[0], columns[1], columns[2], columns[3]
     );
     for large in &all {
-        let (micros, _) = handle(&broker, large, true);
-        let (held_micros, is_pending) = handle(&broker, large, false);
+        let (micros, _) = handle(&broker, large, Place::Thread);
+        let (held_micros, is_pending) = handle(&broker, large, Place::Loop);
         assert!(is_pending, "{}", large.api_key);
         let (name, bytes) = (large.api_key.to_string(), large.body.len());
         println!("{name:<24} {bytes:>10} {micros:>14} {held_micros:>14}");
@@ -74,7 +74,7 @@ fn main() {
     let body = client.receive(ApiKey::Fetch, large.version, 1);
     let response = FetchResponse::decode(&mut Reader::new(&body), large.version).unwrap();
     let mut epoch = 0;
-    let mut next = |is_elsewhere| {
+    let mut next = |place| {
         epoch += 1;
         let body = fetch_body(TOPIC, 0, (response.session_id, epoch), 0);
         handle_once(
@@ -83,16 +83,23 @@ fn main() {
                 body,
                 ..large_fetch()
             },
-            is_elsewhere,
+            place,
         )
         .0
     };
     let [micros, held_micros] =
-        [true, false].map(|is_elsewhere| (0..5).map(|_| next(is_elsewhere)).min().unwrap());
+        [Place::Thread, Place::Loop].map(|place| (0..5).map(|_| next(place)).min().unwrap());
     println!(
         "{:<24} {:>10} {micros:>14} {held_micros:>14}",
         "Fetch of a session", 40
     );
+}
+
+/// What serves the requests.
+#[derive(Clone, Copy)]
+enum Place {
+    Loop,
+    Thread,
 }
 
 /// A few bytes that request all partitions.
@@ -156,12 +163,12 @@ fn grow_topic(broker: &Broker) {
 }
 
 /// Returns the minimum time in microseconds, and whether the rest is done on another thread.
-fn handle(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
-    let handled = (0..5).map(|_| handle_once(broker, large, is_elsewhere));
+fn handle(broker: &Broker, large: &Large, place: Place) -> (u128, bool) {
+    let handled = (0..5).map(|_| handle_once(broker, large, place));
     handled.min().unwrap()
 }
 
-fn handle_once(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, bool) {
+fn handle_once(broker: &Broker, large: &Large, place: Place) -> (u128, bool) {
     let connection = ConnectionContext {
         connection_id: 1,
         peer_address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -180,11 +187,13 @@ fn handle_once(broker: &Broker, large: &Large, is_elsewhere: bool) -> (u128, boo
         client_id: Some("c"),
         body: &large.body,
         received: broker.node().clock().moment(),
-        is_elsewhere,
     };
     let mut reply = ReplyBuffer::default();
     let began = Instant::now();
-    let handled = broker.node().handle(&request, &mut reply);
+    let handled = match place {
+        Place::Loop => broker.node().handle(&request, &mut reply),
+        Place::Thread => broker.node().handle_whole(&request, &mut reply),
+    };
     let micros = began.elapsed().as_micros();
     (micros, matches!(handled, Handled::Pending(_)))
 }

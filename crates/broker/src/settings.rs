@@ -8,8 +8,8 @@ use ottla_core::config::{ConfigError, NodeConfig};
 use ottla_core::random::Seed;
 
 use crate::machine_memory::MachineMemory;
-use crate::net::event_loop::NetSettings;
-use crate::net::listener::ConnectionLimits;
+use crate::net::connection_counts::ConnectionLimits;
+use crate::net::loop_context::NetSettings;
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 

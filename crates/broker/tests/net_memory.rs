@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
-use support::net::{LARGE, LARGE_BYTES, Net, check_answer, echo, echo_of};
+use support::net::{LARGE, LARGE_BYTES, Net, check_answer, echo, echo_of, until};
 use support::{Client, resident_bytes};
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -154,4 +154,30 @@ fn ten_thousand_connections_cost_little_memory_and_all_are_served() {
     assert!(each < 4_096, "a connection costs {each} bytes");
     drop(clients);
     net.wait_for_open(0);
+}
+
+#[test]
+fn the_memory_counted_is_about_the_memory_used() {
+    let _alone = alone();
+    let net = Net::start_within((1 << 30, 100 << 20), Duration::from_secs(600), usize::MAX);
+    let mut clients: Vec<Client> = (0..40).map(|_| net.client()).collect();
+    for client in &mut clients {
+        client.send(&echo(0, b"warm"));
+        check_answer(client, 0, b"warm");
+    }
+    let before = resident_bytes() as usize;
+    for client in &mut clients {
+        client.send(&echo(1, LARGE));
+    }
+    until("all are stuck", || {
+        net.memory.used_bytes() >= 40 * (LARGE_BYTES - (5 << 20))
+    });
+    let (grown, counted) = (resident_bytes() as usize - before, net.memory.used_bytes());
+    assert!(
+        grown < counted + counted / 4 + (16 << 20),
+        "grew by {grown}, counted {counted}"
+    );
+    drop(clients);
+    net.wait_for_open(0);
+    until("all memory is given back", || net.memory.used_bytes() == 0);
 }

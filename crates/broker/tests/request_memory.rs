@@ -13,7 +13,7 @@ use support::net::{COUNT, Net, check_answer, echo, echo_of, until};
 
 const MIB: usize = 1 << 20;
 
-/// Two event loops have a pocket of 1 MiB each; the other 6 MiB are for large requests.
+/// Two event loops have a part of 1 MiB each; the other 6 MiB are shared, for large requests.
 const LIMIT_BYTES: usize = 8 * MIB;
 const REQUEST_BYTES_MAX: usize = 4 * MIB;
 
@@ -149,9 +149,10 @@ fn a_tenants_waiting_giants_block_no_other_tenant() {
 }
 
 #[test]
-fn full_pockets_delay_no_small_requests() {
+fn full_parts_of_the_loops_delay_no_small_requests() {
     let net = start();
-    // Incomplete requests of 60 KB fill both pockets, and then their tenant's share of the rest.
+    // Incomplete requests of 60 KB fill the parts of both loops, and then their tenant's share of
+    // the rest.
     let half = echo_of("greedy", 1, &body(60_000));
     let mut greedy: Vec<Client> = (0..200).map(|_| named(&net, "greedy")).collect();
     for client in &mut greedy {

@@ -1,17 +1,20 @@
-//! Life of a produce, 2 of 6. Before: broker/src/net/connection.rs. After: handlers/produce.rs.
+//! Life of a produce, 2 of 6. Before: broker/src/net/connection/mod.rs. After: handlers/produce.rs.
 //! Life of a fetch, 1 of 6. After: handlers/fetch.rs.
 //!
 //! From API key to handler: one line per API. The API's name is the file name in
-//! `ottla_wire::messages` and in `handlers`.
+//! `ottla_wire::messages` and in `handlers`. `by` names the measure of a request whose body does
+//! not show how much it asks for (`placement.rs`).
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages;
 use ottla_wire::primitives::{DecodeError, Reader};
+use ottla_wire::produce::ProduceRequest;
 
 use crate::handlers;
-use crate::long_answer::{handle_elsewhere, is_long};
+use crate::long_answer::handle_elsewhere;
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::placement::Place;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -20,6 +23,15 @@ impl Node {
     ///
     /// - Errors: `Handled::Close` if no reply can be written.
     pub fn handle(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
+        self.handle_at(Place::EventLoop, request, reply)
+    }
+
+    /// As `handle`, on a thread that may take long over it.
+    pub fn handle_whole(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
+        self.handle_at(Place::LongAnswerThread, request, reply)
+    }
+
+    fn handle_at(&self, place: Place, request: &Request<'_>, reply: &mut ReplyBuffer) -> Handled {
         let (api_key, version) = (request.api_key, request.api_version);
         let served = api_key.served_versions();
         if !served.is_some_and(|served| served.contains(version)) {
@@ -29,10 +41,10 @@ impl Node {
             }
             return Handled::Close(format!("{api_key} version {version} is not served"));
         }
-        if !request.is_elsewhere && is_long(api_key, request.body.len()) {
-            return handle_elsewhere(request);
+        if !place.may_decode(request) {
+            return handle_elsewhere(request, 0);
         }
-        match dispatch(self, request, reply) {
+        match dispatch(self, place, request, reply) {
             Ok(handled) => handled,
             Err(error) => Handled::Close(format!("{api_key} version {version}: {error}")),
         }
@@ -40,23 +52,37 @@ impl Node {
 }
 
 macro_rules! table {
-    ($($api:ident => $module:ident::$message:ident,)*) => {
+    ($($api:ident => $module:ident::$message:ident $(by $entries:ident)?,)*) => {
         /// Serves one request whose API version is known to be served.
         ///
         /// - Errors: the body cannot be decoded; the request has had no effect.
         fn dispatch(
             node: &Node,
+            place: Place,
             request: &Request<'_>,
             reply: &mut ReplyBuffer,
         ) -> Result<Handled, DecodeError> {
             match request.api_key {
-                // Decodes its own body: record bytes stay where they are.
-                ApiKey::Produce => handlers::produce::handle(node, request, reply),
+                // Decoded as it is served: record bytes stay where they are.
+                ApiKey::Produce => {
+                    let body = ProduceRequest::decode(request.body, request.api_version)?;
+                    if let Some(entries) = place.exceeded_by(|| body.partition_count as u64) {
+                        return Ok(handle_elsewhere(request, entries));
+                    }
+                    let unfolding = place.unfolding(request.body.len());
+                    handlers::produce::handle(node, request, body, unfolding, reply)
+                }
                 $(ApiKey::$api => {
                     let mut reader = Reader::new(request.body);
                     let body = messages::$module::$message::decode(&mut reader, request.api_version)?;
                     // Bytes after the message are ignored, as Apache Kafka does: librdkafka 2.16
                     // sends three of them with Metadata version 13.
+                    $(
+                        let entries = || handlers::$module::$entries(node, request, &body);
+                        if let Some(entries) = place.exceeded_by(entries) {
+                            return Ok(handle_elsewhere(request, entries));
+                        }
+                    )?
                     Ok(handlers::$module::handle(node, request, body, reply))
                 })*
                 api_key => Ok(Handled::Close(format!("{api_key} is not served"))),
@@ -90,7 +116,7 @@ table! {
     DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsRequest,
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest,
     ElectLeaders => elect_leaders::ElectLeadersRequest,
-    Fetch => fetch::FetchRequest,
+    Fetch => fetch::FetchRequest by session_entries,
     FindCoordinator => find_coordinator::FindCoordinatorRequest,
     GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest,
     Heartbeat => heartbeat::HeartbeatRequest,
@@ -102,10 +128,10 @@ table! {
     ListGroups => list_groups::ListGroupsRequest,
     ListOffsets => list_offsets::ListOffsetsRequest,
     ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsRequest,
-    Metadata => metadata::MetadataRequest,
+    Metadata => metadata::MetadataRequest by answer_entries,
     OffsetCommit => offset_commit::OffsetCommitRequest,
     OffsetDelete => offset_delete::OffsetDeleteRequest,
-    OffsetFetch => offset_fetch::OffsetFetchRequest,
+    OffsetFetch => offset_fetch::OffsetFetchRequest by answer_entries,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
     PushTelemetry => push_telemetry::PushTelemetryRequest,
     SyncGroup => sync_group::SyncGroupRequest,

@@ -9,7 +9,8 @@
 pub mod node;
 mod dispatch;
 mod handlers;
-pub mod long_answer;
+mod long_answer;
+pub mod placement;
 mod submit;
 pub mod pending;
 pub mod group;

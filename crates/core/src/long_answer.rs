@@ -1,6 +1,5 @@
-//! Requests and answers that name thousands of things. They run on threads apart from the event
-//! loops, one at a time per connection, so that they cause no head-of-line blocking of other
-//! connections.
+//! Requests that are too much for an event loop (`placement.rs` decides): they are served on
+//! threads of their own, one at a time per connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,47 +20,31 @@ use crate::time::Moment;
 /// By the same measure: 1,000 entries take 200 µs.
 const ENTRIES_PER_MICRO: u64 = 5;
 
-/// A body of at most this size is decoded by the event loop: four thousand partition numbers, or
-/// three hundred topic names.
-const BODY_BYTES_MAX: usize = 16 * 1024;
-
 /// The smallest thing that a request can name: a partition number.
 const ENTRY_BYTES_MIN: u64 = 4;
 
-/// Whether such a request would hold up an event loop; asked before its body is decoded.
-pub fn is_long(api_key: ApiKey, body_bytes: usize) -> bool {
-    match api_key {
-        // Most of it is records; the handler counts partitions.
-        ApiKey::Produce => false,
-        // The telemetry thread reads the payload.
-        ApiKey::PushTelemetry => false,
-        // A few bytes ask for much, and administrative tools are not latency-sensitive.
-        ApiKey::DescribeClientQuotas
-        | ApiKey::DescribeConfigs
-        | ApiKey::DescribeGroups
-        | ApiKey::DescribeLogDirs
-        | ApiKey::DescribeProducers
-        | ApiKey::ListConfigResources
-        | ApiKey::ListGroups => true,
-        _ => body_bytes > BODY_BYTES_MAX,
-    }
-}
-
 /// Decodes and serves the request on a long-answer thread. Later requests of the connection wait
 /// until it has been handled, to keep their order of effect.
-pub fn handle_elsewhere(request: &Request<'_>) -> Handled {
-    serve_elsewhere(request, |node, request, reply| node.handle(request, reply))
+///
+/// - `entries`: how many things it names, if that is known.
+pub(crate) fn handle_elsewhere(request: &Request<'_>, entries: u64) -> Handled {
+    let serve =
+        |node: &Node, request: &Request<'_>, reply: &mut ReplyBuffer| node.handle_whole(request, reply);
+    let entries = entries.max(request.body.len() as u64 / ENTRY_BYTES_MIN);
+    copied(request, entries, Box::new(serve))
 }
 
 /// As `handle_elsewhere`, with `serve` in place of the dispatcher, for a handler that has begun: it
-/// gets the request again, with `is_elsewhere` set.
-pub fn serve_elsewhere(
+/// gets the request again.
+pub(crate) fn continue_elsewhere(
     request: &Request<'_>,
     serve: impl FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send + 'static,
 ) -> Handled {
-    let payer = Payer::Tenant(request.connection.tenant);
     let entries = request.body.len() as u64 / ENTRY_BYTES_MIN;
-    let quota = request.connection.quota.clone();
+    copied(request, entries, Box::new(serve))
+}
+
+fn copied(request: &Request<'_>, entries: u64, serve: Box<Serve>) -> Handled {
     let unread = UnreadRequest {
         connection: request.connection.clone(),
         api_key: request.api_key,
@@ -70,30 +53,41 @@ pub fn serve_elsewhere(
         client_id: request.client_id.map(str::to_owned),
         body: request.body.to_vec(),
         received: request.received,
-        serve: Some(Box::new(serve)),
+        serve: Some(serve),
         handled: None,
     };
-    Handled::Pending(Box::new(LongAnswer::new(payer, entries, quota, Box::new(unread))))
+    Handled::Pending(Box::new(LongAnswer {
+        payer: Payer::Tenant(request.connection.tenant),
+        entries,
+        quota: request.connection.quota.clone(),
+        seen: Seen::default(),
+        executor: None,
+        stage: Stage::Resting(Box::new(unread), None),
+    }))
 }
 
-/// Writes an answer on a long-answer thread.
-///
-/// - Shape: `write` fills the reply; `entries` is an estimate of how many things it names.
-pub fn write_elsewhere(
+/// Drops what takes long to drop on a long-answer thread.
+pub(crate) fn drop_elsewhere(
+    executor: &dyn NodeExecutor,
     payer: Payer,
     entries: u64,
-    quota: Option<Arc<ClientQuota>>,
-    write: impl FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
-) -> Box<dyn PendingReply> {
-    let unwritten = UnwrittenAnswer(Some(write));
-    Box::new(LongAnswer::new(payer, entries, quota, Box::new(unwritten)))
+    dropped: impl Send + 'static,
+) {
+    executor.long_answer(node::LongAnswer {
+        payer,
+        entries,
+        job: Box::new(move |_| {
+            drop(dropped);
+            entries
+        }),
+    });
 }
 
 /// A reply whose steps all run on another thread.
 ///
 /// Dropping it cancels a step that has not begun; what the work holds is dropped on that thread,
 /// too.
-pub struct LongAnswer {
+struct LongAnswer {
     payer: Payer,
     /// Estimate of how many things it names.
     entries: u64,
@@ -124,23 +118,6 @@ enum Worked {
 }
 
 impl LongAnswer {
-    /// Wraps `work`, which has not been polled yet.
-    pub fn new(
-        payer: Payer,
-        entries: u64,
-        quota: Option<Arc<ClientQuota>>,
-        work: Box<dyn PendingReply>,
-    ) -> LongAnswer {
-        LongAnswer {
-            payer,
-            entries,
-            quota,
-            seen: Seen::default(),
-            executor: None,
-            stage: Stage::Resting(work, None),
-        }
-    }
-
     /// Hands the work over, unless it was neither woken nor is due.
     fn start(&mut self, node: &Node, waker: &Waker, fetched: &mut Fetched) {
         let Stage::Resting(work, woken) = &self.stage else {
@@ -245,16 +222,7 @@ impl Drop for LongAnswer {
         if let Some(executor) = &self.executor
             && let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over)
         {
-            let entries = self.entries;
-            let job = Box::new(move |_: &Node| {
-                drop(work);
-                entries
-            });
-            executor.long_answer(node::LongAnswer {
-                payer: self.payer,
-                entries,
-                job,
-            });
+            drop_elsewhere(&**executor, self.payer, self.entries, work);
         }
     }
 }
@@ -385,7 +353,6 @@ impl UnreadRequest {
             client_id: self.client_id.as_deref(),
             body: &body,
             received: self.received,
-            is_elsewhere: true,
         };
         let serve = self.serve.take().expect("a request is served once");
         serve(node, &request, reply)
@@ -430,23 +397,5 @@ impl PendingReply for UnreadRequest {
     fn kept_bytes(&self) -> usize {
         let of_handler = self.handled.as_ref().map_or(0, |pending| pending.kept_bytes());
         self.body.len() + of_handler
-    }
-}
-
-/// An answer that is known but not written yet.
-struct UnwrittenAnswer<W>(Option<W>);
-
-impl<W> PendingReply for UnwrittenAnswer<W>
-where
-    W: FnOnce(&Node, &mut ReplyBuffer) + Send + 'static,
-{
-    fn poll(&mut self, node: &Node, _: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        let write = self.0.take().expect("a reply is not polled after it was ready");
-        write(node, reply);
-        Poll::Ready(())
-    }
-
-    fn waits_for(&self) -> WaitKind {
-        WaitKind::Reading
     }
 }

@@ -94,8 +94,6 @@ pub struct Request<'a> {
     pub body: &'a [u8],
     /// When the last byte of the request was read.
     pub received: Moment,
-    /// The request is served on a long-answer thread, so it may take long.
-    pub is_elsewhere: bool,
 }
 
 impl Request<'_> {

@@ -208,7 +208,6 @@ impl World {
             client_id: Some("simulation"),
             body,
             received: self.clock.moment(),
-            is_elsewhere: false,
         };
         let mut reply = ReplyBuffer::default();
         call.state = match running.node.handle(&request, &mut reply) {

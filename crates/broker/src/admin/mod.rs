@@ -22,7 +22,7 @@ use crate::http::guard::{self, Guard, Names};
 use crate::http::server::{HttpLimits, HttpServer};
 use crate::metrics::recorder::Records;
 use crate::metrics::tenants::{LOOK_INTERVAL_MS, TenantBooks};
-use crate::net::listener::ConnectionCounts;
+use crate::net::connection_counts::ConnectionCounts;
 use crate::net::memory_budget::MemoryBudget;
 
 pub mod debug_requests;

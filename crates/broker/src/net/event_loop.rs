@@ -4,31 +4,22 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_core::quota::Quotas;
-use ottla_core::reply::ReplyBuffer;
-use ottla_core::tenant::{TenantId, Tenants};
-use ottla_core::time::{Clock, Moment};
+use ottla_core::tenant::TenantId;
+use ottla_core::time::Moment;
 use rustix::event::{Timespec, epoll};
 use slab::Slab;
 use tracing::{debug, error, warn};
 
 use super::connection::{Connection, Turn};
-use super::expected_answers::ExpectedAnswers;
-use super::input::{BufferPool, SHARED_READ_BYTES};
+use super::input::SHARED_READ_BYTES;
+use super::loop_context::{LoopContext, LoopParts, NetSettings};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
-use super::memory_budget::{MemoryBudget, Pocket};
-use super::output::SparePages;
 use super::refusal::Refusal;
 use super::scheduler::{CHARGE_MICROS_MAX, QUANTUM_MICROS, Ready, Scheduler};
-use super::service::Service;
-use crate::executor::cold_reads::ColdReads;
-use crate::metrics::accounts::{AccountBook, Accounts, Sum};
-use crate::metrics::activity::{ActivityIndex, Exchange};
-use crate::metrics::recorder::{Finished, LoopRecords};
-use crate::metrics::stage::Stage;
+use crate::metrics::accounts::Sum;
 use crate::rate_limit::RateLimit;
 
 const MAILBOX_EVENT: u64 = u64::MAX;
@@ -52,170 +43,6 @@ const STOP_GRACE: Duration = Duration::from_millis(1_000);
 /// Accepted connections that are registered per round: a microsecond or two each, less than the
 /// round's turns.
 const TAKEN_IN_PER_ROUND: usize = 32;
-
-/// Settings that all connections of a listener share.
-#[derive(Clone, Debug)]
-pub struct NetSettings {
-    /// `socket.request.max.bytes`.
-    pub request_bytes_max: i32,
-    /// `connections.max.idle.ms`; also how long a request may take to arrive, and how long a client
-    /// may take to accept the next byte of its replies. `None`: no limit.
-    pub idle_max: Option<Duration>,
-    /// `socket.send.buffer.bytes` and `socket.receive.buffer.bytes`; `None` leaves them to the
-    /// kernel.
-    pub send_buffer_bytes: Option<usize>,
-    pub receive_buffer_bytes: Option<usize>,
-    /// `ottla.slow.request.ms`; `None`: slow requests are not logged.
-    pub slow_request: Option<Duration>,
-}
-
-/// The clock of the current turn.
-#[derive(Debug, Default)]
-pub struct TurnClock {
-    /// The time of the last reading of the clock.
-    now: Moment,
-    ends: Moment,
-    is_one_free: bool,
-    /// Time this turn has spent sending.
-    pub sending_micros: u64,
-}
-
-impl TurnClock {
-    fn begin(&mut self, budget_micros: u64) {
-        self.ends = self.now.after(Duration::from_micros(budget_micros));
-        self.is_one_free = true;
-        self.sending_micros = 0;
-    }
-
-    pub fn ends(&self) -> Moment {
-        self.ends
-    }
-
-    /// Whether the turn's budget is used up, so that others should be served.
-    pub fn is_over(&self) -> bool {
-        self.now >= self.ends
-    }
-
-    /// Grants one step regardless of the budget: for work that a read has begun or that is due.
-    pub fn allow_one(&mut self) {
-        self.is_one_free = true;
-    }
-
-    /// Whether one more request may be served, or one more reply finished.
-    pub fn may_serve(&self) -> bool {
-        self.is_one_free || !self.is_over()
-    }
-
-    pub fn has_served(&mut self) {
-        self.is_one_free = false;
-    }
-}
-
-/// What an event loop lends to the connection being served.
-pub struct LoopContext {
-    pub service: Arc<dyn Service>,
-    pub clock: Arc<dyn Clock>,
-    pub settings: Arc<NetSettings>,
-    pub mailbox: Arc<Mailbox>,
-    pub cold_reads: Arc<ColdReads>,
-    pub quotas: Arc<Quotas>,
-    pub memory: Arc<MemoryBudget>,
-    /// The pocket of this loop.
-    pub pocket: Arc<Pocket>,
-    pub pool: BufferPool,
-    pub spare: SparePages,
-    pub reply: ReplyBuffer,
-    pub expected: ExpectedAnswers,
-    pub header: Vec<u8>,
-    pub tenants: Arc<Tenants>,
-    pub accounts: AccountBook,
-    pub turn: TurnClock,
-    records: Arc<Mutex<LoopRecords>>,
-    slow_lines: RateLimit,
-}
-
-impl LoopContext {
-    pub fn records(&self) -> MutexGuard<'_, LoopRecords> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last reading of the clock: accurate enough for what happened since.
-    pub fn now(&self) -> Moment {
-        self.turn.now
-    }
-
-    /// Reads the clock.
-    pub fn tick(&mut self) -> Moment {
-        self.turn.now = self.clock.moment();
-        self.turn.now
-    }
-
-    /// Counts a request; `activity` is the connection it counts for besides its client id.
-    pub fn finish(&mut self, request: Finished, activity: Option<(ActivityIndex, Exchange<'_>)>) {
-        {
-            let mut records = self.records();
-            records.record(&request);
-            if let Some((index, exchange)) = activity {
-                records.activities.add(index, &exchange);
-            }
-        }
-        let own_micros = request.times.own_time();
-        if self
-            .settings
-            .slow_request
-            .is_some_and(|slow| u128::from(own_micros) >= slow.as_micros())
-        {
-            self.write_slow_line(&request);
-        }
-    }
-
-    #[cold]
-    fn write_slow_line(&mut self, request: &Finished) {
-        let Some(suppressed) = self.slow_lines.pass() else {
-            return;
-        };
-        let times = &request.times;
-        let client_id = self.records().client_name(request.client).clone();
-        warn!(
-            api = request.api_key.name(),
-            version = request.api_version,
-            %client_id,
-            connection = request.connection_id,
-            correlation_id = request.correlation_id,
-            total_us = times.total(),
-            read_us = times.get(Stage::Read),
-            queued_us = times.get(Stage::Queued),
-            handled_us = times.get(Stage::Handled),
-            appended_us = times.get(Stage::Appended),
-            synced_us = times.get(Stage::Synced),
-            waited_for_data_us = times.get(Stage::WaitedForData),
-            cold_read_us = times.get(Stage::ColdRead),
-            waited_for_group_us = times.get(Stage::WaitedForGroup),
-            controller_us = times.get(Stage::Controller),
-            throttled_us = times.get(Stage::Throttled),
-            behind_us = times.get(Stage::Behind),
-            written_us = times.get(Stage::Written),
-            dominated_by = times.dominant().name(),
-            suppressed,
-            "slow request"
-        );
-    }
-}
-
-/// What an event loop is built from.
-pub struct LoopParts {
-    pub service: Arc<dyn Service>,
-    pub clock: Arc<dyn Clock>,
-    pub settings: Arc<NetSettings>,
-    pub cold_reads: Arc<ColdReads>,
-    pub quotas: Arc<Quotas>,
-    /// Shared by all loops.
-    pub memory: Arc<MemoryBudget>,
-    pub records: Arc<Mutex<LoopRecords>>,
-    pub tenants: Arc<Tenants>,
-    /// Written by this loop only.
-    pub accounts: Arc<Accounts>,
-}
 
 /// A running event loop. Dropping it answers what is due, closes its connections and joins its
 /// thread.
@@ -246,26 +73,7 @@ impl EventLoop {
             stop_at: None,
             principal: Arc::from("User:ANONYMOUS"),
             refusals: RateLimit::per_second(10),
-            context: LoopContext {
-                service: parts.service,
-                clock: parts.clock,
-                settings: parts.settings,
-                mailbox: mailbox.clone(),
-                cold_reads: parts.cold_reads,
-                quotas: parts.quotas,
-                pool: BufferPool::new(parts.memory.pocket(index).limit_bytes()),
-                pocket: parts.memory.pocket(index),
-                memory: parts.memory,
-                spare: SparePages::default(),
-                reply: ReplyBuffer::default(),
-                expected: ExpectedAnswers::default(),
-                header: Vec::new(),
-                tenants: parts.tenants,
-                accounts: AccountBook::new(parts.accounts),
-                turn: TurnClock::default(),
-                records: parts.records,
-                slow_lines: RateLimit::per_second(5),
-            },
+            context: LoopContext::new(index, parts, mailbox.clone()),
         };
         let thread = std::thread::Builder::new()
             .name(format!("ottla-loop-{index}"))
@@ -297,9 +105,19 @@ impl Drop for EventLoop {
     }
 }
 
+/// A connection, and what the loop remembers of it.
+struct Entry {
+    token: Token,
+    connection: Connection,
+    /// Since when it has been queued for its turn.
+    queued: Option<Moment>,
+    /// The deadline that is armed for it.
+    armed: Option<Moment>,
+}
+
 struct Looper {
     epoll: OwnedFd,
-    connections: Slab<Connection>,
+    connections: Slab<Entry>,
     next_generation: u32,
     deadlines: BTreeSet<(Moment, Token)>,
     /// Connections that have work.
@@ -368,18 +186,19 @@ impl Looper {
 
     /// Queues a connection that has work.
     fn queue(&mut self, token: Token, now: Moment) {
-        if let Some(connection) = connection(&mut self.connections, token)
-            && connection.queue(now)
+        if let Some(entry) = entry_of(&mut self.connections, token)
+            && entry.queued.is_none()
         {
-            self.scheduler.push(connection.tenant(), token);
+            entry.queued = Some(now);
+            self.scheduler.push(entry.connection.tenant(), token);
         }
     }
 
     fn read_mail(&mut self, mail: &mut Mail, now: Moment) {
         self.arrivals.extend(mail.connections.drain(..));
         for token in mail.woken.drain(..) {
-            if let Some(connection) = connection(&mut self.connections, token) {
-                connection.on_wake();
+            if let Some(entry) = entry_of(&mut self.connections, token) {
+                entry.connection.on_wake();
                 self.queue(token, now);
             }
         }
@@ -387,7 +206,7 @@ impl Looper {
             self.stop_at = Some(now.after(STOP_GRACE));
             self.connections
                 .iter_mut()
-                .for_each(|(_, connection)| connection.stop_reading());
+                .for_each(|(_, entry)| entry.connection.stop_reading());
         }
     }
 
@@ -397,7 +216,7 @@ impl Looper {
                 || self
                     .connections
                     .iter()
-                    .all(|(_, connection)| connection.is_settled())
+                    .all(|(_, entry)| entry.connection.is_settled())
         })
     }
 
@@ -442,16 +261,21 @@ impl Looper {
     }
 
     fn take_in(&mut self, new: NewConnection, now: Moment) -> TenantId {
-        let entry = self.connections.vacant_entry();
+        let vacant = self.connections.vacant_entry();
         let token = Token {
-            index: entry.key() as u32,
+            index: vacant.key() as u32,
             generation: self.next_generation,
         };
         // Never the mailbox's token: `u32::MAX` is not used as a generation.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
         let connection = Connection::new(new, token, self.principal.clone(), &mut self.context);
         let tenant = connection.tenant();
-        entry.insert(connection);
+        vacant.insert(Entry {
+            token,
+            connection,
+            queued: None,
+            armed: None,
+        });
         self.queue(token, now);
         tenant
     }
@@ -468,11 +292,11 @@ impl Looper {
             return;
         }
         let token = Token::from_u64(data);
-        let Some(connection) = connection(&mut self.connections, token) else {
+        let Some(entry) = entry_of(&mut self.connections, token) else {
             return;
         };
         let closed = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-        connection.on_socket(
+        entry.connection.on_socket(
             flags.contains(epoll::EventFlags::IN),
             flags.contains(epoll::EventFlags::OUT),
             flags.intersects(closed),
@@ -490,12 +314,12 @@ impl Looper {
             && began.micros_since(now) < QUANTUM_MICROS as u64
         {
             self.deadlines.pop_first();
-            let Some(connection) = connection(&mut self.connections, token) else {
+            let Some(entry) = entry_of(&mut self.connections, token) else {
                 continue;
             };
-            connection.armed = None;
-            let tenant = connection.tenant();
-            match connection.check_limits(&self.context, now) {
+            entry.armed = None;
+            let tenant = entry.connection.tenant();
+            match entry.connection.check_limits(&self.context, now) {
                 Ok(()) => self.queue(token, now),
                 Err(refusal) => {
                     self.close(token, &refusal);
@@ -515,11 +339,12 @@ impl Looper {
         let token = ready.connection;
         let began = self.context.now();
         self.context.turn.begin(ready.budget_micros);
-        let (outcome, tenant) = match connection(&mut self.connections, token) {
-            Some(connection) => {
-                let outcome = open(&self.epoll, connection, &self.context.settings)
-                    .and_then(|()| connection.turn(&mut self.context, shared));
-                (outcome, connection.tenant())
+        let (outcome, tenant) = match entry_of(&mut self.connections, token) {
+            Some(entry) => {
+                let queued = entry.queued.take().unwrap_or(began);
+                let outcome = open(&self.epoll, entry, &self.context.settings)
+                    .and_then(|()| entry.connection.turn(&mut self.context, shared, queued));
+                (outcome, entry.connection.tenant())
             }
             // The connection was closed while it waited in the queue.
             None => (Ok(Turn::Wait), ready.tenant),
@@ -545,15 +370,15 @@ impl Looper {
     }
 
     fn note_deadline(&mut self, token: Token) {
-        let Some(connection) = connection(&mut self.connections, token) else {
+        let Some(entry) = entry_of(&mut self.connections, token) else {
             return;
         };
-        let deadline = connection.next_deadline(&self.context);
+        let deadline = entry.connection.next_deadline(&self.context);
         // An armed deadline that is too early costs one check; only an earlier one must be armed.
         if let Some(deadline) = deadline
-            && connection.armed.is_none_or(|armed| deadline < armed)
+            && entry.armed.is_none_or(|armed| deadline < armed)
         {
-            if let Some(armed) = connection.armed.replace(deadline) {
+            if let Some(armed) = entry.armed.replace(deadline) {
                 self.deadlines.remove(&(armed, token));
             }
             self.deadlines.insert((deadline, token));
@@ -561,13 +386,13 @@ impl Looper {
     }
 
     fn close(&mut self, token: Token, refusal: &Refusal) {
-        let connection = self.connections.remove(token.index as usize);
-        connection.leave(&self.context);
-        if let Some(armed) = connection.armed {
+        let entry = self.connections.remove(token.index as usize);
+        entry.connection.leave(&self.context);
+        if let Some(armed) = entry.armed {
             self.deadlines.remove(&(armed, token));
         }
         self.context.records().closed(refusal.name());
-        let peer = connection.peer();
+        let peer = entry.connection.peer();
         if matches!(refusal, Refusal::Panicked { .. }) {
             error!(%peer, reason = %refusal, "connection closed");
         } else if !refusal.is_worth_a_line() {
@@ -578,26 +403,26 @@ impl Looper {
     }
 }
 
-fn connection(connections: &mut Slab<Connection>, token: Token) -> Option<&mut Connection> {
+fn entry_of(connections: &mut Slab<Entry>, token: Token) -> Option<&mut Entry> {
     connections
         .get_mut(token.index as usize)
-        .filter(|connection| connection.token == token)
+        .filter(|entry| entry.token == token)
 }
 
 /// Finishes opening a connection in its first turn; does nothing in later turns.
-fn open(epoll: &OwnedFd, connection: &mut Connection, settings: &NetSettings) -> Result<(), Refusal> {
-    if !connection.opened() {
+fn open(epoll: &OwnedFd, entry: &mut Entry, settings: &NetSettings) -> Result<(), Refusal> {
+    if !entry.connection.opened() {
         return Ok(());
     }
-    if let Err(error) = watch(epoll, connection, settings) {
-        warn!(peer = %connection.peer(), %error, "connection cannot be watched");
+    if let Err(error) = watch(epoll, entry, settings) {
+        warn!(peer = %entry.connection.peer(), %error, "connection cannot be watched");
         return Err(Refusal::Gone);
     }
     Ok(())
 }
 
-fn watch(epoll: &OwnedFd, connection: &Connection, settings: &NetSettings) -> rustix::io::Result<()> {
-    let socket = connection.socket();
+fn watch(epoll: &OwnedFd, entry: &Entry, settings: &NetSettings) -> rustix::io::Result<()> {
+    let socket = entry.connection.socket();
     if let Some(bytes) = settings.send_buffer_bytes {
         rustix::net::sockopt::set_socket_send_buffer_size(socket, bytes)?;
     }
@@ -606,6 +431,6 @@ fn watch(epoll: &OwnedFd, connection: &Connection, settings: &NetSettings) -> ru
     }
     let flags =
         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-    let data = epoll::EventData::new_u64(connection.token.to_u64());
+    let data = epoll::EventData::new_u64(entry.token.to_u64());
     epoll::add(epoll, socket, data, flags)
 }

@@ -1,7 +1,7 @@
 //! Predicts the memory of an API's next answer, known only once it is made, from its recent
 //! answers.
 
-use ottla_core::long_answer::is_long;
+use ottla_core::placement::is_long;
 use ottla_wire::api_key::ApiKey;
 
 /// API keys are below this; those that are not share an entry.

@@ -7,11 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::listener::ConnectionPermit;
+use super::connection_counts::ConnectionPermit;
 
 /// A connection of an event loop. Tokens are not reused while the loop lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,6 +153,39 @@ impl Wake for ConnectionWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.is_queued.swap(true, Ordering::SeqCst) {
             self.mailbox.deliver(|mail| mail.woken.push(self.token));
+        }
+    }
+}
+
+/// A connection's waker, made when something first makes the connection wait.
+#[derive(Debug)]
+pub struct OwnWaker {
+    mailbox: Arc<Mailbox>,
+    token: Token,
+    made: Option<(Arc<ConnectionWaker>, Waker)>,
+}
+
+impl OwnWaker {
+    pub fn new(mailbox: Arc<Mailbox>, token: Token) -> OwnWaker {
+        OwnWaker {
+            mailbox,
+            token,
+            made: None,
+        }
+    }
+
+    pub fn get(&mut self) -> &Waker {
+        let (_, waker) = self.made.get_or_insert_with(|| {
+            let own = Arc::new(ConnectionWaker::new(self.mailbox.clone(), self.token));
+            (own.clone(), Waker::from(own))
+        });
+        waker
+    }
+
+    /// Makes later wake-ups count again.
+    pub fn arm(&self) {
+        if let Some((own, _)) = &self.made {
+            own.arm();
         }
     }
 }

@@ -4,17 +4,18 @@
 
 pub mod service;
 pub mod listener;
+pub mod connection_counts;
 pub mod event_loop;
+pub mod loop_context;
 pub mod scheduler;
 pub mod mailbox;
 pub mod connection;
 pub mod tenancy;
 pub mod frame;
 pub mod input;
-pub mod holding;
 pub mod expected_answers;
 pub mod memory_budget;
-pub mod memory_shares;
+pub mod fair_semaphore;
 pub mod output;
 pub mod cold_region;
 pub mod unsent;

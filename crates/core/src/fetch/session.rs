@@ -80,9 +80,7 @@ pub struct SessionFetch {
     pub session_id: i32,
     /// False for an incremental answer, which leaves out what did not change.
     pub is_full: bool,
-    /// Empty before [`SessionFetch::load`] for a session with very many partitions.
     pub partitions: Vec<FetchPartition>,
-    is_loaded: bool,
     session: Option<Arc<SharedSession>>,
     /// Sessions that ended with this request.
     gone: Vec<Arc<SharedSession>>,
@@ -140,6 +138,16 @@ impl FetchSessions {
         lock(&self.cache).sessions.len()
     }
 
+    /// Whether a request continues a session whose partitions are too many for an event loop. A
+    /// request that is small enough for one adds a thousand partitions at most.
+    pub fn continues_large(&self, request: SessionRequest) -> bool {
+        if matches!(request.session_epoch, EPOCH_INITIAL | EPOCH_FINAL) {
+            return false;
+        }
+        let found = lock(&self.cache).sessions.get(&request.session_id).cloned();
+        found.is_some_and(|shared| shared.is_large())
+    }
+
     /// Removes a session.
     pub fn close(&self, session_id: i32) {
         lock(&self.cache).sessions.remove(&session_id);
@@ -173,7 +181,6 @@ impl FetchSessions {
                     session_id,
                     is_full: true,
                     partitions,
-                    is_loaded: true,
                     session,
                     gone,
                 })
@@ -210,15 +217,10 @@ impl FetchSessions {
         let mut fetch = SessionFetch {
             session_id: request.session_id,
             is_full: false,
-            partitions: Vec::new(),
-            is_loaded: false,
+            partitions: session.order.values().cloned().collect(),
             session: None,
             gone: Vec::new(),
         };
-        if count as u64 <= ENTRIES_MAX {
-            fetch.partitions = session.order.values().cloned().collect();
-            fetch.is_loaded = true;
-        }
         drop(session);
         if count == 0 {
             lock(&self.cache).sessions.remove(&request.session_id);
@@ -234,29 +236,9 @@ impl FetchSessions {
 pub struct Gone(#[expect(dead_code, reason = "held to be dropped")] Vec<Arc<SharedSession>>);
 
 impl SessionFetch {
-    /// False when listing the partitions would hold up an event loop.
-    pub fn is_loaded(&self) -> bool {
-        self.is_loaded
-    }
-
-    /// Lists the partitions, unless that was done.
-    pub fn load(&mut self) {
-        if let Some(shared) = &self.session
-            && !self.is_loaded
-        {
-            self.partitions = lock(&shared.session).order.values().cloned().collect();
-            self.is_loaded = true;
-        }
-    }
-
     /// Returns large sessions that ended with this request, for another thread to drop.
     pub fn take_large_gone(&mut self) -> Option<Gone> {
-        let is_large = |shared: &mut Arc<SharedSession>| match shared.session.try_lock() {
-            Ok(session) => session.order.len() as u64 > ENTRIES_MAX,
-            // Locked by a reader, which is slow for a large session only.
-            Err(_) => true,
-        };
-        self.gone.retain_mut(is_large);
+        self.gone.retain(|shared| shared.is_large());
         (!self.gone.is_empty()).then(|| Gone(std::mem::take(&mut self.gone)))
     }
 
@@ -283,6 +265,15 @@ impl SessionFetch {
 }
 
 impl SharedSession {
+    /// Whether listing or dropping its partitions would hold up an event loop.
+    fn is_large(&self) -> bool {
+        match self.session.try_lock() {
+            Ok(session) => session.order.len() as u64 > ENTRIES_MAX,
+            // Locked by a reader, which is slow for a large session only.
+            Err(_) => true,
+        }
+    }
+
     fn new(request: SessionRequest, partitions: &[FetchPartition], now: Moment) -> SharedSession {
         let mut session = Session {
             epoch: next_epoch(EPOCH_INITIAL),
@@ -489,6 +480,21 @@ mod tests {
             .begin(by_id, vec![], &[], Moment::from_micros(6))
             .map(|_| ());
         assert_eq!(refused, Err(ErrorCode::FetchSessionTopicIdError));
+    }
+
+    #[test]
+    fn only_a_request_that_continues_a_session_of_very_many_partitions_is_large() {
+        let sessions = FetchSessions::new(10);
+        for count in [ENTRIES_MAX, ENTRIES_MAX + 1] {
+            let partitions = (0..count).map(|index| partition("a", index as i32, 0)).collect();
+            let opened = sessions.begin(request(0, 0), partitions, &[], Moment::from_micros(5)).unwrap();
+            let is_large = |epoch| sessions.continues_large(request(opened.session_id, epoch));
+            assert_eq!([-1, 0, 1].map(is_large), [false, false, count > ENTRIES_MAX]);
+        }
+        assert!(
+            !sessions.continues_large(request(1, 1)),
+            "an unknown session is refused at once"
+        );
     }
 
     #[test]

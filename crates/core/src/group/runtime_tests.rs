@@ -204,7 +204,6 @@ impl Broker {
             client_id: Some("c"),
             body,
             received: self.clock.moment(),
-            is_elsewhere: false,
         };
         let mut reply = ReplyBuffer::default();
         match self.node.handle(&request, &mut reply) {

@@ -21,13 +21,14 @@ use crate::fetch::cold::{ColdFetch, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
-use crate::long_answer::LongAnswer;
-use crate::node::{self, Node};
+use crate::long_answer::drop_elsewhere;
+use crate::node::Node;
 use crate::partition::{Threshold, WaitToken};
 use crate::pending::{Handled, PendingReply};
+use crate::placement::ENTRIES_UNBOUNDED;
 use crate::quota::ClientQuota;
 use crate::reply::{ReplyBuffer, WaitKind};
-use crate::request::{ENTRIES_MAX, Request};
+use crate::request::Request;
 use crate::seen::Position;
 use crate::services::Payer;
 use crate::time::Moment;
@@ -44,12 +45,8 @@ pub(crate) fn handle(
     body: FetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
-    let uses_topic_ids = request.api_version >= FIRST_VERSION_WITH_TOPIC_IDS;
-    let session_request = SessionRequest {
-        session_id: body.session_id,
-        session_epoch: body.session_epoch,
-        uses_topic_ids,
-    };
+    let session_request = session_request(request, &body);
+    let uses_topic_ids = session_request.uses_topic_ids;
     let isolation_level = match IsolationLevel::from_wire(body.isolation_level) {
         Ok(isolation_level) => isolation_level,
         Err(error) => return refuse(error, request, reply),
@@ -76,14 +73,7 @@ pub(crate) fn handle(
     };
     let payer = Payer::Tenant(request.connection.tenant);
     if let Some(gone) = session.take_large_gone() {
-        node.executor().long_answer(node::LongAnswer {
-            payer,
-            entries: ENTRIES_MAX,
-            job: Box::new(|_| {
-                drop(gone);
-                ENTRIES_MAX
-            }),
-        });
+        drop_elsewhere(&**node.executor(), payer, ENTRIES_UNBOUNDED, gone);
     }
     let quota = request.connection.quota.clone();
     let bytes_max = u64::try_from(body.max_bytes)
@@ -109,13 +99,32 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
-    let pending = PendingFetch {
-        deadline: request.received.after_ms(max_wait_ms),
-        may_wait: max_wait_ms > 0,
-        wait: Wait::ForLook,
-        fetch,
-    };
-    pending.serve(node, request.is_elsewhere, reply)
+    match fetch.look_first(node, max_wait_ms > 0, reply) {
+        None => Handled::Replied,
+        Some(wait) => Handled::Pending(Box::new(PendingFetch {
+            deadline: request.received.after_ms(max_wait_ms),
+            wait,
+            fetch,
+        })),
+    }
+}
+
+/// The measure of a fetch: a few bytes can stand for a session with very many partitions.
+pub(crate) fn session_entries(node: &Node, request: &Request<'_>, body: &FetchRequest<'_>) -> u64 {
+    let session_request = session_request(request, body);
+    if node.fetch_sessions.continues_large(session_request) {
+        ENTRIES_UNBOUNDED
+    } else {
+        0
+    }
+}
+
+fn session_request(request: &Request<'_>, body: &FetchRequest<'_>) -> SessionRequest {
+    SessionRequest {
+        session_id: body.session_id,
+        session_epoch: body.session_epoch,
+        uses_topic_ids: request.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
+    }
 }
 
 /// Refuses the fetch as a whole; versions before 7 have no field for that, so the connection is
@@ -355,13 +364,10 @@ const KEPT_BYTES_PER_PARTITION: usize = 256;
 struct PendingFetch {
     fetch: Fetch,
     deadline: Moment,
-    may_wait: bool,
     wait: Wait,
 }
 
 enum Wait {
-    /// Not read yet: the first pass is still to come.
-    ForLook,
     /// Waiters are not registered yet.
     After(Look),
     Data {
@@ -404,28 +410,7 @@ impl Wait {
                 .iter()
                 .zip(thresholds)
                 .any(|(target, bytes)| target.is_deleted() || target.visible_bytes() >= *bytes),
-            Wait::ForLook | Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
-        }
-    }
-}
-
-impl PendingFetch {
-    fn serve(mut self, node: &Node, is_elsewhere: bool, reply: &mut ReplyBuffer) -> Handled {
-        if is_elsewhere {
-            self.fetch.session.load();
-        }
-        if !self.fetch.session.is_loaded() {
-            // A small request can stand for a session with very many partitions.
-            let (payer, quota) = (self.fetch.fetcher.payer, self.fetch.quota.clone());
-            let answer = LongAnswer::new(payer, ENTRIES_MAX, quota, Box::new(self));
-            return Handled::Pending(Box::new(answer));
-        }
-        match self.fetch.look_first(node, self.may_wait, reply) {
-            None => Handled::Replied,
-            Some(wait) => {
-                self.wait = wait;
-                Handled::Pending(Box::new(self))
-            }
+            Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
         }
     }
 }
@@ -433,13 +418,6 @@ impl PendingFetch {
 impl PendingReply for PendingFetch {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         loop {
-            if let Wait::ForLook = &self.wait {
-                self.fetch.session.load();
-                match self.fetch.look_first(node, self.may_wait, reply) {
-                    None => return Poll::Ready(()),
-                    Some(wait) => self.wait = wait,
-                }
-            }
             if let Wait::ForCold(targets) = &mut self.wait {
                 let targets = std::mem::take(targets);
                 let cold = ColdFetch::start(
@@ -491,11 +469,6 @@ impl PendingReply for PendingFetch {
 
     fn kept_bytes(&self) -> usize {
         self.fetch.session.partitions.len() * KEPT_BYTES_PER_PARTITION
-    }
-
-    fn is_alone(&self) -> bool {
-        // The session's next fetch needs the list of partitions that this one has yet to load.
-        matches!(self.wait, Wait::ForLook)
     }
 
     fn waits_for(&self) -> WaitKind {

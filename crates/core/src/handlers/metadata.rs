@@ -7,12 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition,
-    MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker,
+    MetadataResponsePartition, MetadataResponseTopic,
 };
 use ottla_wire::primitives::Uuid;
 
@@ -21,18 +20,14 @@ use crate::controller::Controller;
 use crate::controller::topics::{NewTopic, topic_name_problem};
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
-use crate::long_answer::write_elsewhere;
 use crate::node::Node;
-use crate::pending::{Handled, PendingReply};
-use crate::quota::ClientQuota;
+use crate::pending::Handled;
+use crate::placement::{ENTRIES_UNBOUNDED, count};
 use crate::quota::mutation::MutationQuota;
 use crate::refusal::Refusal;
-use crate::reply::{ReplyBuffer, WaitKind};
-use crate::request::{ENTRIES_MAX, Request};
-use crate::services::Payer;
-use crate::slot::Slot;
-use crate::submit::{InternalTopic, submit};
-use crate::time::Moment;
+use crate::reply::ReplyBuffer;
+use crate::request::Request;
+use crate::submit::{ControllerReply, InternalTopic, submit};
 
 /// From this version on a missing listener is told apart from a missing leader.
 const FIRST_VERSION_WITH_LISTENER_NOT_FOUND: i16 = 6;
@@ -43,9 +38,6 @@ const CREATION_WAIT_MS: u64 = 5_000;
 
 /// A copy of the request that outlives its frame.
 struct Asked {
-    payer: Payer,
-    quota: Option<Arc<ClientQuota>>,
-    is_elsewhere: bool,
     version: i16,
     listener_name: Arc<str>,
     topics: AskedTopics,
@@ -65,7 +57,6 @@ pub(crate) fn handle(
     body: MetadataRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
-    let allows_creation = body.allow_auto_topic_creation && node.config().auto_create_topics;
     let version = request.api_version;
     if version < FIRST_VERSION_WITH_OPTIONAL_NAMES && names_by_id(&body) {
         refuse(&body, version, reply);
@@ -73,24 +64,65 @@ pub(crate) fn handle(
     }
     let asked = Asked::new(request, &body);
     let image = node.image();
-    let missing = match (&asked.topics, allows_creation) {
-        (AskedTopics::ByName(names), true) => creatable(&image, names),
+    let missing = match (&asked.topics, creates(node, &body)) {
+        (AskedTopics::ByName(names), true) => {
+            let creatable = names.iter().filter(|name| is_creatable(&image, name));
+            creatable.cloned().collect()
+        }
         _ => Vec::new(),
     };
-    if missing.is_empty() && !asked.is_long(&image) {
+    if missing.is_empty() {
         asked.answer(node, &image, &BTreeMap::new(), reply);
         return Handled::Replied;
     }
-    let stage = if missing.is_empty() {
-        Stage::Writing(asked.written_elsewhere(&image, BTreeMap::new()))
-    } else {
-        let slot = submit(node, move |node, controller| create(node, controller, missing));
-        Stage::Creating(slot, Some(asked))
+    let created = submit(node, move |node, controller| create(node, controller, missing));
+    let deadline = request.received.after_ms(CREATION_WAIT_MS);
+    Handled::Pending(ControllerReply::boxed(
+        created,
+        Some(deadline),
+        move |node, created: Result<BTreeMap<String, ErrorCode>, Refusal>, reply| {
+            // After the deadline, too, the answer tells what exists.
+            asked.answer(node, &node.image(), &created.unwrap_or_default(), reply);
+        },
+    ))
+}
+
+/// The measure of a Metadata request: the topics and partitions that its answer names. One that
+/// creates topics is answered from the image after the creation, which may name any number.
+pub(crate) fn answer_entries(node: &Node, request: &Request<'_>, body: &MetadataRequest<'_>) -> u64 {
+    let image = node.image();
+    let entries =
+        |topic: Option<&Arc<TopicImage>>| 1 + topic.map_or(0, |topic| topic.partitions.len() as u64);
+    let Some(topics) = named_topics(request.api_version, body) else {
+        return count(image.topics.iter().map(|topic| entries(Some(topic))));
     };
-    Handled::Pending(Box::new(PendingMetadata {
-        deadline: request.received.after_ms(CREATION_WAIT_MS),
-        stage,
-    }))
+    if names_by_id(body) {
+        return count(
+            topics
+                .iter()
+                .map(|topic| entries(image.topic_by_id(topic.topic_id))),
+        );
+    }
+    let names = || topics.iter().filter_map(|topic| topic.name);
+    if creates(node, body) && names().any(|name| is_creatable(&image, name)) {
+        return ENTRIES_UNBOUNDED;
+    }
+    count(names().map(|name| entries(image.topic(name))))
+}
+
+/// Returns the topics that the request names; `None` when it asks for all.
+fn named_topics<'b, 'a>(
+    version: i16,
+    body: &'b MetadataRequest<'a>,
+) -> Option<&'b [MetadataRequestTopic<'a>]> {
+    // Version 0 has no null: an empty list means all topics.
+    let topics = body.topics.as_deref()?;
+    (version > 0 || !topics.is_empty()).then_some(topics)
+}
+
+/// Whether missing topics are created.
+fn creates(node: &Node, body: &MetadataRequest<'_>) -> bool {
+    body.allow_auto_topic_creation && node.config().auto_create_topics
 }
 
 fn names_by_id(body: &MetadataRequest<'_>) -> bool {
@@ -116,69 +148,10 @@ fn refuse(body: &MetadataRequest<'_>, version: i16, reply: &mut ReplyBuffer) {
     response.encode(&mut reply.bytes, version);
 }
 
-/// An answer that waits for topics to be created, or for a long-answer thread to write it.
-struct PendingMetadata {
-    deadline: Moment,
-    stage: Stage,
-}
-
-enum Stage {
-    Creating(
-        Arc<Slot<Result<BTreeMap<String, ErrorCode>, Refusal>>>,
-        Option<Asked>,
-    ),
-    Writing(Box<dyn PendingReply>),
-}
-
-impl PendingReply for PendingMetadata {
-    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        loop {
-            let (slot, asked) = match &mut self.stage {
-                Stage::Creating(slot, asked) => (slot, asked),
-                Stage::Writing(answer) => return answer.poll(node, waker, reply),
-            };
-            let refusals = match slot.take_or_register(waker) {
-                Some(created) => created.unwrap_or_default(),
-                None if self.deadline <= node.clock().moment() => BTreeMap::new(),
-                None => return Poll::Pending,
-            };
-            let asked = asked.take().expect("a reply is not polled after it was ready");
-            let image = node.image();
-            if !asked.is_long(&image) {
-                asked.answer(node, &image, &refusals, reply);
-                return Poll::Ready(());
-            }
-            self.stage = Stage::Writing(asked.written_elsewhere(&image, refusals));
-        }
-    }
-
-    fn deadline(&self) -> Option<Moment> {
-        match self.stage {
-            Stage::Creating(..) => Some(self.deadline),
-            Stage::Writing(_) => None,
-        }
-    }
-
-    fn waits_for(&self) -> WaitKind {
-        match &self.stage {
-            Stage::Creating(..) => WaitKind::Controller,
-            Stage::Writing(answer) => answer.waits_for(),
-        }
-    }
-}
-
-fn creatable(image: &MetadataImage, names: &BTreeSet<String>) -> Vec<String> {
-    let is_missing = |name: &&String| image.topic(name).is_none();
-    let is_allowed = |name: &&String| {
-        topic_name_problem(name).is_none()
-            && (!is_internal(name) || **name == InternalTopic::ConsumerOffsets.name())
-    };
-    names
-        .iter()
-        .filter(is_missing)
-        .filter(is_allowed)
-        .cloned()
-        .collect()
+fn is_creatable(image: &MetadataImage, name: &str) -> bool {
+    image.topic(name).is_none()
+        && topic_name_problem(name).is_none()
+        && (!is_internal(name) || name == InternalTopic::ConsumerOffsets.name())
 }
 
 /// Creates missing topics; where that fails, returns the reason.
@@ -213,52 +186,12 @@ impl Asked {
     fn new(request: &Request<'_>, body: &MetadataRequest<'_>) -> Asked {
         let version = request.api_version;
         Asked {
-            payer: Payer::Tenant(request.connection.tenant),
-            quota: request.connection.quota.clone(),
-            is_elsewhere: request.is_elsewhere,
             version,
             listener_name: request.connection.listener_name.clone(),
             topics: AskedTopics::new(version, body),
             cluster_operations: body.include_cluster_authorized_operations,
             topic_operations: body.include_topic_authorized_operations,
         }
-    }
-
-    /// Whether writing the answer would hold up an event loop.
-    fn is_long(&self, image: &MetadataImage) -> bool {
-        !self.is_elsewhere && self.entries(image) > ENTRIES_MAX
-    }
-
-    /// Counts the topics and partitions to be named; counting stops somewhat above [`ENTRIES_MAX`].
-    fn entries(&self, image: &MetadataImage) -> u64 {
-        let entries = |topic: &TopicImage| 1 + topic.partitions.len() as u64;
-        let mut count = 0;
-        let mut is_more = |entries: u64| {
-            count += entries;
-            count <= ENTRIES_MAX
-        };
-        match &self.topics {
-            AskedTopics::All => image.topics.iter().all(|topic| is_more(entries(topic))),
-            AskedTopics::ByName(names) => names
-                .iter()
-                .all(|name| is_more(image.topic(name).map_or(1, |topic| entries(topic)))),
-            AskedTopics::ById(ids) => ids
-                .iter()
-                .all(|id| is_more(image.topic_by_id(*id).map_or(1, |topic| entries(topic)))),
-        };
-        count
-    }
-
-    fn written_elsewhere(
-        self,
-        image: &MetadataImage,
-        refusals: BTreeMap<String, ErrorCode>,
-    ) -> Box<dyn PendingReply> {
-        let (payer, entries, quota) = (self.payer, self.entries(image), self.quota.clone());
-        let write = move |node: &Node, reply: &mut ReplyBuffer| {
-            self.answer(node, &node.image(), &refusals, reply);
-        };
-        write_elsewhere(payer, entries, quota, write)
     }
 
     fn answer(
@@ -406,13 +339,9 @@ impl Asked {
 
 impl AskedTopics {
     fn new(version: i16, body: &MetadataRequest<'_>) -> AskedTopics {
-        let Some(topics) = &body.topics else {
+        let Some(topics) = named_topics(version, body) else {
             return AskedTopics::All;
         };
-        // Version 0 has no null: an empty list means all topics.
-        if version == 0 && topics.is_empty() {
-            return AskedTopics::All;
-        }
         // KIP-516: ids take precedence over names.
         let ids: BTreeSet<Uuid> = topics
             .iter()

@@ -17,9 +17,9 @@ use crate::group::calls::Answer;
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;
-use crate::long_answer::handle_elsewhere;
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::placement::ENTRIES_UNBOUNDED;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -34,15 +34,20 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let is_all_of_one = version < FIRST_VERSION_WITH_GROUPS && body.topics.is_none();
-    let is_all = is_all_of_one || body.groups.iter().any(|group| group.topics.is_none());
-    if is_all && !request.is_elsewhere {
-        return handle_elsewhere(request);
-    }
     if version < FIRST_VERSION_WITH_GROUPS {
         handle_one(node, version, body, reply)
     } else {
         handle_many(node, version, body, reply)
+    }
+}
+
+/// The measure of an OffsetFetch: no list of topics stands for all that a group has committed.
+pub(crate) fn answer_entries(_: &Node, request: &Request<'_>, body: &OffsetFetchRequest<'_>) -> u64 {
+    let is_all_of_one = request.api_version < FIRST_VERSION_WITH_GROUPS && body.topics.is_none();
+    if is_all_of_one || body.groups.iter().any(|group| group.topics.is_none()) {
+        ENTRIES_UNBOUNDED
+    } else {
+        0
     }
 }
 

@@ -8,8 +8,8 @@
 //! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served
 //!   yet.
 //! - Every batch is checked whole, compressed ones by decompressing them
-//!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a
-//!   long-answer thread continues from that partition on (`long_answer.rs`).
+//!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a long-answer
+//!   thread continues from that partition on (`placement.rs`).
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -23,18 +23,18 @@ use ottla_wire::primitives::{
 use ottla_wire::produce::{self, ProducePartition, ProduceRequest, ProduceTopic, TopicName};
 use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::compression::Codec;
-use ottla_wire::records::compression::unfold::UnfoldingBudget;
-use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch, validate};
+use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch};
 use ottla_wire::text;
 
 use crate::batch_times::NewBatch;
 use crate::image::topics::TopicImage;
-use crate::long_answer::{handle_elsewhere, serve_elsewhere};
+use crate::long_answer::continue_elsewhere;
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::pending::{Handled, PendingReply};
+use crate::placement::{NotValid, Place, Unfolding};
 use crate::reply::{ReplyBuffer, WaitKind};
-use crate::request::{ENTRIES_MAX, Request};
+use crate::request::Request;
 use crate::seen::Seen;
 use crate::time::Moment;
 
@@ -46,48 +46,28 @@ const ACKS_NONE: i16 = 0;
 /// Linux throttles writers.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// At most this many decompressed bytes per request on an event loop: a millisecond with the
-/// slowest codec.
-const LOOP_UNFOLDED_BYTES_MAX: usize = 512 * 1024;
-
-/// Compressing takes up to eight times as long as decompressing.
-const LOOP_PACKING_WEIGHT: usize = 8;
-
-/// A batch is moved off the event loop at once if it would exceed the limit at this compression
-/// ratio.
-const EXPECTED_RATIO: usize = 3;
-
-/// At most this many decompressed bytes per request on any thread: the default size limit of a
-/// request (`socket.request.max.bytes`), and slightly more than what librdkafka decompresses by
-/// default (`receive.message.max.bytes`).
-const UNFOLDED_BYTES_MAX: usize = 100 * 1024 * 1024;
-
-/// Larger requests may decompress to more: few records compress below a sixteenth.
-const UNFOLDED_RATIO_MAX: usize = 16;
-
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    produce: ProduceRequest<'_>,
+    unfolding: Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Handled, DecodeError> {
-    let produce = ProduceRequest::decode(request.body, request.api_version)?;
-    if produce.partition_count as u64 > ENTRIES_MAX && !request.is_elsewhere {
-        return Ok(handle_elsewhere(request));
-    }
-    serve(node, request, produce, Begun::default(), reply)
+    serve(node, request, produce, Begun::default(), unfolding, reply)
 }
 
-/// Serves the rest of the request, or as much of it as an event loop should.
+/// Serves the rest of the request, or as much of it as `unfolding` allows here.
 fn serve(
     node: &Node,
     request: &Request<'_>,
     produce: ProduceRequest<'_>,
     mut begun: Begun,
+    mut unfolding: Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Handled, DecodeError> {
     let acks = produce.acks;
     let timeout_ms = u64::try_from(produce.timeout_ms).unwrap_or(0);
-    if begin(node, request, produce, &mut begun, reply)? == Progress::Cut {
+    if begin(node, request, produce, &mut begun, &mut unfolding, reply)? == Progress::Cut {
         return Ok(serve_rest_elsewhere(request, begun, reply));
     }
     let Begun { waits, refused, .. } = begun;
@@ -110,10 +90,11 @@ fn serve(
 
 fn serve_rest_elsewhere(request: &Request<'_>, begun: Begun, reply: &mut ReplyBuffer) -> Handled {
     let answer = std::mem::take(&mut reply.bytes);
-    serve_elsewhere(request, move |node, request, reply| {
+    continue_elsewhere(request, move |node, request, reply| {
         reply.bytes = answer;
+        let unfolding = Place::LongAnswerThread.unfolding(request.body.len());
         let served = ProduceRequest::decode(request.body, request.api_version)
-            .and_then(|produce| serve(node, request, produce, begun, reply));
+            .and_then(|produce| serve(node, request, produce, begun, unfolding, reply));
         served.expect("the same bytes were decoded before")
     })
 }
@@ -132,7 +113,7 @@ struct Begun {
 #[derive(PartialEq, Eq)]
 enum Progress {
     Done,
-    /// The next partition, and all after it, are too much for an event loop.
+    /// The next partition, and all after it, are left to a long-answer thread.
     Cut,
 }
 
@@ -143,6 +124,7 @@ fn begin(
     request: &Request<'_>,
     mut produce: ProduceRequest<'_>,
     begun: &mut Begun,
+    unfolding: &mut Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Progress, DecodeError> {
     let version = request.api_version;
@@ -150,7 +132,6 @@ fn begin(
     let image = node.image();
     let refusal = refusal_of_all(&produce);
     let acks = produce.acks;
-    let mut budget = unfolding_budget(request);
     let (answered_topics, answered_partitions) = (begun.topics, begun.partitions);
     let (mut topics, mut partitions) = (0, 0);
     if answered_topics == 0 {
@@ -173,9 +154,9 @@ fn begin(
             }
             let outcome = match (&refusal, topic) {
                 (Some(refusal), _) => Err(refusal.clone()),
-                (None, Some(topic)) => match append(node, request, topic, part, &mut budget, reply) {
+                (None, Some(topic)) => match append(node, request, topic, part, unfolding, reply) {
                     Err(NotTaken::Refused(refusal)) => Err(refusal),
-                    Err(NotTaken::Unfolds) => {
+                    Err(NotTaken::MovesOn) => {
                         (begun.topics, begun.partitions) = (topics, partitions - 1);
                         return Ok(Progress::Cut);
                     }
@@ -223,21 +204,20 @@ impl Begun {
     }
 }
 
-/// One bound for all batches of the request: for each of its partitions, a few kilobytes can
-/// decompress to a hundred megabytes.
-fn unfolding_budget(request: &Request<'_>) -> UnfoldingBudget {
-    if request.is_elsewhere {
-        UnfoldingBudget::new(UNFOLDED_BYTES_MAX.max(UNFOLDED_RATIO_MAX * request.body.len()))
-    } else {
-        UnfoldingBudget::new(LOOP_UNFOLDED_BYTES_MAX).with_packing(LOOP_PACKING_WEIGHT)
-    }
-}
-
 /// Why a partition appended nothing.
 enum NotTaken {
     Refused(Refusal),
-    /// Its batch decompresses to more than an event loop should handle.
-    Unfolds,
+    /// Its batch is left to a long-answer thread.
+    MovesOn,
+}
+
+impl From<NotValid> for NotTaken {
+    fn from(problem: NotValid) -> NotTaken {
+        match problem {
+            NotValid::Refused(error) => NotTaken::Refused(Refusal::from_validation(&error)),
+            NotValid::MovesOn => NotTaken::MovesOn,
+        }
+    }
 }
 
 impl From<Refusal> for NotTaken {
@@ -251,7 +231,7 @@ fn append(
     request: &Request<'_>,
     topic: &TopicImage,
     part: ProducePartition<'_>,
-    budget: &mut UnfoldingBudget,
+    unfolding: &mut Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Accepted, NotTaken> {
     let records = part.records.unwrap_or_default();
@@ -267,7 +247,8 @@ fn append(
         compression: config.target_compression(),
         now_ms: node.clock().timestamp().0,
     };
-    let batch = check(request, records, &rules, budget)?;
+    let is_compressed = codec_of(records).is_some_and(|codec| codec != Codec::None);
+    let batch = unfolding.validate(records, is_compressed, &rules)?;
     let log_append_time = match config.timestamp_type {
         TimestampType::LogAppendTime => rules.now_ms,
         TimestampType::CreateTime => -1,
@@ -311,24 +292,6 @@ fn writable_partition(node: &Node, topic: &TopicImage, index: i32) -> Result<Arc
         return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
     }
     Ok(partition)
-}
-
-/// Checks that every client can read the batch, and that it may be appended.
-fn check<'a>(
-    request: &Request<'_>,
-    records: &'a [u8],
-    rules: &ProduceRules,
-    budget: &mut UnfoldingBudget,
-) -> Result<ValidBatch<'a>, NotTaken> {
-    let is_here = !request.is_elsewhere;
-    let is_packed = codec_of(records).is_some_and(|codec| codec != Codec::None);
-    if is_here && is_packed && records.len() * EXPECTED_RATIO > budget.left_bytes() {
-        return Err(NotTaken::Unfolds);
-    }
-    validate(records, rules, budget).map_err(|error| match error {
-        ProduceError::UnfoldsTooMuch { .. } if is_here => NotTaken::Unfolds,
-        error => NotTaken::Refused(Refusal::from_validation(&error)),
-    })
 }
 
 /// Returns the codec in the low three bits of a batch's attributes, which end at byte 23.

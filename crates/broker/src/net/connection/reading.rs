@@ -1,55 +1,130 @@
 //! How a connection reads: never more than there is memory for.
 
+use std::net::TcpStream;
+
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use super::super::event_loop::LoopContext;
-use super::super::frame::LENGTH_BYTES;
-use super::super::holding::Need;
-use super::super::input::{SHARED_READ_BYTES, buffer_bytes};
+use super::super::frame::{Cut, LENGTH_BYTES, cut};
+use super::super::input::{BufferPool, Input, SHARED_READ_BYTES, buffer_bytes};
+use super::super::loop_context::LoopContext;
 use super::super::refusal::Refusal;
-use super::{Connection, Reply, own_waker};
+use super::Connection;
+use super::memory::{Asker, InputBytes};
+use super::replies::REPLY_BYTES;
+use crate::metrics::stage::{Stage, StageTimes};
 
-impl Connection {
-    pub(super) fn read(
-        &mut self,
-        context: &mut LoopContext,
-        shared: &mut [u8],
-        arrived: Moment,
-    ) -> Result<(), Refusal> {
-        let has_room = context.pocket.has_room(SHARED_READ_BYTES);
-        if self.input.is_empty() && !has_room && !self.holding.is_entitled() {
-            return self.read_sparingly(context, shared, arrived);
+/// What was read and is not served, and when it came.
+pub(super) struct Reading {
+    is_readable: bool,
+    has_peer_closed: bool,
+    input: Input,
+    /// Missing bytes of the request that has begun. Valid only while `input` holds such a request,
+    /// or while the connection waits for memory for one that is still in the socket.
+    missing: usize,
+    request_began: Option<Moment>,
+    /// When the loop learned of the bytes read last, and when they had been read.
+    arrived: Moment,
+    received: Moment,
+}
+
+impl Reading {
+    pub fn new(now: Moment) -> Reading {
+        Reading {
+            is_readable: true,
+            has_peer_closed: false,
+            input: Input::default(),
+            missing: 0,
+            request_began: None,
+            arrived: now,
+            received: now,
         }
-        // How many of the following bytes belong to the request is known only with its length.
-        let may_follow = has_room && !self.is_full(context) && self.input.bytes().len() >= LENGTH_BYTES;
-        let (read, own_bytes, wanted) = self.read_socket(context, shared, may_follow);
-        let Some(read) = self.bytes_read(read)? else {
-            return Ok(());
-        };
-        // A short read emptied the socket; the next byte triggers a new event. The end of the
-        // stream was announced before.
-        self.is_readable = read == wanted || self.has_peer_closed;
-        self.note_read(context, arrived);
-        let own_read = read.min(own_bytes);
-        self.input.filled(own_read);
-        self.serve_input(context)?;
-        let mut rest = &shared[..read - own_read];
-        if self.input.is_empty() {
-            rest = &rest[self.serve(context, rest)?..];
-        }
-        if !rest.is_empty() {
-            self.keep(context, rest);
-        }
-        if !self.input.is_empty() && self.request_began.is_none() {
-            self.request_began = Some(self.received);
-        }
-        Ok(())
     }
 
-    /// Returns how much was read; `None` when nothing can be read now.
+    pub fn on_socket(&mut self, is_readable: bool, has_peer_closed: bool) {
+        self.is_readable |= is_readable | has_peer_closed;
+        self.has_peer_closed |= has_peer_closed;
+    }
+
+    pub fn is_readable(&self) -> bool {
+        self.is_readable
+    }
+
+    pub fn has_peer_closed(&self) -> bool {
+        self.has_peer_closed
+    }
+
+    pub fn has_whole_request(&self, request_bytes_max: i32) -> bool {
+        !self.input.is_empty() && !matches!(cut(self.input.bytes(), request_bytes_max), Ok(Cut::Missing(_)))
+    }
+
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Moves the unserved bytes out, so that they can be served while the connection is changed.
+    pub fn take_input(&mut self) -> Input {
+        self.input.take()
+    }
+
+    /// Takes the bytes back, of which the first `served` have been served.
+    pub fn put_back(&mut self, mut input: Input, served: usize, pool: &mut BufferPool) {
+        input.consume(served);
+        input.release(pool);
+        self.input = input;
+    }
+
+    /// Notes how many bytes the first unserved request lacks.
+    pub fn expect_more(&mut self, missing: usize) {
+        self.missing = missing;
+    }
+
+    /// When the last bytes had been read.
+    pub fn received(&self) -> Moment {
+        self.received
+    }
+
+    /// When the first request that is not whole began to arrive.
+    pub fn request_began(&self) -> Option<Moment> {
+        self.request_began
+    }
+
+    /// When the first byte of the next request came.
+    pub fn began(&self) -> Moment {
+        self.request_began.unwrap_or(self.arrived)
+    }
+
+    /// Books how long the request served from `start` on took to arrive, and how long it waited
+    /// then.
+    pub fn book(&mut self, times: &mut StageTimes, start: Moment) {
+        match self.request_began.take() {
+            Some(began) => {
+                times.add(Stage::Read, self.received.micros_since(began));
+                times.add(Stage::Queued, start.micros_since(self.received));
+            }
+            None => times.add(Stage::Queued, start.micros_since(self.arrived)),
+        }
+    }
+
+    /// Lets all that is waiting count as having come `now`.
+    pub fn restart(&mut self, now: Moment) {
+        self.arrived = now;
+        self.received = now;
+        self.restart_request(now);
+    }
+
+    fn restart_request(&mut self, now: Moment) {
+        self.request_began = self.request_began.map(|_| now);
+    }
+
+    /// The size of the request that has begun.
+    pub fn request_bytes(&self) -> usize {
+        self.input.bytes().len() + self.missing
+    }
+
+    /// Interprets the outcome of a read; `None` when nothing can be read now.
     fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, Refusal> {
         match read {
             Ok(0) => Err(Refusal::Gone),
@@ -63,13 +138,6 @@ impl Connection {
         }
     }
 
-    fn note_read(&mut self, context: &mut LoopContext, arrived: Moment) {
-        self.arrived = arrived;
-        self.received = context.tick();
-        context.turn.allow_one();
-        self.progress = self.received;
-    }
-
     /// Reads the missing bytes of the started request into the connection's own buffer, and, if
     /// more `may_follow`, further bytes into the shared one: only if there is room for what is left
     /// over of them.
@@ -77,27 +145,89 @@ impl Connection {
     /// Returns the bytes read, the room in the own buffer and the total room.
     fn read_socket(
         &mut self,
+        socket: &TcpStream,
         context: &mut LoopContext,
         shared: &mut [u8],
         may_follow: bool,
     ) -> (rustix::io::Result<usize>, usize, usize) {
         if self.input.is_empty() {
-            // Memory was granted for a request that is still in the socket: for this one and
-            // nothing behind it.
-            let wanted = match self.holding.is_entitled() {
-                true => self.missing.min(shared.len()),
-                false => shared.len(),
-            };
-            return (rustix::io::read(&self.socket, &mut shared[..wanted]), 0, wanted);
+            let wanted = shared.len();
+            return (rustix::io::read(socket, shared), 0, wanted);
         }
         let own = self.input.room(self.missing, &mut context.pool);
         let own_bytes = own.len();
         if own_bytes < self.missing || !may_follow {
-            return (rustix::io::read(&self.socket, own), own_bytes, own_bytes);
+            return (rustix::io::read(socket, own), own_bytes, own_bytes);
         }
         let wanted = own_bytes + shared.len();
         let mut slices = [std::io::IoSliceMut::new(own), std::io::IoSliceMut::new(shared)];
-        (rustix::io::readv(&self.socket, &mut slices), own_bytes, wanted)
+        (rustix::io::readv(socket, &mut slices), own_bytes, wanted)
+    }
+
+    /// The memory for `arrived_bytes` in a buffer of `buffer` bytes, and for what they lack.
+    fn input_bytes(&self, buffer: usize, arrived_bytes: usize) -> InputBytes {
+        let request = match self.missing {
+            0 => 0,
+            missing => buffer_bytes(arrived_bytes + missing),
+        };
+        InputBytes { buffer, request }
+    }
+}
+
+impl Connection {
+    pub(super) fn read(
+        &mut self,
+        context: &mut LoopContext,
+        shared: &mut [u8],
+        arrived: Moment,
+    ) -> Result<(), Refusal> {
+        let has_room = context.loop_memory.has_room(SHARED_READ_BYTES);
+        if self.reading.input.is_empty() && !has_room && !self.memory.has_permit() {
+            return self.read_sparingly(context, shared, arrived);
+        }
+        // How many of the following bytes belong to the request is known only with its length.
+        let may_follow =
+            has_room && !self.is_full(context) && self.reading.input.bytes().len() >= LENGTH_BYTES;
+        // Memory was granted for a request that is still in the socket: for this one and nothing
+        // behind it.
+        let is_granted = self.reading.input.is_empty() && self.memory.has_permit();
+        let shared_bytes = if is_granted {
+            self.reading.missing.min(shared.len())
+        } else {
+            shared.len()
+        };
+        let shared = &mut shared[..shared_bytes];
+        let (read, own_bytes, wanted) = self
+            .reading
+            .read_socket(&self.socket, context, shared, may_follow);
+        let Some(read) = self.reading.bytes_read(read)? else {
+            return Ok(());
+        };
+        // A short read emptied the socket; the next byte triggers a new event. The end of the
+        // stream was announced before.
+        self.reading.is_readable = read == wanted || self.reading.has_peer_closed;
+        self.note_read(context, arrived);
+        let own_read = read.min(own_bytes);
+        self.reading.input.filled(own_read);
+        self.serve_input(context)?;
+        let mut rest = &shared[..read - own_read];
+        if self.reading.input.is_empty() {
+            rest = &rest[self.serve(context, rest)?..];
+        }
+        if !rest.is_empty() {
+            self.keep(context, rest);
+        }
+        if !self.reading.input.is_empty() && self.reading.request_began.is_none() {
+            self.reading.request_began = Some(self.reading.received);
+        }
+        Ok(())
+    }
+
+    fn note_read(&mut self, context: &mut LoopContext, arrived: Moment) {
+        self.reading.arrived = arrived;
+        self.reading.received = context.tick();
+        context.turn.allow_one();
+        self.progress = self.reading.received;
     }
 
     /// Reads although there is no room for leftovers: requests are served from a peek, and only
@@ -111,7 +241,7 @@ impl Connection {
         arrived: Moment,
     ) -> Result<(), Refusal> {
         let seen = rustix::net::recv(&self.socket, &mut *shared, RecvFlags::PEEK).map(|(seen, _)| seen);
-        let Some(seen) = self.bytes_read(seen)? else {
+        let Some(seen) = self.reading.bytes_read(seen)? else {
             return Ok(());
         };
         let is_all = seen < shared.len();
@@ -119,37 +249,38 @@ impl Connection {
         let served = self.serve(context, &shared[..seen])?;
         self.take_from_socket(&mut shared[..served])?;
         let rest = seen - served;
-        self.is_readable = !is_all || self.has_peer_closed;
+        self.reading.is_readable = !is_all || self.reading.has_peer_closed;
         if rest == 0 {
             return Ok(());
         }
-        if self.missing == 0 || self.holding.is_waiting() {
+        if self.reading.missing == 0 || self.memory.is_waiting() {
             // Whole, but the turn is over, there are too many replies, or another thread would keep
             // it.
-            self.is_readable = true;
+            self.reading.is_readable = true;
             return Ok(());
         }
-        if is_all && self.has_peer_closed {
+        if is_all && self.reading.has_peer_closed {
             return Err(Refusal::Gone);
         }
         if rest < LENGTH_BYTES {
             return Ok(());
         }
-        let request_bytes = rest + self.missing;
-        let need = Need {
-            buffer_bytes: 0,
-            request_bytes: buffer_bytes(request_bytes),
+        let request_bytes = rest + self.reading.missing;
+        let input = InputBytes {
+            buffer: 0,
+            request: buffer_bytes(request_bytes),
         };
-        self.keep_memory(context, need);
-        if self.holding.is_waiting() {
-            self.missing = request_bytes;
-            self.is_readable = true;
+        self.count_input(context, input);
+        if self.memory.is_waiting() {
+            self.reading.missing = request_bytes;
+            self.reading.is_readable = true;
             return Ok(());
         }
         self.take_from_socket(&mut shared[..rest])?;
-        self.input
-            .extend(&shared[..rest], self.missing, &mut context.pool);
-        self.request_began = Some(self.received);
+        self.reading
+            .input
+            .extend(&shared[..rest], self.reading.missing, &mut context.pool);
+        self.reading.request_began = Some(self.reading.received);
         Ok(())
     }
 
@@ -170,64 +301,51 @@ impl Connection {
     /// Moves leftovers from the shared buffer into one of the connection's own, which usually does
     /// not exist yet.
     fn keep(&mut self, context: &mut LoopContext, rest: &[u8]) {
-        if !self.input.is_empty() {
+        if !self.reading.input.is_empty() {
             // What the own buffer holds is a whole request, which had to wait for memory.
-            self.input.extend(rest, 0, &mut context.pool);
+            self.reading.input.extend(rest, 0, &mut context.pool);
             return;
         }
-        let need = self.need(buffer_bytes(rest.len()), rest.len());
-        self.keep_memory(context, need);
+        let input = self.reading.input_bytes(buffer_bytes(rest.len()), rest.len());
+        self.count_input(context, input);
         // The room for its missing bytes is allocated once the memory is granted.
-        let awaited = if self.holding.is_waiting() {
+        let awaited = if self.memory.is_waiting() {
             0
         } else {
-            self.missing
+            self.reading.missing
         };
-        self.input.extend(rest, awaited, &mut context.pool);
+        self.reading.input.extend(rest, awaited, &mut context.pool);
     }
 
-    fn need(&self, own_buffer_bytes: usize, arrived_bytes: usize) -> Need {
-        let request_bytes = match self.missing {
-            0 => 0,
-            missing => buffer_bytes(arrived_bytes + missing),
-        };
-        Need {
-            buffer_bytes: own_buffer_bytes,
-            request_bytes,
-        }
-    }
-
-    /// Adjusts the memory that the connection holds to what is left over. What a request held
-    /// passes to its answer before another connection can get it.
+    /// Counts the memory of what is left over. What a request had passes to its answer before
+    /// another connection can get it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
-        self.settle_answers(context);
-        if self.input.is_empty() {
-            self.holding.keep_nothing(&context.pocket);
+        self.settle_answers();
+        if self.reading.input.is_empty() {
+            self.memory.count_no_input();
             return;
         }
-        let need = self.need(self.input.buffer_bytes(), self.input.bytes().len());
-        self.keep_memory(context, need);
+        let input = &self.reading.input;
+        let input = self
+            .reading
+            .input_bytes(input.buffer_bytes(), input.bytes().len());
+        self.count_input(context, input);
     }
 
-    fn keep_memory(&mut self, context: &mut LoopContext, need: Need) {
-        let waker = &mut self.waker;
-        let (mailbox, token) = (&context.mailbox, self.token);
-        self.holding.keep(
-            need,
-            (&context.memory, &context.pocket),
-            (self.context.tenant, context.now()),
-            || own_waker(waker, mailbox, token).clone(),
-        );
+    fn count_input(&mut self, context: &LoopContext, input: InputBytes) {
+        let asker = Asker {
+            tenant: self.client.tenant(),
+            now: context.now(),
+            waker: &mut self.waker,
+        };
+        self.memory.count_input(input, asker);
     }
 
-    /// Adjusts the memory that the connection holds to the answers its client has not taken.
-    pub(super) fn settle_answers(&mut self, context: &mut LoopContext) {
-        if self.stuck.is_some() {
-            self.output.shrink();
-        }
-        let memory = (&context.memory, &*context.pocket);
-        self.holding
-            .keep_answers(self.answer_bytes(), memory, self.context.tenant);
+    /// Counts the memory of the answers that the client has not taken.
+    pub(super) fn settle_answers(&mut self) {
+        self.sending.shrink_if_stuck();
+        self.memory
+            .count_answers(self.answer_bytes(), self.client.tenant());
     }
 
     /// Whether there is memory for what serving a whole request may leave behind: the request
@@ -239,20 +357,20 @@ impl Connection {
             .first_chunk()
             .and_then(|code| ApiKey::from_i16(i16::from_be_bytes(*code)));
         let answer_bytes = api_key.map_or(0, |api_key| context.expected.to_request(api_key, frame.len()));
-        let bytes = size_of::<Reply>() + frame.len() + answer_bytes;
-        if !self.holding.must_ask_before_serving(&context.pocket, bytes) {
+        let bytes = REPLY_BYTES + frame.len() + answer_bytes;
+        if !self.memory.must_ask_before_serving(bytes) {
             return true;
         }
-        self.settle_answers(context);
-        let waker = &mut self.waker;
-        let (mailbox, token) = (&context.mailbox, self.token);
-        let who = (self.context.tenant, context.now());
-        self.holding.ask(bytes, &context.memory, who, || {
-            own_waker(waker, mailbox, token).clone()
-        });
-        let is_waiting = self.holding.is_waiting();
+        self.settle_answers();
+        let asker = Asker {
+            tenant: self.client.tenant(),
+            now: context.now(),
+            waker: &mut self.waker,
+        };
+        self.memory.ask(bytes, asker);
+        let is_waiting = self.memory.is_waiting();
         if is_waiting {
-            self.missing = LENGTH_BYTES + frame.len();
+            self.reading.missing = LENGTH_BYTES + frame.len();
         }
         !is_waiting
     }
@@ -260,18 +378,18 @@ impl Connection {
     /// Checks whether the awaited memory has been granted; if not, whether the request can still
     /// become whole.
     pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
-        if !self.holding.is_waiting() {
+        if !self.memory.is_waiting() {
             return Ok(());
         }
         let now = context.now();
-        let is_whole = self.has_whole_request(context);
-        if self.holding.look(&context.pocket, now, !is_whole) {
+        let is_whole = self.reading.has_whole_request(context.settings.request_bytes_max);
+        if self.memory.look(now, !is_whole) {
             // The wait was the broker's, so it does not count against the client.
             self.progress = now;
-            self.request_began = self.request_began.map(|_| now);
-        } else if self.has_peer_closed && !is_whole {
+            self.reading.restart_request(now);
+        } else if self.reading.has_peer_closed && !is_whole {
             let there = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
-            if there < self.missing as u64 {
+            if there < self.reading.missing as u64 {
                 return Err(Refusal::Gone);
             }
         }

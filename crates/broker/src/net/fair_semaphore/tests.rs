@@ -11,98 +11,107 @@ const A: TenantId = TenantId(1);
 const B: TenantId = TenantId(2);
 const C: TenantId = TenantId(3);
 
-/// Asks for memory; true when it is granted at once.
-fn ask(shares: &mut Shares<&'static str>, tenant: TenantId, bytes: usize, name: &'static str) -> bool {
-    shares.ask(tenant, bytes, || name).is_none()
+fn is_idle<W>(semaphore: &FairSemaphore<W>) -> bool {
+    semaphore.used_by.is_empty() && semaphore.waiting.is_empty() && semaphore.starving.is_none()
 }
 
-fn give_back(shares: &mut Shares<&'static str>, tenant: TenantId, bytes: usize) -> Vec<&'static str> {
-    let mut given = Vec::new();
-    shares.give_back(tenant, bytes, &mut given);
-    given
+/// Takes memory; true when it is granted at once.
+fn acquire(
+    semaphore: &mut FairSemaphore<&'static str>,
+    tenant: TenantId,
+    bytes: usize,
+    name: &'static str,
+) -> bool {
+    semaphore.acquire(tenant, bytes, || name).is_none()
+}
+
+fn release(semaphore: &mut FairSemaphore<&'static str>, tenant: TenantId, bytes: usize) -> Vec<&'static str> {
+    let mut granted = Vec::new();
+    semaphore.release(tenant, bytes, &mut granted);
+    granted
 }
 
 #[test]
 fn one_tenant_comes_to_half_and_the_next_finds_room() {
-    let mut shares = Shares::new(1_000);
-    let held = (0..20).filter(|_| ask(&mut shares, A, 100, "a")).count();
+    let mut semaphore = FairSemaphore::new(1_000);
+    let held = (0..20).filter(|_| acquire(&mut semaphore, A, 100, "a")).count();
     assert_eq!(held, 5);
-    let held = (0..20).filter(|_| ask(&mut shares, B, 100, "b")).count();
+    let held = (0..20).filter(|_| acquire(&mut semaphore, B, 100, "b")).count();
     assert_eq!(held, 2, "as much as is then left free");
-    assert!(ask(&mut shares, C, 100, "c"));
-    assert_eq!((shares.used_bytes(), shares.waiting()), (800, 33));
+    assert!(acquire(&mut semaphore, C, 100, "c"));
+    assert_eq!((semaphore.used_bytes(), semaphore.waiting()), (800, 33));
 }
 
 #[test]
 fn a_tenant_that_holds_nothing_may_have_all_that_is_free() {
-    let mut shares = Shares::new(1_000);
-    assert!(ask(&mut shares, A, 1_000, "all of it"));
-    assert!(!ask(&mut shares, A, 1, "its own next"));
-    assert!(!ask(&mut shares, B, 1, "another's"));
-    assert_eq!(give_back(&mut shares, A, 1_000), ["another's", "its own next"]);
+    let mut semaphore = FairSemaphore::new(1_000);
+    assert!(acquire(&mut semaphore, A, 1_000, "all of it"));
+    assert!(!acquire(&mut semaphore, A, 1, "its own next"));
+    assert!(!acquire(&mut semaphore, B, 1, "another's"));
+    assert_eq!(release(&mut semaphore, A, 1_000), ["another's", "its own next"]);
 }
 
 #[test]
 fn tenants_take_turns_and_the_order_within_a_tenant_holds() {
-    let mut shares = Shares::new(100);
-    assert!(ask(&mut shares, C, 100, "first"));
+    let mut semaphore = FairSemaphore::new(100);
+    assert!(acquire(&mut semaphore, C, 100, "first"));
     for name in ["a1", "a2", "a3"] {
-        ask(&mut shares, A, 100, name);
+        acquire(&mut semaphore, A, 100, name);
     }
-    ask(&mut shares, B, 100, "b1");
-    let mut order = give_back(&mut shares, C, 100);
+    acquire(&mut semaphore, B, 100, "b1");
+    let mut order = release(&mut semaphore, C, 100);
     for tenant in [A, B, A] {
-        order.extend(give_back(&mut shares, tenant, 100));
+        order.extend(release(&mut semaphore, tenant, 100));
     }
     assert_eq!(order, ["a1", "b1", "a2", "a3"]);
-    assert_eq!(give_back(&mut shares, A, 100), [""; 0]);
-    assert!(shares.tenants.is_empty() && shares.ring.is_empty() && shares.due.is_none());
+    assert_eq!(release(&mut semaphore, A, 100), [""; 0]);
+    assert!(is_idle(&semaphore));
 }
 
 #[test]
 fn a_tenant_that_waits_for_its_own_requests_blocks_no_other() {
-    let mut shares = Shares::new(1_000);
+    let mut semaphore = FairSemaphore::new(1_000);
     for _ in 0..1_000 {
-        ask(&mut shares, A, 400, "giant");
+        acquire(&mut semaphore, A, 400, "giant");
     }
-    assert_eq!(shares.used_bytes(), 400);
+    assert_eq!(semaphore.used_bytes(), 400);
     for _ in 0..10_000 {
-        assert!(ask(&mut shares, B, 100, "b"));
-        assert_eq!(give_back(&mut shares, B, 100), [""; 0]);
+        assert!(acquire(&mut semaphore, B, 100, "b"));
+        assert_eq!(release(&mut semaphore, B, 100), [""; 0]);
     }
 }
 
 #[test]
 fn a_large_request_is_overtaken_by_at_most_the_limit() {
-    let mut shares = Shares::new(1_000);
-    assert!(ask(&mut shares, A, 300, "a"));
-    assert!(!ask(&mut shares, B, 800, "large"));
+    let mut semaphore = FairSemaphore::new(1_000);
+    assert!(acquire(&mut semaphore, A, 300, "a"));
+    assert!(!acquire(&mut semaphore, B, 800, "large"));
     let mut passed = 0;
-    while ask(&mut shares, C, 100, "small") {
+    while acquire(&mut semaphore, C, 100, "small") {
         passed += 100;
-        assert_eq!(give_back(&mut shares, C, 100), [""; 0]);
+        assert_eq!(release(&mut semaphore, C, 100), [""; 0]);
     }
     assert_eq!(passed, 1_000);
-    assert_eq!(give_back(&mut shares, A, 300), ["large", "small"]);
+    assert_eq!(release(&mut semaphore, A, 300), ["large", "small"]);
 }
 
 #[test]
 fn a_waiter_that_leaves_makes_room_for_those_behind_it() {
-    let mut shares = Shares::new(1_000);
-    assert!(ask(&mut shares, A, 500, "a"));
-    let large = shares.ask(B, 900, || "large").unwrap();
-    assert!(ask(&mut shares, C, 300, "c"));
-    let next = shares.ask(B, 200, || "next").unwrap();
-    let mut given = Vec::new();
-    assert!(shares.withdraw(B, large, &mut given));
-    assert_eq!(given, ["next"]);
-    assert!(!shares.withdraw(B, next, &mut given), "given before");
-    assert!(!shares.withdraw(B, large, &mut given), "gone");
+    let mut semaphore = FairSemaphore::new(1_000);
+    assert!(acquire(&mut semaphore, A, 500, "a"));
+    let large = semaphore.acquire(B, 900, || "large").unwrap();
+    assert!(acquire(&mut semaphore, C, 300, "c"));
+    let next = semaphore.acquire(B, 200, || "next").unwrap();
+    let mut granted = Vec::new();
+    assert!(semaphore.cancel(B, large, &mut granted));
+    assert_eq!(granted, ["next"]);
+    assert!(!semaphore.cancel(B, next, &mut granted), "granted before");
+    assert!(!semaphore.cancel(B, large, &mut granted), "gone");
 }
 
 /// Requests that ask, wait, arrive, are served, or vanish, in an order drawn from the seed.
 struct Crowd {
-    shares: Shares<usize>,
+    semaphore: FairSemaphore<usize>,
     random: Random,
     limit_bytes: usize,
     /// By number: tenant and bytes.
@@ -115,7 +124,7 @@ impl Crowd {
     fn new(seed: u64) -> Crowd {
         let limit_bytes = 10_000;
         Crowd {
-            shares: Shares::new(limit_bytes),
+            semaphore: FairSemaphore::new(limit_bytes),
             random: Random::new([seed, 7, 7, 7]),
             limit_bytes,
             requests: Vec::new(),
@@ -139,7 +148,7 @@ impl Crowd {
         let bytes = 1 + self.below(bytes_max as u64) as usize;
         let number = self.requests.len();
         self.requests.push((tenant, bytes));
-        match self.shares.ask(tenant, bytes, || number) {
+        match self.semaphore.acquire(tenant, bytes, || number) {
             Some(ticket) => drop(self.waiting.insert(number, ticket)),
             None => drop(self.held.insert(number)),
         }
@@ -148,14 +157,14 @@ impl Crowd {
     /// The held request with this number becomes whole and is served, or its connection closes.
     fn finish(&mut self, number: usize) {
         let (tenant, bytes) = self.requests[number];
-        let mut given = Vec::new();
+        let mut granted = Vec::new();
         if let Some(ticket) = self.waiting.remove(&number) {
-            assert!(self.shares.withdraw(tenant, ticket, &mut given));
+            assert!(self.semaphore.cancel(tenant, ticket, &mut granted));
         } else {
             assert!(self.held.remove(&number));
-            self.shares.give_back(tenant, bytes, &mut given);
+            self.semaphore.release(tenant, bytes, &mut granted);
         }
-        for number in given {
+        for number in granted {
             assert!(self.waiting.remove(&number).is_some());
             self.held.insert(number);
         }
@@ -167,9 +176,9 @@ impl Crowd {
 
     fn check(&self) {
         let sum: usize = self.held.iter().map(|number| self.requests[*number].1).sum();
-        assert_eq!(self.shares.used_bytes(), sum);
+        assert_eq!(self.semaphore.used_bytes(), sum);
         assert!(sum <= self.limit_bytes);
-        assert_eq!(self.shares.waiting(), self.waiting.len());
+        assert_eq!(self.semaphore.waiting(), self.waiting.len());
         assert!(
             self.waiting.is_empty() || sum > 0,
             "a request waits while none holds memory"
@@ -217,26 +226,26 @@ fn no_request_waits_for_ever_and_no_memory_leaks() {
             crowd.check();
         }
         assert!(crowd.waiting.is_empty());
-        assert!(
-            crowd.shares.tenants.is_empty(),
-            "seed {seed}: {:?}",
-            crowd.shares.tenants
-        );
-        assert!(crowd.shares.due.is_none());
+        assert!(is_idle(&crowd.semaphore), "seed {seed}: {:?}", crowd.semaphore);
     }
 }
 
 #[test]
 fn ten_thousand_waiters_cost_one_look_and_no_search() {
-    let mut shares = Shares::new(1_000);
-    assert!(ask(&mut shares, A, 1_000, "a"));
+    let mut semaphore = FairSemaphore::new(1_000);
+    assert!(acquire(&mut semaphore, A, 1_000, "a"));
     let tickets: Vec<(TenantId, Ticket)> = (10..10_010)
-        .map(|id| (TenantId(id), shares.ask(TenantId(id), 1_000, || "w").unwrap()))
+        .map(|id| {
+            (
+                TenantId(id),
+                semaphore.acquire(TenantId(id), 1_000, || "w").unwrap(),
+            )
+        })
         .collect();
     for (id, ticket) in tickets.into_iter().rev() {
-        let mut given = Vec::new();
-        assert!(shares.withdraw(id, ticket, &mut given) && given.is_empty());
+        let mut granted = Vec::new();
+        assert!(semaphore.cancel(id, ticket, &mut granted) && granted.is_empty());
     }
-    assert_eq!(give_back(&mut shares, A, 1_000), [""; 0]);
-    assert!(shares.tenants.is_empty() && shares.ring.is_empty());
+    assert_eq!(release(&mut semaphore, A, 1_000), [""; 0]);
+    assert!(is_idle(&semaphore));
 }

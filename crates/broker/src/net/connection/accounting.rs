@@ -1,0 +1,183 @@
+//! What a connection tells the metrics: its requests and their stages, its tenant's account, and,
+//! once it has moved records, an activity of its own.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use ottla_core::seen::{FetchedPartition, Position};
+use ottla_core::time::Moment;
+
+use super::super::loop_context::LoopContext;
+use super::super::round_trip::round_trip_micros;
+use super::client::Client;
+use super::sending::Answered;
+use super::served_request::ServedRequest;
+use crate::metrics::accounts::Sum;
+use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Who};
+use crate::metrics::recorder::{Finished, bounded_name};
+use crate::metrics::stage::Stage;
+
+/// How often the kernel is asked for a connection's round-trip time at most: one system call per
+/// second.
+const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the positions of a connection's fetches in their partitions are noted.
+const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
+
+pub(super) struct Accounting {
+    /// Set by the first request that moved records.
+    activity: Option<ActivityIndex>,
+    /// When the socket took the last byte of the last answer.
+    last_answered: Option<Moment>,
+    next_round_trip: Moment,
+    next_positions: Moment,
+    /// Of a fetch that is not accounted for yet.
+    positions: Option<Vec<FetchedPartition>>,
+    /// The position of its last fetch.
+    position: Option<Position>,
+}
+
+impl Accounting {
+    pub fn new(now: Moment) -> Accounting {
+        Accounting {
+            activity: None,
+            last_answered: None,
+            next_round_trip: now,
+            next_positions: now,
+            positions: None,
+            position: None,
+        }
+    }
+
+    /// From when on a fetch notes the positions of its partitions.
+    pub fn positions_due(&self) -> Moment {
+        self.next_positions
+    }
+
+    /// Keeps a fetch's partition positions until the request is accounted for.
+    pub fn note_positions(&mut self, context: &mut LoopContext, now: Moment) {
+        if let Some(positions) = context.reply.fetched.take() {
+            self.next_positions = now.after(POSITIONS_INTERVAL);
+            self.positions = Some(positions);
+        }
+    }
+
+    /// The gap between the last answer, when no other is awaited, and the first byte of a request.
+    pub fn gap_until(&self, began: Moment) -> Gap {
+        self.last_answered
+            .map_or(Gap::Unknown, |answered| Gap::Micros(began.micros_since(answered)))
+    }
+
+    /// Accounts for a request that has been answered.
+    pub fn finish(
+        &mut self,
+        context: &mut LoopContext,
+        mut answered: Answered,
+        client: &Client,
+        socket: &TcpStream,
+        now: Moment,
+    ) {
+        answered.request.book(Stage::Written, now);
+        self.last_answered = Some(now);
+        self.charge(context, &answered, client);
+        let Answered {
+            request,
+            reply_bytes,
+            cold,
+        } = answered;
+        let activity = self.activity_index(context, &request, client, socket, now);
+        let activity = activity.map(|index| {
+            let exchange = Exchange {
+                api_key: request.api_key,
+                request_bytes: request.request_bytes,
+                reply_bytes,
+                times: &request.times,
+                seen: &request.seen,
+                gap: request.gap,
+                cold_regions: cold.count,
+                cold_bytes: cold.bytes,
+            };
+            (index, exchange)
+        });
+        let finished = Finished {
+            api_key: request.api_key,
+            api_version: request.api_version,
+            correlation_id: request.correlation_id,
+            client: request.client,
+            connection_id: client.context().connection_id,
+            request_bytes: request.request_bytes,
+            reply_bytes,
+            times: request.times,
+            finished: now,
+        };
+        context.finish(finished, activity);
+    }
+
+    /// Charges an answered request to its tenant.
+    fn charge(&mut self, context: &mut LoopContext, answered: &Answered, client: &Client) {
+        let request = &answered.request;
+        let seen = &request.seen;
+        let mut records = seen.records;
+        if let Some(position) = seen.position {
+            let earlier = self.position.replace(position);
+            records += earlier
+                .and_then(|earlier| position.progress_since(&earlier))
+                .unwrap_or(0);
+        }
+        let read_cold = request.times.get(Stage::ColdRead) > 0;
+        let cold_bytes = answered.cold.bytes + if read_cold { seen.fetched_bytes } else { 0 };
+        let amounts = [
+            (Sum::Requests, 1),
+            (Sum::Records, records),
+            (Sum::BytesIn, u64::from(request.request_bytes)),
+            (Sum::BytesOut, answered.reply_bytes),
+            (Sum::ColdBytes, cold_bytes),
+            (Sum::DiskMicros, seen.disk_micros),
+            (Sum::ThrottledMs, request.throttle_ms.into()),
+        ];
+        context.accounts.add(client.tenant(), amounts);
+    }
+
+    /// Returns where this connection's activity is counted; opened by the first request that moves
+    /// records.
+    fn activity_index(
+        &mut self,
+        context: &LoopContext,
+        request: &ServedRequest,
+        client: &Client,
+        socket: &TcpStream,
+        now: Moment,
+    ) -> Option<ActivityIndex> {
+        let is_data = request.moves_records();
+        if self.activity.is_none() && is_data {
+            let facts = client.context();
+            let who = Who {
+                connection_id: facts.connection_id,
+                client_id: bounded_name(client.name()).into(),
+                principal: facts.principal.clone(),
+                listener_name: facts.listener_name.clone(),
+                address: facts.peer_address,
+                port: facts.peer_port,
+                identity: facts.identity.clone(),
+            };
+            self.activity = Some(context.records().activities.open(who));
+        }
+        let index = self.activity?;
+        if is_data && now >= self.next_round_trip {
+            self.next_round_trip = now.after(ROUND_TRIP_INTERVAL);
+            let round_trip = round_trip_micros(socket);
+            context.records().activities.set_round_trip(index, round_trip);
+        }
+        if let Some(positions) = self.positions.take() {
+            context.records().activities.set_fetched(index, now, positions);
+        }
+        Some(index)
+    }
+
+    /// Called when the connection is closed.
+    pub fn leave(&self, context: &LoopContext) {
+        if let Some(index) = self.activity {
+            context.records().activities.close(index, context.now());
+        }
+    }
+}
