@@ -104,12 +104,16 @@ impl SealedBatch {
 /// completes its waiters.
 impl Drop for SealedBatch {
     fn drop(&mut self) {
+        let error = match self.sending.attempts {
+            0 => Error::Closed,
+            _ => Error::Closed.maybe_written(),
+        };
         if self.record_count > 0 {
             self.completion
-                .abandon(self.completion_first, self.record_count, &Error::Closed);
+                .abandon(self.completion_first, self.record_count, &error);
         }
         for lost in self.callbacks.drain(..) {
-            (lost.callback.0)(Err(Error::Closed));
+            (lost.callback.0)(Err(error.clone()));
         }
     }
 }

@@ -37,6 +37,16 @@ pub(super) struct Sent {
     pub last_error: Option<Error>,
 }
 
+impl Sent {
+    /// The error of the batch's records when the batch fails with `error`.
+    pub fn error(&self, error: Error) -> Error {
+        match self.maybe_appended {
+            true => error.maybe_written(),
+            false => error,
+        }
+    }
+}
+
 /// A leader named in a response (KIP-951), newer than the metadata's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaderHint {
@@ -285,7 +295,12 @@ impl Lane {
             self.retries = rest;
             expired.extend::<VecDeque<Sent>>(old);
         }
-        expired.extend(self.in_flight.extract_if(.., |sent| is_expired(sent)));
+        let in_flight = self.in_flight.extract_if(.., |sent| is_expired(sent));
+        // The broker may be appending it while its answer is awaited.
+        expired.extend(in_flight.map(|sent| Sent {
+            maybe_appended: true,
+            ..sent
+        }));
         for sent in &expired {
             if let Some(sequence) = sent.batch.sending.sequence {
                 self.sequences.mark_unresolved(sequence);
