@@ -235,7 +235,7 @@ impl ConsumerMachine {
             }
             Ticket::Topics => self.topic_listing.take_reply(now, &reply),
             Ticket::SessionEnd => {}
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
             Ticket::Group(_) => self.pass_to_group(now, reply),
         }
         if needs_metadata {

@@ -45,7 +45,7 @@ impl ProducerMachine {
                 self.produce_answered(now, source, passengers, reply.result, actions);
             }
             Ticket::InitProducerId => self.identified(now, source, reply.result),
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
         }
     }
 
