@@ -6,14 +6,12 @@ mod waiting;
 mod closing;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use self::attempt::{Attempt, Obstacle};
+use self::attempt::Attempt;
 use self::closing::Leftovers;
 use super::accumulator::Accumulator;
 use super::callbacks::CallbackQueue;
@@ -24,6 +22,7 @@ use super::record::{Callback, Record, RecordMetadata};
 use super::sender::{ProducerMachine, SenderParts};
 use super::wall_clock::WallClock;
 use crate::config::{Config, ProducerConfig};
+use crate::driver::timers::Timers;
 use crate::driver::{Driver, DriverSetup};
 use crate::error::Error;
 use crate::metadata::snapshot::Topic;
@@ -36,8 +35,13 @@ use crate::time::{Clock, SystemClock};
 /// it has one connection per broker.
 ///
 /// `send` copies the record into a batch and returns; a thread of the producer sends the batches.
-/// Dropping the producer waits until its accepted records are acknowledged or given up, like
-/// `close` with delivery.timeout.ms.
+///
+/// Dropping the producer returns at once, also inside an async runtime. Its threads go on without
+/// it: accepted records are sent without lingering until each is acknowledged or has reached
+/// delivery.timeout.ms, their futures and callbacks get the results, then the connections are
+/// closed. This lasts as long as the process: records that were not acknowledged when the process
+/// ends are lost, and nothing says so. To know that all of them arrived, call [`Producer::close`],
+/// [`Producer::close_async`] or [`Producer::flush`] before.
 ///
 /// ```no_run
 /// use ottla_client::config::Config;
@@ -64,6 +68,7 @@ pub struct Producer {
     partitioner: Option<Box<dyn Partitioner>>,
     client_metrics: Arc<ClientMetrics>,
     metrics: Arc<ProducerMetrics>,
+    timers: Arc<Timers>,
     driver: Mutex<Option<Driver>>,
     callback_thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -107,7 +112,7 @@ impl Producer {
         let client_metrics = ClientMetrics::new(ClientKind::Producer, &config.client, metrics_clock);
         let metrics = Arc::clone(client_metrics.producer());
         let mut setup = DriverSetup::new(&config.client, client_metrics.network())?;
-        let (clock, waker) = (setup.clock(), setup.waker());
+        let (clock, waker, timers) = (setup.clock(), setup.waker(), setup.timers());
         let metadata = Arc::new(MetadataCell::new(Interest::Named));
         metadata.attach(Arc::clone(&waker));
         let seed = seed();
@@ -161,6 +166,7 @@ impl Producer {
             partitioner,
             client_metrics,
             metrics,
+            timers,
             driver: Mutex::new(Some(driver)),
             callback_thread: Mutex::new(Some(callback_thread)),
         })
@@ -221,9 +227,13 @@ impl Producer {
         }
     }
 
-    /// Like `send`, but waits without blocking the thread, in any async runtime. The wait has no
-    /// limit: wrap it in your runtime's timeout. A future dropped before it completes has sent
-    /// nothing.
+    /// Like `send`, but waits without blocking the thread, in any async runtime. A future dropped
+    /// before it completes has sent nothing.
+    ///
+    /// The future ends by itself after max.block.ms, without a timer of the runtime: its error says
+    /// what was missing. An outer time limit below max.block.ms hides that.
+    ///
+    /// - Errors: as `send`.
     ///
     /// ```no_run
     /// # use ottla_client::producer::{Producer, Record};
@@ -235,24 +245,11 @@ impl Producer {
     pub async fn send_async(&self, record: &Record<'_>) -> Result<SendFuture, Error> {
         let mut attempt = Attempt::new(record, self.clock.moment());
         attempt.wants_completion = true;
+        let deadline = attempt.now.after_ms(self.config.max_block_ms);
         loop {
             match self.attempt(&mut attempt) {
                 Ok(accepted) => return Ok(accepted.future()),
-                Err(Obstacle::UnknownTopic) => {
-                    check_topic_name(record.topic)?;
-                    let known = |context: &mut std::task::Context<'_>| match self
-                        .metadata
-                        .poll_topic(record.topic, context.waker())
-                    {
-                        Some(verdict) => Poll::Ready(verdict),
-                        None => Poll::Pending,
-                    };
-                    poll_fn(known).await?;
-                }
-                Err(Obstacle::NoMemory { wanted_bytes }) => {
-                    attempt.memory = Some(self.memory_in_turn(wanted_bytes, false).await);
-                }
-                Err(obstacle) => return Err(self.refuse(record, obstacle)),
+                Err(obstacle) => self.remove_async(&mut attempt, obstacle, deadline).await?,
             }
             attempt.now = self.clock.moment();
         }

@@ -375,6 +375,52 @@ fn an_async_send_waits_for_topic_and_memory_without_a_thread() {
     assert_eq!(metadata.offset, 0);
 }
 
+/// The error of an async send that ends by itself; no other limit is set.
+fn refused_async(producer: &Producer, record: &Record<'_>) -> Error {
+    wait::block_on(producer.send_async(record)).unwrap_err()
+}
+
+#[test]
+fn max_block_ms_ends_an_async_send_with_the_cause() {
+    let settings = [
+        ("max.block.ms", "3"),
+        ("batch.size", "1000"),
+        ("buffer.memory", "1000"),
+    ];
+    let (producer, stage) = producer(&settings);
+    let error = refused_async(&producer, &Record::new("unknown"));
+    assert!(
+        matches!(error, Error::TopicNotPresent { limit_ms: 3, .. }),
+        "{error}"
+    );
+    let error = refused_async(&producer, &Record::new("three").partition(3));
+    assert!(
+        matches!(error, Error::PartitionNotPresent { limit_ms: 3, .. }),
+        "{error}"
+    );
+    stage.is_held.store(true, Ordering::SeqCst);
+    let record = Record::new("one").value(&[1; 900]);
+    let _first = producer.send(&record).unwrap();
+    let error = refused_async(&producer, &record);
+    assert!(
+        matches!(error, Error::BufferExhausted { waited_ms: 2.., .. }),
+        "{error}"
+    );
+    assert_eq!(producer.accumulator.pool().waiting_threads(), 0);
+}
+
+#[test]
+fn an_async_send_waits_for_a_partition_that_is_being_added() {
+    let (producer, _) = producer(&[]);
+    let record = Record::new("one").partition(1);
+    let mut sending = Box::pin(producer.send_async(&record));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    publish(&producer.metadata, &[("one", 2)]);
+    let sent = wait::block_on(sending).unwrap();
+    assert_eq!(sent.wait().unwrap().partition, 1);
+}
+
 #[test]
 fn bad_records_are_refused_at_once_with_the_reason() {
     let (producer, _) = producer(&[("max.request.size", "1000")]);
@@ -599,9 +645,12 @@ fn close_ends_the_wait_of_other_threads() {
     });
 }
 
+/// Dropping a producer used to wait for its records, up to delivery.timeout.ms, also on a thread of
+/// an async runtime.
 #[test]
-fn dropping_loses_nothing_that_was_accepted() {
-    let (producer, _) = producer(&[("linger.ms", "60000")]);
+fn dropping_returns_before_the_records_are_done_and_loses_none() {
+    let (producer, stage) = producer(&[("linger.ms", "60000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
     let (sender, answers) = mpsc::channel();
     for _ in 0..100 {
         let sender = sender.clone();
@@ -609,10 +658,67 @@ fn dropping_loses_nothing_that_was_accepted() {
             .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
             .unwrap();
     }
-    drop(producer);
-    let answers: Vec<_> = answers.try_iter().collect();
+    let future = producer.send(&Record::new("three")).unwrap();
+    let waker = Arc::clone(&producer.waker);
+    drop((producer, sender));
+    assert!(
+        !future.is_done(),
+        "the sender is held: only a wait could have decided it"
+    );
+    stage.is_held.store(false, Ordering::SeqCst);
+    waker.wake();
+    assert!(future.wait().is_ok());
+    // Ends when the callback thread has run the last one.
+    let answers: Vec<_> = answers.iter().collect();
     assert_eq!(answers.len(), 100);
     assert!(answers.iter().all(Result::is_ok));
+}
+
+#[test]
+fn an_async_close_completes_when_every_record_and_callback_is_done() {
+    let (producer, stage) = producer(&[("linger.ms", "60000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let (sender, answers) = mpsc::channel();
+    producer
+        .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
+        .unwrap();
+    let future = producer.send(&Record::new("three")).unwrap();
+    let mut closing = Box::pin(producer.close_async());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(closing.as_mut().poll(&mut context).is_pending());
+    assert_eq!(producer.try_send(&Record::new("one")).unwrap_err(), Error::Closed);
+    release(&producer, &stage);
+    assert_eq!(wait::block_on(closing), Ok(()));
+    assert!(matches!(future.outcome(), Some(Ok(_))));
+    assert!(answers.try_recv().unwrap().is_ok());
+    assert!(producer.driver.lock().unwrap().as_ref().unwrap().is_ended());
+    assert_eq!(wait::block_on(producer.close_async()), Ok(()), "closing again");
+    assert_eq!(producer.close(Duration::ZERO), Ok(()));
+}
+
+#[test]
+fn an_async_close_reports_why_the_sender_ended() {
+    let (producer, stage) = producer(&[]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    drop(producer.send(&Record::new("one")).unwrap());
+    while stage.taken_records.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    stage.panics.store(true, Ordering::SeqCst);
+    producer.waker.wake();
+    let error = wait::block_on(producer.close_async()).unwrap_err();
+    assert!(error.to_string().contains("told to"), "{error}");
+}
+
+#[test]
+fn the_futures_of_a_producer_can_move_between_threads() {
+    fn check(future: impl Future + Send) {
+        drop(future);
+    }
+    let (producer, _) = producer(&[]);
+    check(producer.send_async(&Record::new("one")));
+    check(producer.flush_async());
+    check(producer.close_async());
 }
 
 #[test]
