@@ -538,7 +538,7 @@ impl<B: Backend> Producing<B> {
 }
 
 fn recording(calls: Arc<Calls>) -> Callback {
-    Callback(Box::new(move |outcome| {
+    Callback::Once(Box::new(move |outcome| {
         calls.lock().expect("no callback panics").push(outcome);
     }))
 }

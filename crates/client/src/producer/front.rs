@@ -18,7 +18,7 @@ use super::callbacks::CallbackQueue;
 use super::commands::Commands;
 use super::completion::SendFuture;
 use super::partitioner::Partitioner;
-use super::record::{Callback, Record, RecordMetadata};
+use super::record::{Callback, DeliveryHandler, Record, RecordMetadata};
 use super::sender::{ProducerMachine, SenderParts};
 use super::wall_clock::WallClock;
 use crate::config::{Config, ProducerConfig};
@@ -77,7 +77,41 @@ impl Producer {
     /// - Errors: `Config` with Kafka's text for wrong settings; whatever the operating system
     ///   refuses (descriptors, threads).
     pub fn new(config: &Config) -> Result<Producer, Error> {
-        Producer::start(config, None, |parts| Box::new(ProducerMachine::new(parts)))
+        Producer::start(config, None, None, |parts| Box::new(ProducerMachine::new(parts)))
+    }
+
+    /// Like `new`; `handler` gets the result of every record of `send_tagged`, with its tag.
+    ///
+    /// It runs on the producer's callback thread, one call at a time, as the callbacks of
+    /// `send_with` do, and needs no allocation per record. A panic of it is caught and ends that
+    /// call only.
+    ///
+    /// ```no_run
+    /// use ottla_client::config::Config;
+    /// use ottla_client::producer::{Producer, Record};
+    ///
+    /// # fn main() -> Result<(), ottla_client::Error> {
+    /// let config = Config::new().set("bootstrap.servers", "localhost:9092");
+    /// let producer = Producer::with_delivery(&config, |tag, outcome| match outcome {
+    ///     Ok(metadata) => println!("order {tag} is at offset {}", metadata.offset),
+    ///     Err(error) => eprintln!("order {tag}: {error}"),
+    /// })?;
+    /// for order in 0..1000 {
+    ///     producer.send_tagged(&Record::new("orders").value(b"..."), order)?;
+    /// }
+    /// producer.flush()
+    /// # }
+    /// ```
+    ///
+    /// - Errors: as `new`.
+    pub fn with_delivery(
+        config: &Config,
+        handler: impl FnMut(u64, Result<RecordMetadata, Error>) + Send + 'static,
+    ) -> Result<Producer, Error> {
+        let handler: DeliveryHandler = Box::new(handler);
+        Producer::start(config, None, Some(handler), |parts| {
+            Box::new(ProducerMachine::new(parts))
+        })
     }
 
     /// Like `new`; `partitioner` chooses for records that name no partition.
@@ -86,7 +120,7 @@ impl Producer {
         partitioner: impl Partitioner + 'static,
     ) -> Result<Producer, Error> {
         let partitioner: Box<dyn Partitioner> = Box::new(partitioner);
-        Producer::start(config, Some(partitioner), |parts| {
+        Producer::start(config, Some(partitioner), None, |parts| {
             Box::new(ProducerMachine::new(parts))
         })
     }
@@ -96,14 +130,16 @@ impl Producer {
     #[doc(hidden)]
     pub fn with_machine(
         config: &Config,
+        delivery: Option<DeliveryHandler>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
-        Producer::start(config, None, machine)
+        Producer::start(config, None, delivery, machine)
     }
 
     fn start(
         config: &Config,
         partitioner: Option<Box<dyn Partitioner>>,
+        delivery: Option<DeliveryHandler>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -116,12 +152,17 @@ impl Producer {
         let metadata = Arc::new(MetadataCell::new(Interest::Named));
         metadata.attach(Arc::clone(&waker));
         let seed = seed();
+        let callbacks = CallbackQueue::new(Arc::clone(&metrics), Arc::clone(&clock));
+        let callbacks = Arc::new(match delivery {
+            Some(handler) => callbacks.with_delivery(handler),
+            None => callbacks,
+        });
         let accumulator = Arc::new(Accumulator::seeded(
             Arc::clone(&config),
             Arc::clone(&metrics),
             seed,
+            Some(Arc::clone(&callbacks)),
         ));
-        let callbacks = Arc::new(CallbackQueue::new(Arc::clone(&metrics), Arc::clone(&clock)));
         let commands = Arc::new(Commands::default());
         let parts = SenderParts {
             config: Arc::clone(&config),
@@ -205,8 +246,27 @@ impl Producer {
         if self.callbacks.is_over_limit() {
             self.wait_for_callbacks()?;
         }
-        let callback = Callback(Box::new(callback));
+        let callback = Callback::Once(Box::new(callback));
         self.send_or_wait(record, Some(callback), false)
+            .map_err(|(error, _)| error)?;
+        Ok(())
+    }
+
+    /// Like `send_with`; the result goes to the handler of `with_delivery`, with this tag. Tags
+    /// need not be unique.
+    ///
+    /// - Errors: as `send_with`; the handler is not called for this record. `IllegalState` for a
+    ///   producer without a handler.
+    pub fn send_tagged(&self, record: &Record<'_>, tag: u64) -> Result<(), Error> {
+        if !self.callbacks.has_delivery() {
+            return Err(Error::IllegalState {
+                message: "a record can be tagged if its producer was made by with_delivery".into(),
+            });
+        }
+        if self.callbacks.is_over_limit() {
+            self.wait_for_callbacks()?;
+        }
+        self.send_or_wait(record, Some(Callback::Tag(tag)), false)
             .map_err(|(error, _)| error)?;
         Ok(())
     }

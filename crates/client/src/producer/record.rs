@@ -108,11 +108,22 @@ impl DeliveryStatus {
     }
 }
 
-/// A callback for the result of a `send`. It runs on the callback thread, never on the sender's.
-pub struct Callback(pub Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>);
+/// What is called with the result of a `send`, on the callback thread, never on the sender's.
+pub enum Callback {
+    /// A closure of this record's own.
+    Once(Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>),
+    /// The producer's delivery handler, with this tag.
+    Tag(u64),
+}
+
+/// A producer's handler for the results of its tagged records.
+pub type DeliveryHandler = Box<dyn FnMut(u64, Result<RecordMetadata, Error>) + Send>;
 
 impl std::fmt::Debug for Callback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Callback")
+        match self {
+            Callback::Once(_) => f.write_str("Once"),
+            Callback::Tag(tag) => write!(f, "Tag({tag})"),
+        }
     }
 }

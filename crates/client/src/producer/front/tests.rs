@@ -12,6 +12,7 @@ use super::super::completion::Placed;
 use super::super::partitioner::partition_of_key;
 use super::*;
 use crate::metadata::snapshot::{NodeId, Partition, Snapshot};
+use crate::metrics::Value;
 use crate::network::io::{Action, Event};
 use crate::time::{Moment, Timestamp};
 use crate::wait;
@@ -112,13 +113,17 @@ fn publish(metadata: &MetadataCell, topics: &[(&str, usize)]) {
 }
 
 fn producer(settings: &[(&str, &str)]) -> (Producer, Arc<Stage>) {
+    producer_with(settings, None)
+}
+
+fn producer_with(settings: &[(&str, &str)], delivery: Option<DeliveryHandler>) -> (Producer, Arc<Stage>) {
     let base = Config::new().set("bootstrap.servers", "localhost:1");
     let config = settings
         .iter()
         .fold(base, |config, (key, value)| config.set(*key, *value));
     let stage = Arc::new(Stage::default());
     let shared = Arc::clone(&stage);
-    let producer = Producer::with_machine(&config, |parts| {
+    let producer = Producer::with_machine(&config, delivery, |parts| {
         Box::new(Drain {
             parts,
             stage: shared,
@@ -538,6 +543,95 @@ fn too_many_waiting_callbacks_hold_back_sends_that_add_more() {
     unblock.send(()).unwrap();
     producer.flush().unwrap();
     producer.send_with(&Record::new("one"), |_| ()).unwrap();
+}
+
+/// A producer whose handler passes everything on.
+fn producer_with_delivery() -> (
+    Producer,
+    Arc<Stage>,
+    mpsc::Receiver<(u64, Result<RecordMetadata, Error>)>,
+) {
+    let (sender, delivered) = mpsc::channel();
+    let handler: DeliveryHandler = Box::new(move |tag, outcome| sender.send((tag, outcome)).unwrap());
+    let (producer, stage) = producer_with(&[], Some(handler));
+    (producer, stage, delivered)
+}
+
+#[test]
+fn the_delivery_handler_gets_every_tagged_record_once_in_order_beside_callbacks() {
+    let (producer, _, delivered) = producer_with_delivery();
+    let (sender, called) = mpsc::channel();
+    for tag in 0..100 {
+        producer.send_tagged(&Record::new("one"), 7 * tag).unwrap();
+        let sender = sender.clone();
+        let callback = move |outcome: Result<RecordMetadata, Error>| {
+            sender.send(outcome.unwrap().offset).unwrap();
+        };
+        producer.send_with(&Record::new("one"), callback).unwrap();
+        drop(producer.send(&Record::new("one")).unwrap());
+    }
+    producer.flush().unwrap();
+    let delivered: Vec<_> = delivered
+        .try_iter()
+        .map(|(tag, outcome)| (tag, outcome.unwrap().offset))
+        .collect();
+    let expected: Vec<_> = (0..100).map(|tag| (7 * tag, 3 * tag as i64)).collect();
+    assert_eq!(delivered, expected);
+    assert!(called.try_iter().eq((0..100).map(|number| 3 * number + 1)));
+}
+
+#[test]
+fn a_tag_needs_a_delivery_handler() {
+    let (producer, _) = producer(&[]);
+    let error = producer.send_tagged(&Record::new("one"), 1).unwrap_err();
+    assert!(matches!(error, Error::IllegalState { .. }), "{error}");
+    assert_eq!(producer.accumulator.incomplete_batches(), 0);
+}
+
+#[test]
+fn a_delivery_handler_that_panics_gets_the_next_record_nevertheless() {
+    let (sender, delivered) = mpsc::channel();
+    let handler: DeliveryHandler = Box::new(move |tag, _| {
+        assert_ne!(tag, 1, "told to");
+        sender.send(tag).unwrap();
+    });
+    let (producer, _) = producer_with(&[], Some(handler));
+    for tag in 0..3 {
+        producer.send_tagged(&Record::new("one"), tag).unwrap();
+    }
+    producer.flush().unwrap();
+    assert!(delivered.try_iter().eq([0, 2]));
+    assert_eq!(producer.callbacks.panicked(), 1);
+}
+
+#[test]
+fn tagged_records_of_a_sender_that_panics_are_delivered_as_failed() {
+    let (producer, stage, delivered) = producer_with_delivery();
+    stage.is_held.store(true, Ordering::SeqCst);
+    producer.send_tagged(&Record::new("one"), 5).unwrap();
+    while stage.taken_records.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    stage.panics.store(true, Ordering::SeqCst);
+    producer.waker.wake();
+    assert_eq!(delivered.recv().unwrap(), (5, Err(Error::Closed)));
+}
+
+#[test]
+fn tagged_records_are_measured_like_callbacks() {
+    let (producer, _, delivered) = producer_with_delivery();
+    for tag in 0..100 {
+        producer.send_tagged(&Record::new("one"), tag).unwrap();
+    }
+    producer.flush().unwrap();
+    assert_eq!(delivered.try_iter().count(), 100);
+    assert_eq!(producer.callbacks.backlog(), 0);
+    let snapshot = producer.metrics().snapshot();
+    let total = snapshot
+        .iter()
+        .find(|metric| metric.name == "callback-time-total")
+        .unwrap();
+    assert!(matches!(total.value, Value::Number(ms) if ms > 0.0));
 }
 
 #[test]
