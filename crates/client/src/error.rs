@@ -303,3 +303,29 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_written_is_not_retriable_and_keeps_its_cause() {
+        let timeout = Error::Timeout {
+            what: "delivery".into(),
+            limit_ms: 5,
+            setting: "delivery.timeout.ms",
+        };
+        assert!(timeout.is_retriable());
+        assert_eq!(timeout.delivery_status(), DeliveryStatus::NotWritten);
+        let maybe = timeout.clone().maybe_written();
+        assert!(!maybe.is_retriable() && !maybe.is_fatal());
+        assert_eq!(maybe.delivery_status(), DeliveryStatus::MaybeWritten);
+        assert_eq!(maybe.cause(), &timeout);
+        assert_eq!(
+            maybe.to_string(),
+            "delivery not done after 5 ms (delivery.timeout.ms); the record may be in the log"
+        );
+        assert_eq!(maybe.clone().maybe_written(), maybe, "it is said once");
+        assert!(Error::Closed.maybe_written().is_fatal());
+    }
+}

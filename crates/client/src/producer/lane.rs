@@ -340,6 +340,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::super::accumulator::Accumulator;
+    use super::super::record::DeliveryStatus;
     use super::super::sequence::ProducerId;
     use super::super::test_batches::{accumulator, fill, queue, topic};
     use super::*;
@@ -489,8 +490,8 @@ mod tests {
             expired.iter().map(|sent| sent.place).collect::<Vec<_>>(),
             [first, second]
         );
-        let [_, mut possible] = <[Sent; 2]>::try_from(expired).unwrap();
-        possible.maybe_appended = true;
+        let [_, possible] = <[Sent; 2]>::try_from(expired).unwrap();
+        assert!(possible.maybe_appended, "it was in flight");
         lane.put_back(possible);
         lane.resolve(&mut KNOWN.clone());
         assert_eq!(base_sequence(&lane.retries[0]), 3);
@@ -508,6 +509,19 @@ mod tests {
         acknowledge(&mut lane, second);
         let place = send(&mut lane, &KNOWN);
         assert_eq!(base_sequence(&lane.take_answered(place).unwrap()), 3);
+    }
+
+    #[test]
+    fn only_an_expired_batch_that_was_sent_may_be_in_the_log() {
+        let (mut lane, _accumulator) = proven_lane(&[1, 1]);
+        send(&mut lane, &KNOWN);
+        let state = lane.queue.state();
+        let expired = lane.take_expired(NOW, &state);
+        let fates: Vec<_> = expired
+            .iter()
+            .map(|sent| sent.error(Error::Closed).delivery_status())
+            .collect();
+        assert_eq!(fates, [DeliveryStatus::MaybeWritten, DeliveryStatus::NotWritten]);
     }
 
     #[test]

@@ -545,12 +545,10 @@ fn too_many_waiting_callbacks_hold_back_sends_that_add_more() {
     producer.send_with(&Record::new("one"), |_| ()).unwrap();
 }
 
+type Delivered = mpsc::Receiver<(u64, Result<RecordMetadata, Error>)>;
+
 /// A producer whose handler passes everything on.
-fn producer_with_delivery() -> (
-    Producer,
-    Arc<Stage>,
-    mpsc::Receiver<(u64, Result<RecordMetadata, Error>)>,
-) {
+fn producer_with_delivery() -> (Producer, Arc<Stage>, Delivered) {
     let (sender, delivered) = mpsc::channel();
     let handler: DeliveryHandler = Box::new(move |tag, outcome| sender.send((tag, outcome)).unwrap());
     let (producer, stage) = producer_with(&[], Some(handler));
