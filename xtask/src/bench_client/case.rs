@@ -131,6 +131,7 @@ pub fn all(scale: Scale) -> Vec<Case> {
     let mut cases = Vec::new();
     sizes(&mut cases, scale);
     threads(&mut cases, scale);
+    answers(&mut cases, scale);
     special(&mut cases, scale);
     consumers(&mut cases, scale);
     cases
@@ -270,35 +271,6 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         paced,
         true,
     );
-    for (answers, what, contenders) in [
-        (Answers::Callbacks, "a closure for each record", with_callbacks()),
-        (
-            Answers::Handler,
-            "one handler for all records",
-            vec![Contender::Ottla, Contender::Librdkafka, Contender::FranzGo],
-        ),
-        (
-            Answers::Futures,
-            "a future for each record",
-            vec![
-                Contender::Ottla,
-                Contender::Librdkafka,
-                Contender::FranzGo,
-                Contender::Krafka,
-            ],
-        ),
-    ] {
-        cases.push(Case {
-            key: format!("256-none-128k-{}", answers.name()),
-            title: format!("256 B, none, batches of 128 KiB, {what}"),
-            kind: Kind::Produce(Produce {
-                answers,
-                ..base(scale, 256, "none", LARGE)
-            }),
-            is_core: true,
-            contenders,
-        });
-    }
     for sleep_ms in [0, 1] {
         cases.push(Case {
             key: format!("callback-{sleep_ms}"),
@@ -332,6 +304,39 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         },
         true,
     );
+}
+
+/// The ways to learn a record's result: like is compared with like.
+fn answers(cases: &mut Vec<Case>, scale: Scale) {
+    for (answers, what, contenders) in [
+        (Answers::Callbacks, "a closure for each record", with_callbacks()),
+        (
+            Answers::Handler,
+            "one handler for all records",
+            vec![Contender::Ottla, Contender::Librdkafka, Contender::FranzGo],
+        ),
+        (
+            Answers::Futures,
+            "a future for each record",
+            vec![
+                Contender::Ottla,
+                Contender::Librdkafka,
+                Contender::FranzGo,
+                Contender::Krafka,
+            ],
+        ),
+    ] {
+        cases.push(Case {
+            key: format!("256-none-128k-{}", answers.name()),
+            title: format!("256 B, none, batches of 128 KiB, {what}"),
+            kind: Kind::Produce(Produce {
+                answers,
+                ..base(scale, 256, "none", LARGE)
+            }),
+            is_core: true,
+            contenders,
+        });
+    }
 }
 
 /// The clients with callbacks. krafka has none: there the application's own task would sleep.

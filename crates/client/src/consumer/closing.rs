@@ -125,6 +125,12 @@ fn close_timeout(timeout_ms: u64) -> Error {
     }
 }
 
+/// Async runtimes move futures between threads.
+const _: fn(&mut Consumer) = |consumer| {
+    fn check(_future: impl Send) {}
+    check(consumer.close_async());
+};
+
 /// See [`Consumer`]. `close` is the orderly way.
 impl Drop for Consumer {
     fn drop(&mut self) {

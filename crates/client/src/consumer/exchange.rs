@@ -89,7 +89,7 @@ pub struct State {
     pub has_left: bool,
     /// The driver's thread has ended: no command would be executed.
     pub is_ended: bool,
-    /// The consumer was dropped: nobody runs calls any more.
+    /// The consumer was dropped: the machine acknowledges its calls itself.
     pub is_abandoned: bool,
     /// Topics that calls of the application wait for.
     pub asked_topics: BTreeSet<Arc<str>>,

@@ -311,8 +311,8 @@ impl<T> Cluster<T> {
         None
     }
 
-    /// Whether a request sent to the node now would wait behind a long poll: answers on a connection
-    /// come in the order of its requests.
+    /// Whether a request sent to the node now would wait behind a long poll: answers on a
+    /// connection come in the order of its requests.
     pub fn is_held_up(&self, node: NodeId) -> bool {
         self.nodes
             .get(&node)

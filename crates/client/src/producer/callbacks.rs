@@ -44,7 +44,7 @@ pub struct CallbackQueue {
     /// Callbacks queued and not yet run.
     backlog: AtomicUsize,
     panicked: AtomicUsize,
-    /// Called for tagged records. Locked by the thread that runs a batch's callbacks, once per batch.
+    /// Called for tagged records. Locked by the thread that runs callbacks, once per batch.
     delivery: Option<Mutex<DeliveryHandler>>,
     metrics: Arc<ProducerMetrics>,
     clock: Arc<dyn Clock>,
@@ -62,8 +62,8 @@ struct State {
 }
 
 /// Back pressure: at most this many callbacks wait to run before `send_with` and `send_tagged` wait
-/// too; at about 64 bytes each (tagged: 32), 8 MiB. They are not counted in `buffer.memory`, which counts records: theirs are
-/// already acknowledged.
+/// too; at about 64 bytes each (tagged: 32), 8 MiB. They are not counted in `buffer.memory`, which
+/// counts records: theirs are already acknowledged.
 pub const BACKLOG_MAX: usize = 1 << 17;
 
 /// Sampling: a reading of the clock costs more than a short handler.

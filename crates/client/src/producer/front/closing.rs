@@ -65,7 +65,8 @@ impl Producer {
 
     /// Accepts no more records, waits until the accepted ones are acknowledged or given up and
     /// their callbacks have run, and closes the connections. Whatever is not done after `limit`
-    /// fails with `Closed`. Further calls wait for the first.
+    /// fails with `Closed`, or with `MaybeWritten` because of it where a request was sent. Further
+    /// calls wait for the first.
     ///
     /// On the callback thread it returns at once and the close continues in the background.
     ///
