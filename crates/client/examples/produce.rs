@@ -53,8 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     producer.flush()?;
     println!("100000 records sent, {} failed", failed.load(Ordering::Relaxed));
 
-    // Dropping the producer would wait, too; `close` limits the wait and reports whether everything
-    // was sent.
+    // Dropping the producer would not wait, and the end of the process would lose what is not sent
+    // yet; `close` waits and reports whether everything was sent.
     producer.close(Duration::from_secs(10))?;
     Ok(())
 }

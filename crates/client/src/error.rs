@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
+use crate::producer::DeliveryStatus;
+
 /// Why a call of this client failed. Cheap to clone: each record of a failed batch gets a copy.
 ///
 /// `is_retriable` and `is_fatal` make Kafka's distinction: retriable, final for this call, final
@@ -96,6 +98,9 @@ pub enum Error {
     CommitFailed { reason: Arc<str> },
     /// The call does not fit the client's state, for instance `subscribe` after `assign`.
     IllegalState { message: Arc<str> },
+    /// A record was given up because of `cause` after a request with it was sent, and no answer
+    /// has said that the broker did not append it. See [`DeliveryStatus::MaybeWritten`].
+    MaybeWritten { cause: Arc<Error> },
 }
 
 impl Error {
@@ -115,7 +120,42 @@ impl Error {
         }
     }
 
+    /// What failed, without the delivery status: the cause of `MaybeWritten`, else this error.
+    pub fn cause(&self) -> &Error {
+        match self {
+            Error::MaybeWritten { cause } => cause.cause(),
+            error => error,
+        }
+    }
+
+    /// Whether the record of a failed `send` is in the log in spite of the error.
+    ///
+    /// ```
+    /// use ottla_client::Error;
+    /// use ottla_client::producer::DeliveryStatus;
+    ///
+    /// assert_eq!(Error::Closed.delivery_status(), DeliveryStatus::NotWritten);
+    /// ```
+    pub fn delivery_status(&self) -> DeliveryStatus {
+        match self {
+            Error::MaybeWritten { .. } => DeliveryStatus::MaybeWritten,
+            _ => DeliveryStatus::NotWritten,
+        }
+    }
+
+    /// Adds that the record may be in the log.
+    pub(crate) fn maybe_written(self) -> Error {
+        match self {
+            Error::MaybeWritten { .. } => self,
+            error => Error::MaybeWritten {
+                cause: Arc::new(error),
+            },
+        }
+    }
+
     /// Whether the same call may succeed later without any change by the caller.
+    ///
+    /// False for a record that may have been written: sending it again could write it twice.
     pub fn is_retriable(&self) -> bool {
         match self {
             Error::Broker { code, .. } => code.is_retriable(),
@@ -141,6 +181,7 @@ impl Error {
                     | ErrorCode::UnsupportedVersion
             ),
             Error::Authentication { .. } | Error::Tls { .. } | Error::Closed | Error::Config { .. } => true,
+            Error::MaybeWritten { cause } => cause.is_fatal(),
             _ => false,
         }
     }
@@ -256,8 +297,35 @@ impl fmt::Display for Error {
                 }
             }
             Error::Wakeup => write!(f, "woken up"),
+            Error::MaybeWritten { cause } => write!(f, "{cause}; the record may be in the log"),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_written_is_not_retriable_and_keeps_its_cause() {
+        let timeout = Error::Timeout {
+            what: "delivery".into(),
+            limit_ms: 5,
+            setting: "delivery.timeout.ms",
+        };
+        assert!(timeout.is_retriable());
+        assert_eq!(timeout.delivery_status(), DeliveryStatus::NotWritten);
+        let maybe = timeout.clone().maybe_written();
+        assert!(!maybe.is_retriable() && !maybe.is_fatal());
+        assert_eq!(maybe.delivery_status(), DeliveryStatus::MaybeWritten);
+        assert_eq!(maybe.cause(), &timeout);
+        assert_eq!(
+            maybe.to_string(),
+            "delivery not done after 5 ms (delivery.timeout.ms); the record may be in the log"
+        );
+        assert_eq!(maybe.clone().maybe_written(), maybe, "it is said once");
+        assert!(Error::Closed.maybe_written().is_fatal());
+    }
+}

@@ -8,6 +8,13 @@
 //! the actions to perform. The driver owns the thread, the sockets and TLS, so a simulation runs
 //! the same code without a thread or a socket.
 //!
+//! Nothing here needs an async runtime and every call works in any: `send`, `flush` and `close`
+//! have an `_async` form that ends by itself, and a consumer's futures can be waited for. Dropping
+//! a client never blocks; to know that records arrived, close or flush the producer before.
+//!
+//! The error of a record says by [`Error::delivery_status`] whether the log may hold it. Only what
+//! is not written is retriable.
+//!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod producer;

@@ -222,6 +222,18 @@ impl Wake for Unpark {
     }
 }
 
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park_timeout(HANG),
+        }
+    }
+}
+
 #[test]
 fn records_can_be_awaited() {
     let (broker, mut writer) = filled(1);
@@ -232,17 +244,7 @@ fn records_can_be_awaited() {
         thread::sleep(Duration::from_millis(1_000));
         writer.append("t", 0, &batch(Codec::None, 100, 3));
     });
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let records = {
-        let mut receiving = pin!(consumer.recv());
-        loop {
-            match receiving.as_mut().poll(&mut context) {
-                Poll::Ready(records) => break records.unwrap(),
-                Poll::Pending => thread::park_timeout(HANG),
-            }
-        }
-    };
+    let records = block_on(consumer.recv()).unwrap();
     let offsets: Vec<i64> = records.iter().map(|record| record.offset).collect();
     assert_eq!(offsets, [100, 101, 102]);
     writing.join().unwrap();
@@ -341,6 +343,86 @@ fn two_members_share_and_the_one_that_stays_takes_over() {
         assert!(first.poll(Duration::from_millis(50)).unwrap().is_empty());
     }
     first.close(Duration::from_secs(10)).unwrap();
+}
+
+#[test]
+fn futures_of_a_consumer_complete_without_a_poll() {
+    let (broker, _writer) = filled(1);
+    let settings = [("group.id", "g"), ("enable.auto.commit", "false")];
+    let mut consumer = consumer(&broker, &settings);
+    consumer.assign([partition(0)]).unwrap();
+    assert_eq!(block_on(consumer.position_async(&partition(0))), Ok(0));
+    assert_eq!(read(&mut consumer, 100).len(), 100);
+    let committed = block_on(consumer.commit()).unwrap();
+    assert_eq!(committed[&partition(0)].offset, 100);
+    assert_eq!(consumer.commit_async(None).unwrap().wait().unwrap(), committed);
+    assert_eq!(
+        consumer.committed_async([partition(0)]).wait().unwrap(),
+        committed
+    );
+    consumer.seek_to_beginning(&[]).unwrap();
+    assert_eq!(consumer.position_async(&partition(0)).wait(), Ok(0));
+    assert!(matches!(
+        consumer.position_async(&partition(1)).wait(),
+        Err(Error::IllegalState { .. })
+    ));
+    assert_eq!(block_on(consumer.close_async()), Ok(()));
+    assert_eq!(consumer.commit().wait(), Err(Error::Closed));
+    assert_eq!(
+        consumer.committed_async([partition(0)]).wait(),
+        Err(Error::Closed)
+    );
+    assert_eq!(consumer.position_async(&partition(0)).wait(), Err(Error::Closed));
+    assert_eq!(block_on(consumer.close_async()), Ok(()), "closing again");
+}
+
+#[test]
+fn an_async_close_commits_calls_the_listener_and_leaves_the_group() {
+    let (broker, _writer) = filled(1);
+    let settings = [("group.id", "g"), ("session.timeout.ms", "300000")];
+    let told = Told::default();
+    let mut first = consumer(&broker, &settings);
+    first.set_rebalance_listener(told.clone());
+    first.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut first, 10), expected(90..100));
+    assert_eq!(block_on(first.close_async()), Ok(()));
+    assert_eq!(told.0.lock().unwrap().last().unwrap().0, "revoked");
+    // The session of a member that has not left would outlast the test.
+    let mut second = consumer(&broker, &settings);
+    second.subscribe(["t"]).unwrap();
+    until_assigned(&mut second);
+    assert_eq!(second.position(&partition(0)), Ok(100));
+    second.close(Duration::from_secs(10)).unwrap();
+}
+
+/// A dropped member with automatic commits waited for its application, which was gone, and ended
+/// without leaving: the others got its partitions only when its session timed out.
+#[test]
+fn a_member_that_is_dropped_leaves_the_group_and_commits_nothing() {
+    let (broker, _writer) = filled(1);
+    let settings = [("group.id", "g"), ("session.timeout.ms", "300000")];
+    let mut first = consumer(&broker, &settings);
+    first.subscribe(["t"]).unwrap();
+    assert_eq!(read(&mut first, 100).len(), 100);
+    drop(first);
+    let mut second = consumer(&broker, &settings);
+    second.subscribe(["t"]).unwrap();
+    until_assigned(&mut second);
+    assert_eq!(read(&mut second, 100), expected(0..100));
+    second.close(Duration::from_secs(10)).unwrap();
+}
+
+fn until_assigned(consumer: &mut Consumer) {
+    let begun = Instant::now();
+    while consumer.assignment().is_empty() {
+        assert!(begun.elapsed() < HANG);
+        // Records that come with the assignment are read again.
+        let records = consumer.poll(Duration::from_millis(1)).unwrap();
+        if !records.is_empty() {
+            drop(records);
+            consumer.seek_to_beginning(&[]).unwrap();
+        }
+    }
 }
 
 #[test]

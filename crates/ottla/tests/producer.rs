@@ -212,7 +212,7 @@ fn acks_0_gives_no_offsets_and_close_sends_the_rest() {
         };
         futures.push(producer.send(&record).unwrap());
     }
-    drop(producer);
+    producer.close(std::time::Duration::from_secs(60)).unwrap();
     for future in futures {
         assert_eq!(future.wait().unwrap().offset, -1);
     }

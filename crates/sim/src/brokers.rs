@@ -50,6 +50,10 @@ pub struct Mishaps {
     /// log.
     pub forgets_producer: u64,
     pub hangs: u64,
+    /// A produce request that is not handled and never answered.
+    pub produce_hangs: u64,
+    /// A duplicate that is answered with DUPLICATE_SEQUENCE_NUMBER, which names no offset.
+    pub refuses_duplicates: u64,
     pub throttles: u64,
     pub init_producer_id_fails: u64,
     /// Answers that violate the protocol.
@@ -66,6 +70,8 @@ impl Mishaps {
         error_after_append: u64::MAX,
         forgets_producer: u64::MAX,
         hangs: u64::MAX,
+        produce_hangs: u64::MAX,
+        refuses_duplicates: u64::MAX,
         throttles: u64::MAX,
         init_producer_id_fails: u64::MAX,
         nonsense: u64::MAX,
@@ -95,6 +101,8 @@ struct Broker {
 pub struct Played {
     pub appends: u64,
     pub duplicates: u64,
+    /// Duplicates answered with DUPLICATE_SEQUENCE_NUMBER.
+    pub refused_duplicates: u64,
     pub out_of_order: u64,
     pub fenced_epochs: u64,
     pub leader_changes: u64,
@@ -393,6 +401,10 @@ impl Brokers {
                 self.played.duplicates += u64::from(appended.duplicate);
                 self.played.epochs_above_zero += u64::from(batch.header.producer_epoch > 0);
                 shared.values.extend(values);
+                if appended.duplicate && self.random.one_in(self.mishaps.refuses_duplicates) {
+                    self.played.refused_duplicates += 1;
+                    return Fate::Failed(ErrorCode::DuplicateSequenceNumber.code());
+                }
                 if self.random.one_in(self.mishaps.error_after_append) {
                     self.played.errors_after += 1;
                     return Fate::Failed(self.pick(&[
@@ -692,7 +704,10 @@ impl Server for Brokers {
         let header = RequestHeader::decode(&mut reader).expect("the client encodes well");
         let body = reader.rest();
         let version = header.api_version;
-        if self.random.one_in(self.mishaps.hangs) {
+        let is_produce = header.api_key == ApiKey::Produce;
+        if self.random.one_in(self.mishaps.hangs)
+            || is_produce && self.random.one_in(self.mishaps.produce_hangs)
+        {
             self.played.hangs += 1;
             return Begun::Hangs;
         }

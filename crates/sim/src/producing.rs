@@ -14,6 +14,7 @@ use ottla_client::metadata::{Interest, MetadataCell};
 use ottla_client::metrics::telemetry::Telemetry;
 use ottla_client::metrics::{ClientKind, ClientMetrics};
 use ottla_client::network::io::{Action, Event, Machine};
+use ottla_client::producer::DeliveryStatus;
 use ottla_client::producer::accumulator::Accumulator;
 use ottla_client::producer::callbacks::CallbackQueue;
 use ottla_client::producer::commands::Commands;
@@ -111,6 +112,9 @@ pub struct Report {
     pub acknowledged: u64,
     pub failed: u64,
     pub failed_but_stored: u64,
+    /// Failed records by `delivery_status`.
+    pub not_written: u64,
+    pub maybe_written: u64,
     pub stored_twice: u64,
     pub broken_connections: u64,
     pub late_requests: u64,
@@ -451,7 +455,11 @@ impl<B: Backend> Producing<B> {
                 report.acknowledged += 1;
                 assert_eq!(metadata.partition, sent.partition, "seed {seed}");
                 assert_eq!(metadata.timestamp, sent.timestamp, "seed {seed}");
-                if self.config.acks.code() == 0 {
+                assert_eq!(DeliveryStatus::of(outcome), DeliveryStatus::Written);
+                let is_offset_unknown = metadata.offset == -1 && report.played.refused_duplicates > 0;
+                if is_offset_unknown {
+                    assert_eq!(found, 1, "seed {seed}: {}", sent.value);
+                } else if self.config.acks.code() == 0 {
                     assert_eq!(metadata.offset, -1, "seed {seed}");
                 } else {
                     let there = stored[partition].get(metadata.offset as usize);
@@ -466,8 +474,18 @@ impl<B: Backend> Producing<B> {
             Err(error) => {
                 report.failed += 1;
                 report.failed_but_stored += found;
-                let may_fail =
-                    self.scenario.may_refuse || matches!(error, Error::Timeout { .. } | Error::Closed);
+                match error.delivery_status() {
+                    DeliveryStatus::NotWritten => {
+                        report.not_written += 1;
+                        assert_eq!(found, 0, "seed {seed}: {} is stored: {error}", sent.value);
+                    }
+                    _ => {
+                        report.maybe_written += 1;
+                        assert!(!error.is_retriable(), "seed {seed}: {error}");
+                    }
+                }
+                let may_fail = self.scenario.may_refuse
+                    || matches!(error.cause(), Error::Timeout { .. } | Error::Closed);
                 assert!(may_fail, "seed {seed}: {} failed: {error}", sent.value);
             }
         }
@@ -520,7 +538,7 @@ impl<B: Backend> Producing<B> {
 }
 
 fn recording(calls: Arc<Calls>) -> Callback {
-    Callback(Box::new(move |outcome| {
+    Callback::Once(Box::new(move |outcome| {
         calls.lock().expect("no callback panics").push(outcome);
     }))
 }

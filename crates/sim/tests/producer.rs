@@ -38,6 +38,8 @@ fn add(total: &mut Report, run: Report) {
     total.acknowledged += run.acknowledged;
     total.failed += run.failed;
     total.failed_but_stored += run.failed_but_stored;
+    total.not_written += run.not_written;
+    total.maybe_written += run.maybe_written;
     total.stored_twice += run.stored_twice;
     total.broken_connections += run.broken_connections;
     total.late_requests += run.late_requests;
@@ -45,6 +47,7 @@ fn add(total: &mut Report, run: Report) {
     for (sum, part) in [
         (&mut all.appends, one.appends),
         (&mut all.duplicates, one.duplicates),
+        (&mut all.refused_duplicates, one.refused_duplicates),
         (&mut all.out_of_order, one.out_of_order),
         (&mut all.fenced_epochs, one.fenced_epochs),
         (&mut all.leader_changes, one.leader_changes),
@@ -93,6 +96,7 @@ fn mishaps(random: &mut Random) -> Mishaps {
         error_after_append: rate(random, 15),
         forgets_producer: rate(random, 40),
         hangs: rate(random, 60),
+        refuses_duplicates: 4,
         throttles: rate(random, 20),
         init_producer_id_fails: rate(random, 2),
         nonsense: u64::MAX,
@@ -164,7 +168,12 @@ fn an_idempotent_producer_stores_every_acknowledged_record_once_and_in_order() {
             let (scenario, brokers) = scenario(&mut random, &settings);
             Producing::new(seed, scenario, brokers).run()
         },
-        |total| total.played.appends > 1_000,
+        |total| {
+            total.played.appends > 1_000
+                && total.played.refused_duplicates > 0
+                && total.not_written > 0
+                && total.maybe_written > total.failed_but_stored
+        },
     );
 }
 

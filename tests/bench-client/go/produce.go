@@ -55,6 +55,7 @@ type load struct {
 	isNull                   bool
 	topic, slowTopic, output string
 	callbackSleep            time.Duration
+	answersBy                string
 }
 
 func produce(a arguments) {
@@ -81,7 +82,7 @@ func produce(a arguments) {
 		client: connect(a, options...), threads: a.number("threads"), partitions: a.number("partitions"),
 		rate: a.numberOr("rate", 0), slowRate: a.numberOr("slow_rate", 0), isNull: a["null"] == "1", topic: a["topic"],
 		slowTopic: a["slow_topic"], output: a["latency_file"],
-		callbackSleep: time.Duration(a.numberOr("callback_sleep_ms", 0)) * time.Millisecond,
+		callbackSleep: time.Duration(a.numberOr("callback_sleep_ms", 0)) * time.Millisecond, answersBy: a["answers"],
 	}
 	for at := 0; at < len(all); at += bytes {
 		l.payloads = append(l.payloads, all[at:at+bytes])
@@ -168,6 +169,9 @@ func (l *load) send(thread, records int64, r *answers) (late []int64) {
 		defer runtime.UnlockOSThread()
 	}
 	mask := int64(len(l.payloads) - 1)
+	// One promise for all records; without a latency file no slot is needed.
+	handler := func(_ *kgo.Record, err error) { r.add(0, err) }
+	var waiting queue
 	for number := thread; number < records; number += l.threads {
 		if l.rate > 0 {
 			late = append(late, waitUntil(r.begun.Add(time.Duration(float64(number)*1e9/l.rate))))
@@ -178,9 +182,54 @@ func (l *load) send(thread, records int64, r *answers) (late []int64) {
 			continue
 		}
 		record := &kgo.Record{Topic: l.topic, Partition: int32(thread % l.partitions), Value: payload}
-		l.client.Produce(background, record, func(_ *kgo.Record, err error) { r.add(number, err) })
+		switch l.answersBy {
+		case "handler":
+			l.client.Produce(background, record, handler)
+		case "futures":
+			future := make(chan error, 1)
+			l.client.Produce(background, record, func(_ *kgo.Record, err error) { future <- err })
+			waiting.add(future, r)
+		default:
+			l.client.Produce(background, record, func(_ *kgo.Record, err error) { r.add(number, err) })
+		}
 	}
+	waiting.drain(r)
 	return late
+}
+
+// queue has the futures of records in the order of their sends.
+type queue struct {
+	futures []chan error
+	first   int
+}
+
+// add appends a future, and every 64 takes those at the front that are done.
+func (q *queue) add(future chan error, r *answers) {
+	q.futures = append(q.futures, future)
+	if len(q.futures)%64 != 0 {
+		return
+	}
+	for q.first < len(q.futures) {
+		select {
+		case err := <-q.futures[q.first]:
+			r.add(0, err)
+			q.futures[q.first] = nil
+			q.first++
+		default:
+			if q.first > len(q.futures)/2 {
+				q.futures = append(q.futures[:0], q.futures[q.first:]...)
+				q.first = 0
+			}
+			return
+		}
+	}
+	q.futures, q.first = q.futures[:0], 0
+}
+
+func (q *queue) drain(r *answers) {
+	for _, future := range q.futures[q.first:] {
+		r.add(0, <-future)
+	}
 }
 
 func (l *load) sendSlow(r *answers, isOver *atomic.Bool) (sent int64) {

@@ -43,10 +43,33 @@ pub struct Produce {
     pub rate: u64,
     /// Additional records whose callback sleeps, beside the measured ones.
     pub slow: Option<Slow>,
-    /// Whether callbacks are used even if a client also offers futures.
-    pub wants_callbacks: bool,
+    pub answers: Answers,
     /// The broker is stopped for this long, shortly after the beginning.
     pub stall_ms: u64,
+}
+
+/// How the application learns a record's result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answers {
+    /// As the client's own examples do it.
+    Usual,
+    /// A closure for each record.
+    Callbacks,
+    /// One function for all records of the producer.
+    Handler,
+    /// A future for each record, awaited in the order of the records.
+    Futures,
+}
+
+impl Answers {
+    pub fn name(self) -> &'static str {
+        match self {
+            Answers::Usual => "usual",
+            Answers::Callbacks => "callbacks",
+            Answers::Handler => "handler",
+            Answers::Futures => "futures",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +131,7 @@ pub fn all(scale: Scale) -> Vec<Case> {
     let mut cases = Vec::new();
     sizes(&mut cases, scale);
     threads(&mut cases, scale);
+    answers(&mut cases, scale);
     special(&mut cases, scale);
     consumers(&mut cases, scale);
     cases
@@ -134,7 +158,7 @@ fn base(scale: Scale, bytes: usize, compression: &'static str, settings: Setting
         warmup: records * scale.permille / 1000,
         rate: 0,
         slow: None,
-        wants_callbacks: false,
+        answers: Answers::Usual,
         stall_ms: 0,
     }
 }
@@ -247,16 +271,6 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         paced,
         true,
     );
-    cases.push(Case {
-        key: "256-none-128k-callbacks".to_string(),
-        title: "256 B, none, batches of 128 KiB, all with callbacks".to_string(),
-        kind: Kind::Produce(Produce {
-            wants_callbacks: true,
-            ..base(scale, 256, "none", LARGE)
-        }),
-        is_core: true,
-        contenders: with_callbacks(),
-    });
     for sleep_ms in [0, 1] {
         cases.push(Case {
             key: format!("callback-{sleep_ms}"),
@@ -290,6 +304,39 @@ fn special(cases: &mut Vec<Case>, scale: Scale) {
         },
         true,
     );
+}
+
+/// The ways to learn a record's result: like is compared with like.
+fn answers(cases: &mut Vec<Case>, scale: Scale) {
+    for (answers, what, contenders) in [
+        (Answers::Callbacks, "a closure for each record", with_callbacks()),
+        (
+            Answers::Handler,
+            "one handler for all records",
+            vec![Contender::Ottla, Contender::Librdkafka, Contender::FranzGo],
+        ),
+        (
+            Answers::Futures,
+            "a future for each record",
+            vec![
+                Contender::Ottla,
+                Contender::Librdkafka,
+                Contender::FranzGo,
+                Contender::Krafka,
+            ],
+        ),
+    ] {
+        cases.push(Case {
+            key: format!("256-none-128k-{}", answers.name()),
+            title: format!("256 B, none, batches of 128 KiB, {what}"),
+            kind: Kind::Produce(Produce {
+                answers,
+                ..base(scale, 256, "none", LARGE)
+            }),
+            is_core: true,
+            contenders,
+        });
+    }
 }
 
 /// The clients with callbacks. krafka has none: there the application's own task would sleep.

@@ -179,9 +179,7 @@ fn produce_once(
         word("slow_rate", &slow.rate);
         word("callback_sleep_ms", &slow.sleep_ms);
     }
-    if produce.wants_callbacks {
-        word("callbacks", &1);
-    }
+    word("answers", &produce.answers.name());
     if produce.rate > 0 {
         word("rate", &produce.rate);
         word("latency_file", &latency_file.display());

@@ -145,7 +145,11 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)], sample
     text.push_str(
         "| producers | acks=all, idempotence on (librdkafka: switched on; all others: by default), explicit partitions, no keys, \
          one producer instance shared by all threads, every record's answer counted (callbacks; krafka has none: its handles are \
-         awaited in order; ottla: its futures likewise, callbacks where a case says so and where latency is measured), values taken from 4,096 prepared records |\n\
+         awaited in order; ottla: its futures likewise, and callbacks where latency is measured), values taken from 4,096 prepared records |\n\
+         | cases that name the answers | a closure for each record: librdkafka has none, its one delivery callback with the message's opaque stands \
+         in. One handler: ottla's `with_delivery` with a tag, librdkafka's delivery callback with an opaque, one promise for all records in franz-go. \
+         A future for each record, awaited in order: ottla's own, krafka's handles; librdkafka and franz-go have none, so the \
+         program makes one of the opaque (an atomic and an unpark) or the promise (a channel) |\n\
          | equal settings | batch as named, linger 5 ms, buffer 32 MiB. librdkafka: `batch.num.messages` and \
          `queue.buffering.max.messages` raised, so that bytes are the limit; franz-go: `MaxBufferedRecords` raised |\n\
          | defaults | batch, linger and buffer by each client's defaults; Java, confluent-kafka, krafka and ottla: 16 KiB, 5 ms, 32 MiB; librdkafka: \
@@ -200,6 +204,31 @@ fn aims(text: &mut String, results: &Results<'_>) {
             &|seconds| seconds <= limit,
         );
     }
+    for (key, what) in [
+        ("callbacks", "closures"),
+        ("handler", "one handler"),
+        ("futures", "futures"),
+    ] {
+        let key = format!("256-none-128k-{key}");
+        row(
+            &format!(
+                "client CPU, 256 B, none, {what} on both sides: at most half of the best other client's"
+            ),
+            against_best(results, &key, |run| run.client_cpu),
+            &|ratio| ratio <= 0.5,
+        );
+    }
+    let handled = results
+        .find("256-none-128k-handler", Contender::Ottla)
+        .map(|sample| {
+            let seconds = sample.median(|run| run.client_cpu);
+            (seconds, format!("{seconds:.3} s"))
+        });
+    row(
+        "client CPU, 256 B, none, one handler: at most 0.35 s per million",
+        handled,
+        &|seconds| seconds <= 0.35,
+    );
     for (key, what) in [("256-none-128k", "none"), ("256-lz4-128k", "lz4")] {
         let ratio = results.find(key, Contender::Ottla).and_then(|one| {
             let four = results.find(&format!("{key}-4-shared"), Contender::Ottla)?;

@@ -171,7 +171,7 @@ impl AdminMachine {
     fn take_replies(&mut self, now: Moment) {
         for reply in std::mem::take(&mut self.replies) {
             match reply.ticket {
-                Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+                Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
                 Ticket::Call { task, ask } => {
                     // The call may have ended before its last answer.
                     if let Some(task) = self.tasks.get_mut(&task) {

@@ -16,7 +16,7 @@ pub type CommitCallback = Box<dyn FnOnce(Result<Offsets, Error>) + Send>;
 /// A `commit_async` in progress.
 pub(super) struct AsyncCommit {
     pending: Pending<Offsets>,
-    callback: Option<CommitCallback>,
+    callback: CommitCallback,
 }
 
 impl fmt::Debug for AsyncCommit {
@@ -40,10 +40,8 @@ impl Consumer {
     ///
     /// - Errors: as `commit_sync`; `InvalidArgument` for a negative offset.
     pub fn commit_sync_offsets(&mut self, offsets: Offsets) -> Result<(), Error> {
-        let deadline = self.api_deadline();
         let started = self.now();
-        let pending = self.commit(offsets, CommitKind::Sync { deadline })?;
-        let result = pending.wait();
+        let result = self.commit_offsets(offsets).wait();
         self.metrics
             .consumer()
             .commit_sync_waited(self.now().nanos_since(started));
@@ -52,9 +50,41 @@ impl Consumer {
         result.map(|_| ())
     }
 
+    /// Commits every position that `poll` has reached, with retries like `commit_sync`. The future
+    /// works in every async runtime, [`Pending::wait`] blocks; it completes with the offsets when
+    /// the group has answered, without a later `poll`. Dropping it cancels nothing.
+    ///
+    /// - Errors: as `commit_sync`.
+    ///
+    /// ```no_run
+    /// # use ottla_client::consumer::Consumer;
+    /// # async fn example(consumer: &mut Consumer) -> Result<(), ottla_client::Error> {
+    /// let records = consumer.recv().await?;
+    /// println!("{} records", records.len());
+    /// consumer.commit().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit(&mut self) -> Pending<Offsets> {
+        let consumed = self.exchange.lock().assignment.consumed();
+        self.commit_offsets(consumed)
+    }
+
+    /// Like `commit`, for these offsets (each that of the next record to read).
+    ///
+    /// - Errors: as `commit_sync_offsets`.
+    pub fn commit_offsets(&mut self, offsets: Offsets) -> Pending<Offsets> {
+        let deadline = self.api_deadline();
+        self.begin_commit(offsets, CommitKind::Sync { deadline }, None)
+            .unwrap_or_else(|error| Pending::decided(Err(error)))
+    }
+
     /// Commits every position that `poll` has reached, without waiting and without a retry. The
-    /// callback is called inside a later `poll`, `commit_sync` or `close`.
-    pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<(), Error> {
+    /// future completes when the group has answered, without a later `poll`; it need not be
+    /// awaited. The callback is called inside a later `poll`, `commit_sync` or `close`.
+    ///
+    /// - Errors: as `commit_async_offsets`.
+    pub fn commit_async(&mut self, callback: Option<CommitCallback>) -> Result<Pending<Offsets>, Error> {
         let consumed = self.exchange.lock().assignment.consumed();
         self.commit_async_offsets(consumed, callback)
     }
@@ -62,19 +92,22 @@ impl Consumer {
     /// Like `commit_async`, for these offsets.
     ///
     /// - Errors: `InvalidArgument` for a negative offset or without `group.id`; all others go to
-    ///   the callback.
+    ///   the future and to the callback.
     pub fn commit_async_offsets(
         &mut self,
         offsets: Offsets,
         callback: Option<CommitCallback>,
-    ) -> Result<(), Error> {
+    ) -> Result<Pending<Offsets>, Error> {
         self.finish_async_commits();
-        let pending = self.commit(offsets, CommitKind::Async)?;
-        self.async_commits.push(AsyncCommit { pending, callback });
-        Ok(())
+        self.begin_commit(offsets, CommitKind::Async, callback)
     }
 
-    fn commit(&mut self, offsets: Offsets, kind: CommitKind) -> Result<Pending<Offsets>, Error> {
+    fn begin_commit(
+        &mut self,
+        offsets: Offsets,
+        kind: CommitKind,
+        callback: Option<CommitCallback>,
+    ) -> Result<Pending<Offsets>, Error> {
         self.check_open()?;
         self.check_group()?;
         if let Some((name, invalid)) = offsets.iter().find(|(_, offset)| offset.offset < 0) {
@@ -82,16 +115,25 @@ impl Consumer {
                 message: format!("invalid negative offset {} for {name}", invalid.offset).into(),
             });
         }
-        if offsets.is_empty() {
-            return Ok(Pending::decided(Ok(offsets)));
+        let (promise, result) = pending();
+        let mut promises = vec![promise];
+        if let Some(callback) = callback {
+            let (promise, pending) = pending();
+            promises.push(promise);
+            self.async_commits.push(AsyncCommit { pending, callback });
         }
-        let (promise, pending) = pending();
+        if offsets.is_empty() {
+            for promise in promises {
+                promise.fulfil(Ok(Offsets::new()));
+            }
+            return Ok(result);
+        }
         self.exchange.command(Command::Commit {
             offsets,
             kind,
-            promise,
+            promises,
         });
-        Ok(pending)
+        Ok(result)
     }
 
     /// Calls the callbacks of finished commits, in the order of the calls.
@@ -106,9 +148,7 @@ impl Consumer {
             results.push(result);
         }
         for (commit, result) in self.async_commits.drain(..known).zip(results) {
-            if let Some(callback) = commit.callback {
-                callback(result);
-            }
+            (commit.callback)(result);
         }
     }
 
@@ -128,24 +168,35 @@ impl Consumer {
         &mut self,
         partitions: impl IntoIterator<Item = TopicPartition>,
     ) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
-        self.check_open()?;
-        self.check_group()?;
+        let started = self.now();
+        let result = self.committed_async(partitions).wait();
+        self.metrics
+            .consumer()
+            .committed_waited(self.now().nanos_since(started));
+        result
+    }
+
+    /// Like `committed`, as a future for any async runtime; [`Pending::wait`] blocks.
+    ///
+    /// - Errors: as `committed`.
+    pub fn committed_async(
+        &mut self,
+        partitions: impl IntoIterator<Item = TopicPartition>,
+    ) -> Pending<BTreeMap<TopicPartition, OffsetAndMetadata>> {
+        if let Err(error) = self.check_open().and_then(|()| self.check_group()) {
+            return Pending::decided(Err(error));
+        }
         let partitions: BTreeSet<TopicPartition> = partitions.into_iter().collect();
         if partitions.is_empty() {
-            return Ok(BTreeMap::new());
+            return Pending::decided(Ok(BTreeMap::new()));
         }
-        let started = self.now();
         let (promise, pending) = pending();
         self.exchange.command(Command::Committed {
             partitions,
             deadline: self.api_deadline(),
             promise,
         });
-        let result = pending.wait();
-        self.metrics
-            .consumer()
-            .committed_waited(self.now().nanos_since(started));
-        result
+        pending
     }
 
     /// Triggers a rebalance of the group (KIP-568), e.g. because this member's weight in the

@@ -42,7 +42,8 @@ pub enum Command {
     Commit {
         offsets: Offsets,
         kind: CommitKind,
-        promise: Promise<Offsets>,
+        /// Each gets the result: a future, a callback.
+        promises: Vec<Promise<Offsets>>,
     },
     AutoCommit {
         consumed: Offsets,
@@ -51,6 +52,11 @@ pub enum Command {
         partitions: BTreeSet<TopicPartition>,
         deadline: Moment,
         promise: Promise<Offsets>,
+    },
+    Position {
+        partition: TopicPartition,
+        deadline: Moment,
+        promise: Promise<i64>,
     },
     Rejoin {
         reason: Arc<str>,
@@ -83,6 +89,8 @@ pub struct State {
     pub has_left: bool,
     /// The driver's thread has ended: no command would be executed.
     pub is_ended: bool,
+    /// The consumer was dropped: the machine acknowledges its calls itself.
+    pub is_abandoned: bool,
     /// Topics that calls of the application wait for.
     pub asked_topics: BTreeSet<Arc<str>>,
     wakers: Vec<Waker>,
@@ -99,6 +107,7 @@ impl State {
             group_metadata: None,
             has_left: false,
             is_ended: false,
+            is_abandoned: false,
             asked_topics: BTreeSet::new(),
             wakers: Vec::new(),
         }

@@ -25,13 +25,14 @@ use crate::metadata::{Interest, MetadataCell};
 use crate::metrics::{ClientKind, ClientMetrics};
 use crate::time::{Clock, Moment};
 
-/// How long the machine may take after `Drop` to leave the group; `Drop` does not wait for it.
-const FAREWELL_MS: u64 = 1000;
-
 /// Reads records from partitions assigned by the application or by a consumer group.
 ///
 /// One thread at a time uses a consumer, as in Kafka; a thread of its own prefetches records, sends
 /// heartbeats and commits. Only [`WakeupHandle`] is for other threads.
+///
+/// Dropping the consumer returns at once, also inside an async runtime. Its thread then leaves the
+/// group by itself, for at most a second and as long as the process lives; it commits nothing and
+/// calls no rebalance listener. [`Consumer::close`] and [`Consumer::close_async`] do both.
 ///
 /// ```no_run
 /// use ottla_client::config::Config;
@@ -59,14 +60,14 @@ pub struct Consumer {
     pub(super) is_in_listener: bool,
     pub(super) async_commits: Vec<AsyncCommit>,
     reader: Reader,
-    source: Source,
-    driver: Driver,
-    is_closed: bool,
+    pub(super) source: Source,
+    pub(super) driver: Driver,
+    pub(super) is_closed: bool,
 }
 
 /// Where the assignment comes from.
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     Nowhere,
     Application,
     Group(Subscription),
@@ -303,25 +304,6 @@ impl Consumer {
         result
     }
 
-    /// Returns false when the deadline came first.
-    fn run_calls_until_left(&mut self, deadline: Moment) -> bool {
-        loop {
-            self.run_calls();
-            let state = self.exchange.lock();
-            if state.has_left || state.is_ended {
-                return true;
-            }
-            if !state.calls.is_empty() && !self.is_in_listener {
-                continue;
-            }
-            let left_nanos = deadline.nanos_since(self.clock.moment());
-            if left_nanos == 0 {
-                return false;
-            }
-            drop(self.exchange.wait(state, Duration::from_nanos(left_nanos)));
-        }
-    }
-
     pub fn assignment(&self) -> BTreeSet<TopicPartition> {
         self.exchange.lock().assignment.names().cloned().collect()
     }
@@ -530,36 +512,6 @@ impl Consumer {
     pub fn config(&self) -> &Arc<ConsumerConfig> {
         &self.config
     }
-
-    /// Commits automatically if enabled, calls the rebalance listener, leaves the group and ends
-    /// the thread. Afterwards every call returns `Closed`; closing again does nothing.
-    ///
-    /// - Errors: `Timeout` when this took longer than `timeout`; the consumer is closed
-    ///   nevertheless.
-    pub fn close(&mut self, timeout: Duration) -> Result<(), Error> {
-        if self.is_closed {
-            return Ok(());
-        }
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let deadline = self.now().after_ms(timeout_ms);
-        self.exchange.lock().has_left = false;
-        self.exchange.command(Command::Close { deadline });
-        let has_left = self.run_calls_until_left(deadline);
-        self.finish_async_commits();
-        self.is_closed = true;
-        self.source = Source::Nowhere;
-        let left = Duration::from_nanos(deadline.nanos_since(self.now()));
-        // The thread needs a moment even when there is nothing to wait for.
-        let has_ended = self.driver.join(left.max(Duration::from_millis(100)));
-        if has_left && has_ended {
-            return Ok(());
-        }
-        Err(Error::Timeout {
-            what: "closing the consumer".into(),
-            limit_ms: timeout_ms,
-            setting: "close(timeout)",
-        })
-    }
 }
 
 /// Whether a poll has anything to do other than wait.
@@ -570,16 +522,6 @@ pub(super) fn has_news(state: &State) -> bool {
 fn mutually_exclusive() -> Error {
     Error::IllegalState {
         message: "subscription to topics, partitions and pattern are mutually exclusive".into(),
-    }
-}
-
-/// The thread ends by itself and rebalance listeners are not called. `close` is the orderly way.
-impl Drop for Consumer {
-    fn drop(&mut self) {
-        if !self.is_closed {
-            let deadline = self.now().after_ms(FAREWELL_MS);
-            self.exchange.command(Command::Close { deadline });
-        }
     }
 }
 

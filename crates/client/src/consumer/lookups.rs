@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::exchange::{Command, TopicDescription};
 use super::front::Consumer;
 use super::offsets_by_time::{EARLIEST, Found, LATEST};
-use super::position::Phase;
+use super::position_calls::{known_position, timed_out};
 use super::topic_partition::{OffsetAndTimestamp, TopicPartition};
 use crate::error::Error;
 use crate::metadata::snapshot::Topic;
-use crate::pending::pending;
+use crate::pending::{Pending, pending};
 
 impl Consumer {
     /// Returns the offset of the next record that `poll` will return; waits if it must be looked
@@ -25,30 +25,36 @@ impl Consumer {
         loop {
             self.run_calls();
             let mut state = self.exchange.lock();
-            let found = state
-                .assignment
-                .get(partition)
-                .ok_or_else(|| Error::IllegalState {
-                    message: format!("you can only check the position for partitions assigned to this consumer, not of {partition}").into(),
-                })?;
-            if let Some(position) = found.valid_position() {
-                return Ok(position.offset);
-            }
-            if found.phase == Phase::Seek {
-                return Err(Error::NoOffset {
-                    topic: Arc::clone(&partition.topic),
-                    partition: partition.partition,
-                });
-            }
-            if let Some(error) = state.take_error() {
-                return Err(error);
+            if let Some(known) = known_position(&mut state, partition) {
+                return known;
             }
             let left_nanos = deadline.nanos_since(self.now());
             if left_nanos == 0 {
-                return Err(self.api_timeout(format!("looking up the position of {partition}")));
+                return Err(timed_out(partition, self.config.default_api_timeout_ms));
             }
             drop(self.exchange.wait(state, Duration::from_nanos(left_nanos)));
         }
+    }
+
+    /// Like `position`, as a future for any async runtime; [`Pending::wait`] blocks. It completes
+    /// without a `poll`.
+    ///
+    /// - Errors: as `position`.
+    pub fn position_async(&mut self, partition: &TopicPartition) -> Pending<i64> {
+        if let Err(error) = self.check_open() {
+            return Pending::decided(Err(error));
+        }
+        let known = known_position(&mut self.exchange.lock(), partition);
+        if let Some(known) = known {
+            return Pending::decided(known);
+        }
+        let (promise, pending) = pending();
+        self.exchange.command(Command::Position {
+            partition: partition.clone(),
+            deadline: self.api_deadline(),
+            promise,
+        });
+        pending
     }
 
     /// Records of a partition that this consumer could read and has not; `None` until both ends are

@@ -10,6 +10,7 @@ use super::group::{GroupEvent, GroupMembership, GroupTicket, Offsets};
 use super::group_network::ClusterLink;
 use super::offsets_by_time::{OffsetsByTime, OffsetsTicket};
 use super::poll_activity::PollActivity;
+use super::position_calls::PositionCalls;
 use super::topic_listing::TopicListing;
 use super::topic_partition::TopicPartition;
 use super::truncation::{EpochTicket, TruncationCheck};
@@ -73,12 +74,13 @@ pub struct ConsumerMachine {
     offsets_by_time: OffsetsByTime,
     truncation: TruncationCheck,
     topic_listing: TopicListing,
+    position_calls: PositionCalls,
     group: Option<GroupMembership>,
     telemetry: Telemetry,
     replies: Vec<Reply<Ticket>>,
     group_events: Vec<GroupEvent>,
     next_ticket: u64,
-    commits: BTreeMap<u64, Promise<Offsets>>,
+    commits: BTreeMap<u64, Vec<Promise<Offsets>>>,
     offsets_wanted: BTreeMap<u64, OffsetsWanted>,
     wanted_topics: BTreeSet<Arc<str>>,
     /// The snapshot whose refused topics were reported.
@@ -126,6 +128,7 @@ impl ConsumerMachine {
             offsets_by_time: OffsetsByTime::new(Arc::clone(&config)),
             truncation: TruncationCheck::new(Arc::clone(&config)),
             topic_listing: TopicListing::new(Arc::clone(&config)),
+            position_calls: PositionCalls::default(),
             group,
             telemetry: Telemetry::new(&config.client, Arc::clone(client_metrics), seed.wrapping_add(2)),
             config,
@@ -158,6 +161,11 @@ impl ConsumerMachine {
                 deadline,
                 promise,
             } => self.offsets_by_time.ask(targets, deadline, promise),
+            Command::Position {
+                partition,
+                deadline,
+                promise,
+            } => self.position_calls.ask(partition, deadline, promise),
             Command::ListTopics { deadline, promise } => self.topic_listing.ask(deadline, promise),
             Command::Close { deadline } => {
                 self.telemetry.close(now);
@@ -186,10 +194,10 @@ impl ConsumerMachine {
             Command::Commit {
                 offsets,
                 kind,
-                promise,
+                promises,
             } => {
                 group.commit(now, ticket, offsets, kind);
-                self.commits.insert(ticket, promise);
+                self.commits.insert(ticket, promises);
             }
             Command::AutoCommit { consumed } => group.auto_commit(now, consumed),
             Command::Committed {
@@ -235,7 +243,7 @@ impl ConsumerMachine {
             }
             Ticket::Topics => self.topic_listing.take_reply(now, &reply),
             Ticket::SessionEnd => {}
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
             Ticket::Group(_) => self.pass_to_group(now, reply),
         }
         if needs_metadata {
@@ -288,6 +296,12 @@ impl ConsumerMachine {
 
     fn take_group_event(&mut self, now: Moment, event: GroupEvent, state: &mut State) {
         match event {
+            GroupEvent::Call(call) if state.is_abandoned => {
+                state.commands.push_back(Command::Acknowledge {
+                    call_id: call.id,
+                    consumed: Offsets::new(),
+                });
+            }
             GroupEvent::Call(call) => {
                 // It replaces a call that the application has not yet taken.
                 state.calls.clear();
@@ -303,8 +317,9 @@ impl ConsumerMachine {
                 offsets,
                 result,
             } => {
-                if let Some(promise) = self.commits.remove(&ticket) {
-                    promise.fulfil(result.map(|()| offsets));
+                let result = result.map(|()| offsets);
+                for promise in self.commits.remove(&ticket).unwrap_or_default() {
+                    promise.fulfil(result.clone());
                 }
             }
             GroupEvent::OffsetsFetched { ticket, result } => match self.offsets_wanted.remove(&ticket) {
@@ -440,7 +455,7 @@ impl ConsumerMachine {
     }
 
     fn earliest_deadline(&self, now: Moment, state: &State) -> Option<Moment> {
-        if !self.replies.is_empty() {
+        if !self.replies.is_empty() || !state.commands.is_empty() {
             return Some(now);
         }
         let closing = match self.closing {
@@ -460,6 +475,7 @@ impl ConsumerMachine {
             self.offsets_by_time.next_deadline(),
             self.truncation.next_deadline(),
             self.topic_listing.next_deadline(now),
+            self.position_calls.next_deadline(),
             self.group.as_ref().and_then(GroupMembership::next_deadline),
             self.telemetry.next_deadline(),
             closing,
@@ -499,6 +515,8 @@ impl Machine for ConsumerMachine {
             self.telemetry
                 .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
         }
+        let limit_ms = self.config.default_api_timeout_ms;
+        self.position_calls.turn(now, limit_ms, &mut state);
         self.turn_closing(now, &mut state, actions);
         self.next_deadline = self.earliest_deadline(now, &state);
         if state.news() != before || auto_commit_due && state.has_wakers() {

@@ -26,6 +26,7 @@ mod group_tests;
 pub mod position;
 pub mod assignment;
 pub mod exchange;
+mod position_calls;
 mod offsets_by_time;
 mod truncation;
 mod session;
@@ -39,6 +40,7 @@ pub mod listener;
 pub mod front;
 mod committing;
 mod lookups;
+mod closing;
 mod receive;
 #[cfg(test)]
 mod record_tests;

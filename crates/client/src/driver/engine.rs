@@ -19,6 +19,7 @@ use crate::time::{Clock, Moment};
 use super::link::{Drained, Link, ReadEnd, Stage, Transport};
 use super::resolver::{Resolved, Resolver};
 use super::socket;
+use super::timers::Timers;
 use super::tls::{self, TlsConnector};
 use super::waker::DriverWaker;
 
@@ -41,6 +42,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     poll: Poll,
     waker: Arc<DriverWaker>,
+    timers: Arc<Timers>,
     resolver: Resolver,
     /// `None`: plaintext.
     tls: Option<TlsConnector>,
@@ -69,6 +71,7 @@ impl Engine {
         Ok(Engine {
             config,
             metrics,
+            timers: Arc::new(Timers::new(Arc::clone(&clock), Arc::clone(&waker) as _)),
             clock,
             poll,
             resolver: Resolver::new(Arc::clone(&waker) as _),
@@ -90,6 +93,10 @@ impl Engine {
 
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    pub fn timers(&self) -> &Arc<Timers> {
+        &self.timers
     }
 
     /// Runs until the machine is finished.
@@ -116,8 +123,10 @@ impl Engine {
             if self.tell(machine, now) {
                 continue;
             }
-            self.sleep(now, machine.next_deadline(), &mut events)?;
+            let deadlines = [machine.next_deadline(), self.timers.next_deadline()];
+            self.sleep(now, deadlines.into_iter().flatten().min(), &mut events)?;
             let woken = self.clock.moment();
+            self.timers.fire(woken);
             waited_nanos = woken.nanos_since(now);
             self.look(woken, &events);
             let read = self.clock.moment();

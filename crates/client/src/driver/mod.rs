@@ -2,6 +2,7 @@
 //! the client is here.
 
 mod waker;
+pub(crate) mod timers;
 mod resolver;
 mod frame_pool;
 mod receiver;
@@ -13,8 +14,10 @@ mod link;
 mod engine;
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ use crate::network::io::{Machine, Wake};
 use crate::time::{Clock, SystemClock};
 
 use self::engine::{Engine, WAKER_TOKEN};
+use self::timers::Timers;
 use self::waker::DriverWaker;
 
 /// A running driver; its thread ends when the machine is finished.
@@ -47,8 +51,20 @@ pub struct DriverSetup {
 /// Set by the thread when it ends, by return or by panic.
 #[derive(Debug, Default)]
 struct Ended {
-    is_ended: Mutex<bool>,
+    state: Mutex<EndState>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct EndState {
+    is_ended: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Ended {
+    fn lock(&self) -> MutexGuard<'_, EndState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl DriverSetup {
@@ -81,6 +97,11 @@ impl DriverSetup {
     /// The clock behind the machine's moments.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(self.engine.clock())
+    }
+
+    /// Time limits for futures that wait for the machine.
+    pub(crate) fn timers(&self) -> Arc<Timers> {
+        Arc::clone(self.engine.timers())
     }
 
     /// Calls `hook` when the thread ends: after the machine has finished (`None`), or because it
@@ -144,24 +165,27 @@ struct EndSignal(Arc<Ended>);
 
 impl Drop for EndSignal {
     fn drop(&mut self) {
-        *self.0.is_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let mut state = self.0.lock();
+        state.is_ended = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
         self.0.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Driver {
     /// Waits for the thread to end; false when it did not within `limit`.
     pub fn join(&mut self, limit: Duration) -> bool {
-        let is_ended = self.ended.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let (is_ended, _) = self
+        let (state, _) = self
             .ended
             .changed
-            .wait_timeout_while(is_ended, limit, |is_ended| !*is_ended)
+            .wait_timeout_while(self.ended.lock(), limit, |state| !state.is_ended)
             .unwrap_or_else(PoisonError::into_inner);
-        if !*is_ended {
+        if !state.is_ended {
             return false;
         }
-        drop(is_ended);
+        drop(state);
         if let Some(thread) = self.thread.take() {
             // A hook's panic has already been printed by the panic hook.
             let _ = thread.join();
@@ -171,7 +195,23 @@ impl Driver {
 
     /// Whether the thread has ended.
     pub fn is_ended(&self) -> bool {
-        *self.ended.is_ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock().is_ended
+    }
+
+    /// Completes when the thread has ended.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let ended = Arc::clone(&self.ended);
+        poll_fn(move |context| {
+            let mut state = ended.lock();
+            if state.is_ended {
+                return Poll::Ready(());
+            }
+            let waker = context.waker();
+            if !state.wakers.iter().any(|known| known.will_wake(waker)) {
+                state.wakers.push(waker.clone());
+            }
+            Poll::Pending
+        })
     }
 }
 

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ottla_wire::error_code::ErrorCode;
@@ -14,6 +15,7 @@ use ottla_wire::error_code::ErrorCode;
 use crate::error::Error;
 use crate::network::io::Wake;
 use crate::time::Moment;
+use crate::wait;
 
 use super::snapshot::{Snapshot, Topic};
 
@@ -38,7 +40,6 @@ pub struct MetadataCell {
     wishes: Mutex<Wishes>,
     /// Changes with every wish, so that the machine need not lock to see that there is none.
     revision: AtomicU64,
-    changed: Condvar,
     waker: OnceLock<Arc<dyn Wake>>,
 }
 
@@ -89,7 +90,6 @@ impl MetadataCell {
                 wakers: Vec::new(),
             }),
             revision: AtomicU64::new(1),
-            changed: Condvar::new(),
             waker: OnceLock::new(),
         }
     }
@@ -188,18 +188,23 @@ impl MetadataCell {
     }
 
     fn wait(&self, name: &str, partition: Option<i32>, limit_ms: u64) -> Result<Arc<Topic>, Error> {
-        let started = Instant::now();
-        let limit = Duration::from_millis(limit_ms);
+        let deadline = wait::deadline_after(Duration::from_millis(limit_ms));
+        wait::block_on_until(self.known(name, partition), deadline, None)
+            .unwrap_or_else(|| Err(self.timed_out(name, partition, limit_ms)))
+    }
+
+    /// Like `wait_for_topic`, or `wait_for_partition`, as a future without a limit.
+    pub fn known<'a>(
+        &'a self,
+        name: &'a str,
+        partition: Option<i32>,
+    ) -> impl Future<Output = Result<Arc<Topic>, Error>> + Send + use<'a> {
         let first_version = self.load().version;
         let mut asked_version = None;
-        let mut wishes = self.lock();
-        loop {
+        poll_fn(move |context| {
+            let mut wishes = self.lock();
             if let Some(verdict) = self.verdict(&wishes, name, partition, first_version) {
-                return verdict;
-            }
-            let left = limit.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Err(self.timed_out(&wishes, name, partition, limit_ms));
+                return Poll::Ready(verdict);
             }
             let version = self.load().version;
             if asked_version != Some(version) {
@@ -211,32 +216,12 @@ impl MetadataCell {
                 // only for `wishes`.
                 self.announce();
             }
-            wishes = self
-                .changed
-                .wait_timeout(wishes, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-    }
-
-    /// Returns the topic or its error if known now; otherwise `waker` is called at the next change.
-    pub fn poll_topic(&self, name: &str, waker: &Waker) -> Option<Result<Arc<Topic>, Error>> {
-        let mut wishes = self.lock();
-        let verdict = self.verdict(&wishes, name, None, 0);
-        if verdict.is_none() {
-            if wishes.want(name, false) {
-                self.announce();
-            }
+            let waker = context.waker();
             if !wishes.wakers.iter().any(|known| known.will_wake(waker)) {
                 wishes.wakers.push(waker.clone());
             }
-        }
-        verdict
-    }
-
-    /// The error of a wait for a topic that timed out.
-    pub fn topic_timeout(&self, name: &str, limit_ms: u64) -> Error {
-        self.timed_out(&self.lock(), name, None, limit_ms)
+            Poll::Pending
+        })
     }
 
     /// The topic's result, if there is one. A refusal for missing rights counts only when it is
@@ -273,7 +258,8 @@ impl MetadataCell {
         wishes.failure.clone().map(Err)
     }
 
-    fn timed_out(&self, wishes: &Wishes, name: &str, partition: Option<i32>, limit_ms: u64) -> Error {
+    /// The error of a wait that timed out.
+    pub fn timed_out(&self, name: &str, partition: Option<i32>, limit_ms: u64) -> Error {
         match (self.load().topic(name), partition) {
             (Some(topic), Some(partition)) => Error::PartitionNotPresent {
                 topic: Arc::clone(&topic.name),
@@ -284,7 +270,7 @@ impl MetadataCell {
             _ => Error::TopicNotPresent {
                 topic: name.into(),
                 limit_ms,
-                trouble: wishes.trouble.clone().map(Arc::new),
+                trouble: self.trouble().map(Arc::new),
             },
         }
     }
@@ -311,7 +297,6 @@ impl MetadataCell {
     fn notify(&self, mut wishes: MutexGuard<'_, Wishes>) {
         let wakers = std::mem::take(&mut wishes.wakers);
         drop(wishes);
-        self.changed.notify_all();
         for waker in wakers {
             waker.wake();
         }
@@ -447,7 +432,9 @@ impl fmt::Debug for MetadataCell {
 mod tests {
     use super::*;
     use crate::metadata::snapshot::Partition;
+    use std::pin::pin;
     use std::sync::atomic::AtomicUsize;
+    use std::task::Context;
     use std::task::Wake as TaskWake;
     use std::thread;
 
@@ -531,7 +518,9 @@ mod tests {
     fn closing_ends_every_wait() {
         let cell = MetadataCell::new(Interest::Named);
         let task = Arc::new(Calls::default());
-        assert!(cell.poll_topic("t", &Waker::from(Arc::clone(&task))).is_none());
+        let waker = Waker::from(Arc::clone(&task));
+        let mut known = pin!(cell.known("t", None));
+        assert!(known.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         thread::scope(|scope| {
             let waiter = scope.spawn(|| cell.wait_for_topic("u", u64::from(u32::MAX)));
             wanted(&cell, "u");
@@ -547,11 +536,13 @@ mod tests {
         let cell = MetadataCell::new(Interest::Named);
         let task = Arc::new(Calls::default());
         let waker = Waker::from(Arc::clone(&task));
-        assert!(cell.poll_topic("t", &waker).is_none());
-        assert!(cell.poll_topic("t", &waker).is_none());
+        let mut context = Context::from_waker(&waker);
+        let mut known = pin!(cell.known("t", None));
+        assert!(known.as_mut().poll(&mut context).is_pending());
+        assert!(known.as_mut().poll(&mut context).is_pending());
         cell.publish(snapshot(&cell, &[("t", 1)]));
         assert_eq!(task.0.load(Ordering::SeqCst), 1);
-        assert!(cell.poll_topic("t", &waker).unwrap().is_ok());
+        assert!(matches!(known.poll(&mut context), Poll::Ready(Ok(_))));
     }
 
     #[test]

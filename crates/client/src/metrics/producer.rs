@@ -160,7 +160,7 @@ type ReadBuffer = Box<dyn Fn() -> Option<BufferState> + Send + Sync>;
 
 /// Metrics of the producer's stages.
 ///
-/// Events per record (`send_called`, `callback_ran`) are counted without a lock; events per batch
+/// Events per record (`send_called`, `callbacks_ran`) are counted without a lock; events per batch
 /// or request take one lock, which only the sender's thread and snapshots use.
 pub struct ProducerMetrics {
     settings: WindowSettings,
@@ -379,8 +379,8 @@ impl ProducerMetrics {
     }
 
     /// C of the doctor's rules: one callback's time.
-    pub fn callback_ran(&self, nanos: u64) {
-        self.callbacks.add(1, nanos, nanos);
+    pub fn callbacks_ran(&self, count: u64, nanos: u64, nanos_max: u64) {
+        self.callbacks.add(count, nanos, nanos_max);
     }
 
     fn fold(&self, state: &mut State, now_ms: u64) {

@@ -311,6 +311,34 @@ impl<T> Cluster<T> {
         None
     }
 
+    /// Whether a request sent to the node now would wait behind a long poll: answers on a
+    /// connection come in the order of its requests.
+    pub fn is_held_up(&self, node: NodeId) -> bool {
+        self.nodes
+            .get(&node)
+            .is_some_and(|node| node.in_flight.has_long_poll())
+    }
+
+    /// A ready node that is not held up, nodes of `add_node` included; `preferred` if it is one.
+    pub fn free_node(&self, now: Moment, preferred: Option<NodeId>) -> Option<NodeId> {
+        let is_free = |node: &Connection<T>| {
+            node.is_ready() && node.throttled_until <= now && !node.in_flight.has_long_poll()
+        };
+        let is_preferred = |id: &NodeId| self.nodes.get(id).is_some_and(is_free);
+        preferred.filter(is_preferred).or_else(|| {
+            let free = self.nodes.iter().find(|(_, node)| is_free(node));
+            free.map(|(id, _)| *id)
+        })
+    }
+
+    /// The address of a connected node; of `preferred` if it is one.
+    pub fn connected_address(&self, preferred: Option<NodeId>) -> Option<Address> {
+        let preferred = preferred.and_then(|id| self.nodes.get(&id));
+        let all = preferred.into_iter().chain(self.nodes.values());
+        let connected = all.into_iter().find(|node| node.is_ready());
+        connected.map(|node| node.address.clone())
+    }
+
     /// Adds a node that is not a broker of the metadata, e.g. a group coordinator with a connection
     /// of its own (Kafka uses id 2^31−1−node id so that a blocking JoinGroup does not delay
     /// fetches).

@@ -59,6 +59,13 @@ impl<T> InFlights<T> {
         self.queue.iter().map(|request| request.deadline).min()
     }
 
+    /// Whether a broker may hold back one of the answers on purpose: until there are records, or
+    /// until the group's other members have joined.
+    pub fn has_long_poll(&self) -> bool {
+        let is_long = |key| matches!(key, ApiKey::Fetch | ApiKey::JoinGroup | ApiKey::SyncGroup);
+        self.queue.iter().any(|request| is_long(request.api_key))
+    }
+
     /// The first request whose answer is overdue.
     pub fn overdue(&self, now: Moment) -> Option<&InFlight<T>> {
         self.queue.iter().find(|request| request.deadline <= now)

@@ -45,7 +45,7 @@ impl ProducerMachine {
                 self.produce_answered(now, source, passengers, reply.result, actions);
             }
             Ticket::InitProducerId => self.identified(now, source, reply.result),
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.result),
+            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
         }
     }
 
@@ -171,11 +171,12 @@ impl ProducerMachine {
         if response::is_metadata_outdated(code) {
             self.cluster.request_metadata();
         }
-        let Some(sent) = self.lanes[lane].take_answered(passenger.place) else {
+        let Some(mut sent) = self.lanes[lane].take_answered(passenger.place) else {
             // It was given up at its delivery timeout.
             return;
         };
         let error = self.error(lane, &sent, answer);
+        sent.maybe_appended |= verdict == Verdict::Fail(Certainty::MaybeAppended);
         if response::is_fatal(code) {
             self.give_up(lane, sent, error.clone());
             return self.fail_for_good(error);
@@ -316,7 +317,7 @@ impl ProducerMachine {
         if let Some(sequence) = sent.batch.sending.sequence {
             self.lanes[lane].sequences.mark_unresolved(sequence);
         }
-        self.fail(sent.batch, error);
+        self.fail(sent, error);
     }
 
     /// KIP-467: the broker named the records it rejects; the others merely share a batch with them.
@@ -330,12 +331,18 @@ impl ProducerMachine {
         if let Some(sequence) = sent.batch.sending.sequence {
             self.lanes[lane].sequences.mark_unresolved(sequence);
         }
+        let is_maybe_written = sent.maybe_appended;
         let batch = &mut sent.batch;
         self.metrics.records_failed(&batch.topic, batch.record_count);
         let mut callbacks = std::mem::take(&mut batch.callbacks).into_iter().peekable();
         for index in 0..batch.record_count {
             let place = batch.completion_first + index;
             let fate = record_fate(batch, index, answer, error);
+            let fate = if is_maybe_written {
+                fate.maybe_written()
+            } else {
+                fate
+            };
             let own: Vec<_> =
                 std::iter::from_fn(|| callbacks.next_if(|record| record.index == place)).collect();
             if !own.is_empty() {
@@ -387,10 +394,13 @@ impl ProducerMachine {
             limit_ms: self.config.delivery_timeout_ms,
             setting: "delivery.timeout.ms",
         };
-        self.fail(sent.batch, error);
+        self.fail(sent, error);
     }
 
-    pub(super) fn fail(&mut self, batch: SealedBatch, error: Error) {
+    /// Fails the batch; the error says whether the log may hold it.
+    pub(super) fn fail(&mut self, sent: Sent, error: Error) {
+        let error = sent.error(error);
+        let batch = sent.batch;
         self.metrics.records_failed(&batch.topic, batch.record_count);
         batch.finish(Err(error), &self.callbacks);
     }

@@ -7,7 +7,7 @@
 //! class of CVE-2026-35554.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ottla_wire::records::batch::HEADER_BYTES;
@@ -104,12 +104,23 @@ impl SealedBatch {
 /// completes its waiters.
 impl Drop for SealedBatch {
     fn drop(&mut self) {
+        let error = match self.sending.attempts {
+            0 => Error::Closed,
+            _ => Error::Closed.maybe_written(),
+        };
         if self.record_count > 0 {
             self.completion
-                .abandon(self.completion_first, self.record_count, &Error::Closed);
+                .abandon(self.completion_first, self.record_count, &error);
         }
-        for lost in self.callbacks.drain(..) {
-            (lost.callback.0)(Err(Error::Closed));
+        if let Some(callbacks) = &self.origin.callbacks
+            && !self.callbacks.is_empty()
+        {
+            callbacks.push(Finished {
+                partition: self.partition,
+                first: self.completion_first,
+                callbacks: std::mem::take(&mut self.callbacks),
+                result: Err(error),
+            });
         }
     }
 }
@@ -122,6 +133,10 @@ pub(super) struct Origin {
     pub(super) compression: Compression,
     pub(super) batch_bytes: usize,
     pub(super) ratio: CompressionRatio,
+    /// For batches that are dropped without a result.
+    pub(super) callbacks: Option<Arc<CallbackQueue>>,
+    /// How many callbacks the last batch had: the next one probably has as many.
+    pub(super) callback_count: AtomicUsize,
 }
 
 impl Origin {
@@ -229,6 +244,8 @@ pub(super) struct OpenBatch {
     filled_at: Moment,
     pub(super) completion: Arc<BatchCompletion>,
     callbacks: Vec<RecordCallback>,
+    /// Room to make with the first callback, so that no record grows the list.
+    callbacks_expected: usize,
     /// The estimate with Kafka's safety factor, taken when the batch was opened; `None` without
     /// compression.
     ratio: Option<f32>,
@@ -264,6 +281,7 @@ impl OpenBatch {
             filled_at: now,
             completion,
             callbacks: Vec::new(),
+            callbacks_expected: origin.callback_count.load(Ordering::Relaxed),
             ratio: origin.is_compressed().then(|| origin.ratio.get() * SAFETY),
         }
     }
@@ -327,6 +345,9 @@ impl OpenBatch {
     }
 
     pub(super) fn register(&mut self, index: u32, timestamp: i64, callback: Callback) {
+        if self.callbacks.is_empty() {
+            self.callbacks.reserve_exact(self.callbacks_expected);
+        }
         self.callbacks.push(RecordCallback {
             index,
             timestamp,
@@ -360,6 +381,10 @@ impl OpenBatch {
         uncompressed_bytes: usize,
     ) -> SealedBatch {
         self.completion.seal(self.record_count);
+        if !self.callbacks.is_empty() {
+            let count = self.callbacks.len();
+            origin.callback_count.store(count, Ordering::Relaxed);
+        }
         SealedBatch {
             topic: Arc::clone(&origin.topic),
             partition,

@@ -2,6 +2,7 @@
 //! nothing else.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,10 +10,10 @@ use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 
 use super::completion::Placed;
-use super::record::Callback;
+use super::record::{Callback, DeliveryHandler};
 use crate::error::Error;
 use crate::metrics::ProducerMetrics;
-use crate::time::Clock;
+use crate::time::{Clock, Moment};
 
 /// A record's callback, in its batch.
 #[derive(Debug)]
@@ -37,13 +38,14 @@ pub struct Finished {
 /// per partition.
 ///
 /// The sender only ever appends. The backlog is bounded where records enter: see `is_over_limit`.
-#[derive(Debug)]
 pub struct CallbackQueue {
     state: Mutex<State>,
     arrived: Condvar,
     /// Callbacks queued and not yet run.
     backlog: AtomicUsize,
     panicked: AtomicUsize,
+    /// Called for tagged records. Locked by the thread that runs callbacks, once per batch.
+    delivery: Option<Mutex<DeliveryHandler>>,
     metrics: Arc<ProducerMetrics>,
     clock: Arc<dyn Clock>,
 }
@@ -59,10 +61,66 @@ struct State {
     thread: Option<ThreadId>,
 }
 
-/// Back pressure: at most this many callbacks wait to run before `send_with` waits too; at about 64
-/// bytes each, 8 MiB. They are not counted in `buffer.memory`, which counts records: theirs are
-/// already acknowledged.
+/// Back pressure: at most this many callbacks wait to run before `send_with` and `send_tagged` wait
+/// too; at about 64 bytes each (tagged: 32), 8 MiB. They are not counted in `buffer.memory`, which
+/// counts records: theirs are already acknowledged.
 pub const BACKLOG_MAX: usize = 1 << 17;
+
+/// Sampling: a reading of the clock costs more than a short handler.
+const TAGS_PER_READING: u64 = 16;
+
+/// Measures the callbacks of a batch.
+struct Stopwatch<'a> {
+    clock: &'a dyn Clock,
+    read_at: Moment,
+    /// Calls since `read_at`.
+    unread: u64,
+    count: u64,
+    nanos: u64,
+    /// The longest call, or the mean of calls that were measured together.
+    nanos_max: u64,
+}
+
+impl<'a> Stopwatch<'a> {
+    fn start(clock: &'a dyn Clock) -> Stopwatch<'a> {
+        Stopwatch {
+            clock,
+            read_at: clock.moment(),
+            unread: 0,
+            count: 0,
+            nanos: 0,
+            nanos_max: 0,
+        }
+    }
+
+    /// Counts a call; reads the clock after this many.
+    fn called(&mut self, calls_per_reading: u64) {
+        self.unread += 1;
+        if self.unread >= calls_per_reading {
+            self.read();
+        }
+    }
+
+    fn read(&mut self) {
+        if self.unread == 0 {
+            return;
+        }
+        let now = self.clock.moment();
+        let nanos = now.nanos_since(self.read_at);
+        self.count += self.unread;
+        self.nanos += nanos;
+        self.nanos_max = self.nanos_max.max(nanos / self.unread);
+        (self.read_at, self.unread) = (now, 0);
+    }
+}
+
+impl fmt::Debug for CallbackQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackQueue")
+            .field("backlog", &self.backlog)
+            .finish_non_exhaustive()
+    }
+}
 
 impl CallbackQueue {
     pub fn new(metrics: Arc<ProducerMetrics>, clock: Arc<dyn Clock>) -> CallbackQueue {
@@ -71,9 +129,22 @@ impl CallbackQueue {
             arrived: Condvar::new(),
             backlog: AtomicUsize::new(0),
             panicked: AtomicUsize::new(0),
+            delivery: None,
             metrics,
             clock,
         }
+    }
+
+    /// Like `new`, with a handler for tagged records.
+    pub fn with_delivery(self, handler: DeliveryHandler) -> CallbackQueue {
+        CallbackQueue {
+            delivery: Some(Mutex::new(handler)),
+            ..self
+        }
+    }
+
+    pub(super) fn has_delivery(&self) -> bool {
+        self.delivery.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -105,23 +176,9 @@ impl CallbackQueue {
     }
 
     fn run(&self, finished: Finished) {
-        let mut before = self.clock.moment();
-        for entry in finished.callbacks {
-            let outcome = match &finished.result {
-                Ok(placed) => {
-                    let place = entry.index - finished.first;
-                    Ok(placed.record(finished.partition, place, entry.timestamp))
-                }
-                Err(error) => Err(error.clone()),
-            };
-            if catch_unwind(AssertUnwindSafe(|| (entry.callback.0)(outcome))).is_err() {
-                self.panicked.fetch_add(1, Ordering::Relaxed);
-            }
-            let after = self.clock.moment();
-            self.metrics.callback_ran(after.nanos_since(before));
-            before = after;
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
-        }
+        let count = finished.callbacks.len();
+        self.run_each(finished);
+        self.backlog.fetch_sub(count, Ordering::Relaxed);
         let mut woken = Vec::new();
         let mut state = self.lock();
         state.done_batches += 1;
@@ -135,6 +192,38 @@ impl CallbackQueue {
         });
         drop(state);
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn run_each(&self, finished: Finished) {
+        let mut delivery = self
+            .delivery
+            .as_ref()
+            .map(|handler| handler.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut stopwatch = Stopwatch::start(&*self.clock);
+        for entry in finished.callbacks {
+            let outcome = match &finished.result {
+                Ok(placed) => {
+                    let place = entry.index - finished.first;
+                    Ok(placed.record(finished.partition, place, entry.timestamp))
+                }
+                Err(error) => Err(error.clone()),
+            };
+            let is_tagged = matches!(entry.callback, Callback::Tag(_));
+            if !is_tagged {
+                stopwatch.read();
+            }
+            let called = catch_unwind(AssertUnwindSafe(|| match (entry.callback, &mut delivery) {
+                (Callback::Once(callback), _) => callback(outcome),
+                (Callback::Tag(tag), Some(handler)) => handler(tag, outcome),
+                (Callback::Tag(_), None) => unreachable!("`send_tagged` refuses without a handler"),
+            }));
+            self.panicked
+                .fetch_add(usize::from(called.is_err()), Ordering::Relaxed);
+            stopwatch.called(if is_tagged { TAGS_PER_READING } else { 1 });
+        }
+        stopwatch.read();
+        self.metrics
+            .callbacks_ran(stopwatch.count, stopwatch.nanos, stopwatch.nanos_max);
     }
 
     /// Whether more callbacks wait than the bound allows.

@@ -89,9 +89,10 @@ impl BatchCompletion {
     ///
     /// - `result`: its base offset is that of record `first`.
     pub fn complete(&self, first: u32, count: u32, result: Result<Placed, Error>) {
-        if result == Err(Error::Closed)
-            && let Some(incomplete) = &self.incomplete
-        {
+        let is_cut_short = result
+            .as_ref()
+            .is_err_and(|error| *error.cause() == Error::Closed);
+        if is_cut_short && let Some(incomplete) = &self.incomplete {
             incomplete.cut_short();
         }
         let (woken, is_done) = {

@@ -37,6 +37,16 @@ pub(super) struct Sent {
     pub last_error: Option<Error>,
 }
 
+impl Sent {
+    /// The error of the batch's records when the batch fails with `error`.
+    pub fn error(&self, error: Error) -> Error {
+        match self.maybe_appended {
+            true => error.maybe_written(),
+            false => error,
+        }
+    }
+}
+
 /// A leader named in a response (KIP-951), newer than the metadata's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaderHint {
@@ -285,7 +295,12 @@ impl Lane {
             self.retries = rest;
             expired.extend::<VecDeque<Sent>>(old);
         }
-        expired.extend(self.in_flight.extract_if(.., |sent| is_expired(sent)));
+        let in_flight = self.in_flight.extract_if(.., |sent| is_expired(sent));
+        // The broker may be appending it while its answer is awaited.
+        expired.extend(in_flight.map(|sent| Sent {
+            maybe_appended: true,
+            ..sent
+        }));
         for sent in &expired {
             if let Some(sequence) = sent.batch.sending.sequence {
                 self.sequences.mark_unresolved(sequence);
@@ -325,6 +340,7 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::super::accumulator::Accumulator;
+    use super::super::record::DeliveryStatus;
     use super::super::sequence::ProducerId;
     use super::super::test_batches::{accumulator, fill, queue, topic};
     use super::*;
@@ -474,8 +490,8 @@ mod tests {
             expired.iter().map(|sent| sent.place).collect::<Vec<_>>(),
             [first, second]
         );
-        let [_, mut possible] = <[Sent; 2]>::try_from(expired).unwrap();
-        possible.maybe_appended = true;
+        let [_, possible] = <[Sent; 2]>::try_from(expired).unwrap();
+        assert!(possible.maybe_appended, "it was in flight");
         lane.put_back(possible);
         lane.resolve(&mut KNOWN.clone());
         assert_eq!(base_sequence(&lane.retries[0]), 3);
@@ -493,6 +509,19 @@ mod tests {
         acknowledge(&mut lane, second);
         let place = send(&mut lane, &KNOWN);
         assert_eq!(base_sequence(&lane.take_answered(place).unwrap()), 3);
+    }
+
+    #[test]
+    fn only_an_expired_batch_that_was_sent_may_be_in_the_log() {
+        let (mut lane, _accumulator) = proven_lane(&[1, 1]);
+        send(&mut lane, &KNOWN);
+        let state = lane.queue.state();
+        let expired = lane.take_expired(NOW, &state);
+        let fates: Vec<_> = expired
+            .iter()
+            .map(|sent| sent.error(Error::Closed).delivery_status())
+            .collect();
+        assert_eq!(fates, [DeliveryStatus::MaybeWritten, DeliveryStatus::NotWritten]);
     }
 
     #[test]

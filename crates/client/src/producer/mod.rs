@@ -28,4 +28,4 @@ mod test_batches;
 pub use self::completion::SendFuture;
 pub use self::front::{Producer, check_topic_name};
 pub use self::partitioner::Partitioner;
-pub use self::record::{Record, RecordMetadata};
+pub use self::record::{DeliveryStatus, Record, RecordMetadata};

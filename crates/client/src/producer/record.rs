@@ -66,11 +66,64 @@ pub struct RecordMetadata {
     pub timestamp: i64,
 }
 
-/// A callback for the result of a `send`. It runs on the callback thread, never on the sender's.
-pub struct Callback(pub Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>);
+/// Whether a record is in the log, as far as this producer knows.
+///
+/// The outcome of a `send` is `Ok` for `Written`; for an error, ask [`Error::delivery_status`].
+///
+/// - Source: librdkafka's persisted status of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeliveryStatus {
+    /// No request with the record was sent, or the broker has said that it did not append it.
+    /// Sending it again writes it once.
+    NotWritten,
+    /// A request with the record was sent and not answered, or the answer was an error that a
+    /// broker may also give after the append. Sending it again may write it twice.
+    MaybeWritten,
+    /// The broker has said that the record is in the log, also with DUPLICATE_SEQUENCE_NUMBER
+    /// (KIP-98), where the offset can be unknown (−1). With acks=0, which no broker answers: the
+    /// record was handed to a connection.
+    Written,
+}
+
+impl DeliveryStatus {
+    /// The status of a record with this outcome.
+    ///
+    /// ```no_run
+    /// # use ottla_client::producer::{DeliveryStatus, Producer, Record};
+    /// # fn example(producer: &Producer) -> Result<(), ottla_client::Error> {
+    /// let outcome = producer.send(&Record::new("payments").value(b"12 EUR"))?.wait();
+    /// match DeliveryStatus::of(&outcome) {
+    ///     DeliveryStatus::Written => {}
+    ///     DeliveryStatus::NotWritten => println!("send it again"),
+    ///     DeliveryStatus::MaybeWritten => println!("look for it before sending it again"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of(outcome: &Result<RecordMetadata, Error>) -> DeliveryStatus {
+        match outcome {
+            Ok(_) => DeliveryStatus::Written,
+            Err(error) => error.delivery_status(),
+        }
+    }
+}
+
+/// What is called with the result of a `send`, on the callback thread, never on the sender's.
+pub enum Callback {
+    /// A closure of this record's own.
+    Once(Box<dyn FnOnce(Result<RecordMetadata, Error>) + Send>),
+    /// The producer's delivery handler, with this tag.
+    Tag(u64),
+}
+
+/// A producer's handler for the results of its tagged records.
+pub type DeliveryHandler = Box<dyn FnMut(u64, Result<RecordMetadata, Error>) + Send>;
 
 impl std::fmt::Debug for Callback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Callback")
+        match self {
+            Callback::Once(_) => f.write_str("Once"),
+            Callback::Tag(tag) => write!(f, "Tag({tag})"),
+        }
     }
 }

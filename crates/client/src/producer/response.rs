@@ -44,9 +44,13 @@ pub(super) fn verdict(code: i16) -> Verdict {
         | ErrorCode::InvalidRequiredAcks
         | ErrorCode::InvalidRequest
         | ErrorCode::InvalidProducerEpoch
+        | ErrorCode::InvalidProducerIdMapping
+        | ErrorCode::ProducerFenced
+        | ErrorCode::InvalidTxnState
         | ErrorCode::RecordListTooLarge
         | ErrorCode::TopicAuthorizationFailed
         | ErrorCode::ClusterAuthorizationFailed
+        | ErrorCode::TransactionalIdAuthorizationFailed
         | ErrorCode::PolicyViolation
         | ErrorCode::UnsupportedCompressionType
         | ErrorCode::UnsupportedForMessageFormat

@@ -268,7 +268,7 @@ impl ProducerMachine {
             ..QueueState::default()
         };
         for sent in self.lanes[lane].take_expired(all, &state) {
-            self.fail(sent.batch, error.clone());
+            self.fail(sent, error.clone());
         }
     }
 
@@ -465,7 +465,7 @@ impl ProducerMachine {
             broker_max: version,
             needed_min,
         };
-        self.fail(sent.batch, error);
+        self.fail(sent, error);
     }
 
     fn lane_of_batch(&self, sent: &Sent) -> usize {

@@ -306,7 +306,7 @@ mod tests {
             .map(|_| producer.send(&Record::new("any").value(b"x")).unwrap())
             .collect();
         let offsets = sent.into_iter().map(|sent| sent.wait().unwrap().offset).collect();
-        drop(producer);
+        producer.close(std::time::Duration::from_secs(60)).unwrap();
         (sink, offsets)
     }
 

@@ -1,12 +1,15 @@
-//! `send` and its futures; `send_with` with a callback if the callback is measured.
+//! `send` and its futures; `send_with` with a callback, or `send_tagged` with one handler, where
+//! they are measured.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::RwLock;
 use std::task::{Context, Poll, Waker};
 
+use ottla_client::Error;
 use ottla_client::config::Config;
-use ottla_client::producer::{self, Record, SendFuture};
+use ottla_client::producer::{self, Record, RecordMetadata, SendFuture};
 use skeleton::produce::{self, Answers, Job, Load};
 
 pub struct Producer {
@@ -14,6 +17,7 @@ pub struct Producer {
     topic: String,
     slow_topic: String,
     wants_callbacks: bool,
+    wants_handler: bool,
 }
 
 impl Producer {
@@ -36,10 +40,11 @@ impl Producer {
             config = config.set("buffer.memory", bytes);
         }
         Producer {
-            producer: producer::Producer::new(&config).expect("a producer"),
+            producer: producer::Producer::with_delivery(&config, delivered).expect("a producer"),
             topic: load.topic.clone(),
             slow_topic: load.slow_topic.clone(),
-            wants_callbacks: load.rate > 0.0 || load.wants_callbacks,
+            wants_callbacks: load.rate > 0.0 || load.answers == "callbacks",
+            wants_handler: load.answers == "handler",
         }
     }
 
@@ -49,6 +54,15 @@ impl Producer {
             partition: Some(item.partition),
             value: Some(item.value),
             ..Record::default()
+        }
+    }
+
+    fn send_tagged(&self, job: &mut Job, answers: &'static Answers) {
+        *ANSWERS.write().expect("no holder panics") = Some(answers);
+        while let Some(item) = job.next() {
+            if let Err(error) = self.producer.send_tagged(&self.record(&item), item.slot) {
+                answers.failed(&error);
+            }
         }
     }
 
@@ -65,6 +79,18 @@ impl Producer {
                 answers.failed(&error);
             }
         }
+    }
+}
+
+/// The receiver of tagged results. Warm-up and measured part do not overlap.
+static ANSWERS: RwLock<Option<&'static Answers>> = RwLock::new(None);
+
+/// A tag is the record's slot.
+fn delivered(slot: u64, result: Result<RecordMetadata, Error>) {
+    let answers = ANSWERS.read().expect("no holder panics").expect("set before a send");
+    match result {
+        Ok(_) => answers.acknowledged(slot),
+        Err(error) => answers.failed(&error),
     }
 }
 
@@ -89,6 +115,9 @@ impl produce::Contender for Producer {
     }
 
     fn send_all(&self, job: &mut Job, answers: &'static Answers) {
+        if self.wants_handler && !job.is_slow() {
+            return self.send_tagged(job, answers);
+        }
         if self.wants_callbacks || job.is_slow() {
             return self.send_with_callbacks(job, answers);
         }

@@ -4,3 +4,4 @@ mod world;
 mod fetching;
 mod positions;
 mod hostile;
+mod closing;

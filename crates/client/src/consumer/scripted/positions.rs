@@ -20,7 +20,7 @@ use crate::consumer::exchange::Command;
 use crate::consumer::offsets_by_time::{EARLIEST, LATEST};
 use crate::consumer::position::ResetTo;
 use crate::error::Error;
-use crate::pending::pending;
+use crate::pending::{Pending, pending};
 
 /// The timestamps in a ListOffsets request, by partition.
 fn times(seen: &Seen) -> Vec<(i32, i64)> {
@@ -253,6 +253,53 @@ fn lookups_are_answered_by_every_leader_and_end_at_their_timeout() {
     world.advance(1_000);
     assert!(matches!(
         never.try_take(),
+        Some(Err(Error::Timeout { limit_ms: 60_000, .. }))
+    ));
+}
+
+fn ask_position(world: &mut World, partition: i32) -> Pending<i64> {
+    let (promise, pending) = pending();
+    world.command(Command::Position {
+        partition: name(partition),
+        deadline: world.now.after_ms(60_000),
+        promise,
+    });
+    pending
+}
+
+#[test]
+fn a_call_for_a_position_is_answered_when_it_is_known_without_a_poll() {
+    let mut world = World::new(2, &[]);
+    world.assign(2);
+    world.run();
+    let (mut first, mut second) = (ask_position(&mut world, 0), ask_position(&mut world, 1));
+    let asked = world.expect(ApiKey::ListOffsets);
+    assert_eq!(first.try_take(), None);
+    answer_offsets(
+        &mut world,
+        &asked,
+        &[(0, 5, ErrorCode::None), (1, 7, ErrorCode::None)],
+    );
+    assert_eq!(first.try_take(), Some(Ok(5)));
+    assert_eq!(second.try_take(), Some(Ok(7)));
+    let mut foreign = ask_position(&mut world, 2);
+    assert!(matches!(
+        foreign.try_take(),
+        Some(Err(Error::IllegalState { .. }))
+    ));
+}
+
+#[test]
+fn a_call_for_a_position_that_nobody_answers_ends_at_its_deadline() {
+    let mut world = World::new(1, &[("request.timeout.ms", "100000")]);
+    world.assign(1);
+    world.run();
+    let mut position = ask_position(&mut world, 0);
+    world.advance(59_000);
+    assert_eq!(position.try_take(), None);
+    world.advance(1_000);
+    assert!(matches!(
+        position.try_take(),
         Some(Err(Error::Timeout { limit_ms: 60_000, .. }))
     ));
 }

@@ -78,6 +78,10 @@ pub struct World {
     pub topic_id: Uuid,
     pub versions_max: BTreeMap<ApiKey, i16>,
     seen: VecDeque<Seen>,
+    /// Metadata requests behind a request without an answer: brokers answer in order.
+    held: Vec<Seen>,
+    /// Connection and correlation id of every request without an answer.
+    unanswered: BTreeSet<(ConnectionId, i32)>,
 }
 
 impl World {
@@ -122,6 +126,8 @@ impl World {
             topic_id: TOPIC_ID,
             versions_max: BTreeMap::new(),
             seen: VecDeque::new(),
+            held: Vec::new(),
+            unanswered: BTreeSet::new(),
         }
     }
 
@@ -195,13 +201,17 @@ impl World {
                 };
                 match seen.api_key {
                     ApiKey::ApiVersions => self.answer_api_versions(&seen),
-                    ApiKey::Metadata => self.answer_metadata(&seen),
-                    _ => self.seen.push_back(seen),
+                    ApiKey::Metadata if self.is_first(&seen) => self.answer_metadata(&seen),
+                    ApiKey::Metadata => self.held.push(seen),
+                    _ => {
+                        self.unanswered.insert((seen.connection, seen.correlation_id));
+                        self.seen.push_back(seen);
+                    }
                 }
             }
             Action::Close { connection } => {
                 self.connections.remove(&connection);
-                self.seen.retain(|seen| seen.connection != connection);
+                self.forget(connection);
             }
         }
     }
@@ -223,6 +233,7 @@ impl World {
 
     /// Answers without running a turn.
     pub fn put(&mut self, seen: &Seen, body: impl FnOnce(&mut Vec<u8>, i16)) {
+        self.unanswered.remove(&(seen.connection, seen.correlation_id));
         let mut frame = Vec::new();
         encode_response_header(&mut frame, seen.api_key, seen.api_version, seen.correlation_id);
         body(&mut frame, seen.api_version);
@@ -233,8 +244,19 @@ impl World {
         self.machine.handle(self.now, event);
     }
 
+    fn is_first(&self, seen: &Seen) -> bool {
+        let earlier = (seen.connection, 0)..(seen.connection, seen.correlation_id);
+        self.unanswered.range(earlier).next().is_none()
+    }
+
     pub fn answer(&mut self, seen: &Seen, body: impl FnOnce(&mut Vec<u8>, i16)) {
         self.put(seen, body);
+        for held in std::mem::take(&mut self.held) {
+            match self.is_first(&held) {
+                true => self.answer_metadata(&held),
+                false => self.held.push(held),
+            }
+        }
         self.run();
     }
 
@@ -266,8 +288,14 @@ impl World {
         self.machine
             .handle(self.now, Event::Closed { connection, reason });
         self.connections.remove(&connection);
-        self.seen.retain(|seen| seen.connection != connection);
+        self.forget(connection);
         self.run();
+    }
+
+    fn forget(&mut self, closed: ConnectionId) {
+        self.seen.retain(|seen| seen.connection != closed);
+        self.held.retain(|seen| seen.connection != closed);
+        self.unanswered.retain(|(connection, _)| *connection != closed);
     }
 
     fn answer_api_versions(&mut self, seen: &Seen) {

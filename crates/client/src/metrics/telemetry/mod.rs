@@ -4,7 +4,8 @@
 //! A push needs no free slot of `max.in.flight.requests.per.connection`: our sender counts only its
 //! own produce requests against that limit, and telemetry is sent beside them on the same
 //! connection. So a producer with a full pipe and one request in flight, which is invisible with
-//! the Java client, is visible, too. Telemetry opens no connection of its own, except the first.
+//! the Java client, is visible, too. Telemetry opens no connection of its own, except the first,
+//! and one for the last push when every connection holds a long poll.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,6 +45,10 @@ const RECONNECT_WAIT_MS: u64 = 30_000;
 
 /// `close` waits at most this long for the answer to the last push.
 const CLOSE_WAIT_MS: u64 = 1000;
+
+/// The node id of the connection for a last push that every other connection would hold up. The
+/// coordinator's ids count down from 2^31−1, those of `bootstrap.servers` from −1.
+const LAST_PUSH_NODE: NodeId = NodeId(i32::MIN);
 
 /// The id under which the brokers know this client instance; shared with every reader of it.
 #[derive(Debug, Default)]
@@ -192,14 +197,11 @@ impl Telemetry {
         ticket: impl FnOnce() -> T,
         actions: &mut Vec<Action>,
     ) {
+        self.overtake_held_push(cluster);
         if !self.is_due(now) {
             return;
         }
         let Some(node) = self.choose_node(now, cluster) else {
-            self.hold_until = now.after_ms(HOLD_MS);
-            if self.close_by.is_some() {
-                self.end();
-            }
             return;
         };
         if cluster.version(node, self.api_key(), 0).is_err() {
@@ -213,7 +215,51 @@ impl Telemetry {
         }
     }
 
+    /// The node to ask now; `None`: not now, or never again.
     fn choose_node<T>(&mut self, now: Moment, cluster: &mut Cluster<T>) -> Option<NodeId> {
+        if self.close_by.is_some() {
+            return self.choose_last_node(now, cluster);
+        }
+        let node = self.choose_usual_node(now, cluster);
+        if node.is_none() {
+            self.hold_until = now.after_ms(HOLD_MS);
+        }
+        node
+    }
+
+    /// A node whose answer does not wait behind a long poll of this client, which can take
+    /// fetch.max.wait.ms. `close` would wait as long.
+    fn choose_last_node<T>(&mut self, now: Moment, cluster: &mut Cluster<T>) -> Option<NodeId> {
+        if let Some(node) = cluster.free_node(now, self.node) {
+            self.node = Some(node);
+            return Some(node);
+        }
+        let Some(address) = cluster.connected_address(self.node) else {
+            self.end();
+            return None;
+        };
+        cluster.add_node(LAST_PUSH_NODE, address);
+        match cluster.readiness(now, LAST_PUSH_NODE) {
+            // When it is ready, it is free.
+            Readiness::Ready | Readiness::Connecting => self.hold_until = now.after_ms(HOLD_MS),
+            Readiness::BackingOff(_) | Readiness::Impossible(_) => self.end(),
+        }
+        None
+    }
+
+    /// While closing: the answer to a push in flight comes behind a long poll; do not wait for it.
+    fn overtake_held_push<T>(&mut self, cluster: &Cluster<T>) {
+        let is_held_up = || self.node.is_some_and(|node| cluster.is_held_up(node));
+        if !matches!(self.state, State::Pushing(_)) || self.close_by.is_none() || !is_held_up() {
+            return;
+        }
+        if let State::Pushing(payload) = std::mem::replace(&mut self.state, State::LastPushDue) {
+            // It may have arrived: see `take_reply`.
+            self.pushed.remember(payload);
+        }
+    }
+
+    fn choose_usual_node<T>(&mut self, now: Moment, cluster: &mut Cluster<T>) -> Option<NodeId> {
         if let Some(node) = self.node {
             // A known node is not reconnected for telemetry alone.
             if cluster.snapshot().nodes.contains_key(&node)
@@ -300,8 +346,8 @@ impl Telemetry {
         })
     }
 
-    /// Handles the answer to a request that `turn` sent.
-    pub fn take_reply(&mut self, now: Moment, result: Result<Bytes, Error>) {
+    /// Handles the answer of `node` to a request that `turn` sent.
+    pub fn take_reply(&mut self, now: Moment, node: NodeId, result: Result<Bytes, Error>) {
         match std::mem::replace(&mut self.state, State::Off) {
             State::Asking => match result {
                 Ok(body) => self.subscribed(now, &body),
@@ -317,6 +363,10 @@ impl Telemetry {
                     self.lost(now, &error);
                 }
             },
+            // The answer to a push that the last one has overtaken.
+            State::LastPushing if self.node.is_some_and(|asked| asked != node) => {
+                self.state = State::LastPushing;
+            }
             State::LastPushing => {
                 let is_taken = result.is_ok_and(|body| push_error(&body) == Ok(0));
                 self.metrics.telemetry_answered(is_taken);

@@ -4,6 +4,7 @@ use super::*;
 use crate::metrics::registry::tests::busy_client;
 use crate::metrics::sensor::ClientKind;
 
+const NODE: NodeId = NodeId(1);
 const INSTANCE: Uuid = Uuid([7; 16]);
 const WALL: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -56,7 +57,7 @@ fn subscribed(seed: u64) -> (Telemetry, Moment) {
     let mut telemetry = telemetry(seed);
     let request = telemetry.request(at_ms(0), WALL).unwrap();
     assert_eq!(request.api_key, ApiKey::GetTelemetrySubscriptions);
-    telemetry.take_reply(at_ms(0), encoded(&subscription(vec![""])));
+    telemetry.take_reply(at_ms(0), NODE, encoded(&subscription(vec![""])));
     let first = telemetry.next_deadline().unwrap();
     (telemetry, first)
 }
@@ -98,7 +99,7 @@ fn a_push_names_the_instance_the_subscription_and_the_preferred_known_codec() {
     );
     assert_eq!(push.compression_type, Codec::Zstd.id() as i8);
     assert_eq!(telemetry.next_deadline(), None, "one request at a time");
-    telemetry.take_reply(first, push_answer(ErrorCode::None));
+    telemetry.take_reply(first, NODE, push_answer(ErrorCode::None));
     assert_eq!(telemetry.next_deadline(), Some(first.after_ms(10_000)));
 }
 
@@ -122,7 +123,7 @@ fn every_error_has_its_reaction() {
         (E::UnknownServerError, None),
     ] {
         let (mut telemetry, sent) = pushing();
-        telemetry.take_reply(sent, push_answer(code));
+        telemetry.take_reply(sent, NODE, push_answer(code));
         let next = telemetry
             .next_deadline()
             .map(|at| (telemetry.api_key(), at.ms_since(sent)));
@@ -138,7 +139,7 @@ fn a_broker_cannot_make_it_spin() {
         error_code: ErrorCode::UnknownSubscriptionId as i16,
         ..subscription(vec![""])
     };
-    asking.take_reply(at_ms(0), encoded(&response));
+    asking.take_reply(at_ms(0), NODE, encoded(&response));
     assert_eq!(asking.next_deadline(), Some(at_ms(DEFAULT_INTERVAL_MS)));
 
     let mut hurried = telemetry(1);
@@ -147,7 +148,7 @@ fn a_broker_cannot_make_it_spin() {
         push_interval_ms: 1,
         ..subscription(vec![""])
     };
-    hurried.take_reply(at_ms(0), encoded(&response));
+    hurried.take_reply(at_ms(0), NODE, encoded(&response));
     let first = hurried.next_deadline().unwrap();
     assert!(first >= at_ms(INTERVAL_MS_MIN / 2), "{first:?}");
 }
@@ -155,9 +156,9 @@ fn a_broker_cannot_make_it_spin() {
 #[test]
 fn the_counts_of_a_refused_push_are_in_the_next_one() {
     let (mut telemetry, sent) = pushing();
-    telemetry.take_reply(sent, push_answer(ErrorCode::ThrottlingQuotaExceeded));
+    telemetry.take_reply(sent, NODE, push_answer(ErrorCode::ThrottlingQuotaExceeded));
     assert_eq!(pushed_total(&mut telemetry, sent.after_ms(10_000)), 10.0);
-    telemetry.take_reply(sent.after_ms(10_000), push_answer(ErrorCode::None));
+    telemetry.take_reply(sent.after_ms(10_000), NODE, push_answer(ErrorCode::None));
     assert_eq!(pushed_total(&mut telemetry, sent.after_ms(20_000)), 0.0);
 }
 
@@ -191,7 +192,7 @@ fn pushed_total(telemetry: &mut Telemetry, now: Moment) -> f64 {
 #[test]
 fn a_broken_connection_costs_one_interval_and_no_double_counting() {
     let (mut telemetry, sent) = pushing();
-    telemetry.take_reply(sent, disconnected());
+    telemetry.take_reply(sent, NODE, disconnected());
     assert_eq!(telemetry.next_deadline(), Some(sent.after_ms(10_000)));
     assert_eq!(pushed_total(&mut telemetry, sent.after_ms(10_000)), 0.0);
 }
@@ -200,7 +201,7 @@ fn a_broken_connection_costs_one_interval_and_no_double_counting() {
 fn without_an_interval_a_broken_connection_costs_thirty_seconds() {
     let mut telemetry = telemetry(1);
     telemetry.request(at_ms(0), WALL).unwrap();
-    telemetry.take_reply(at_ms(5), disconnected());
+    telemetry.take_reply(at_ms(5), NODE, disconnected());
     assert_eq!(telemetry.next_deadline(), Some(at_ms(30_005)));
     assert_eq!(telemetry.api_key(), ApiKey::GetTelemetrySubscriptions);
 }
@@ -209,7 +210,7 @@ fn without_an_interval_a_broken_connection_costs_thirty_seconds() {
 fn without_wanted_metrics_it_asks_again_after_an_interval() {
     let mut telemetry = telemetry(1);
     telemetry.request(at_ms(0), WALL).unwrap();
-    telemetry.take_reply(at_ms(0), encoded(&subscription(vec![])));
+    telemetry.take_reply(at_ms(0), NODE, encoded(&subscription(vec![])));
     assert_eq!(telemetry.next_deadline(), Some(at_ms(10_000)));
     assert_eq!(telemetry.api_key(), ApiKey::GetTelemetrySubscriptions);
     telemetry.close(at_ms(1));
@@ -228,7 +229,7 @@ fn closing_pushes_a_last_time() {
     let request = telemetry.request(at_ms(100), WALL).unwrap();
     let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
     assert!(push.terminating);
-    telemetry.take_reply(at_ms(110), push_answer(ErrorCode::None));
+    telemetry.take_reply(at_ms(110), NODE, push_answer(ErrorCode::None));
     assert!(telemetry.is_closed(at_ms(110)));
 }
 
@@ -237,7 +238,7 @@ fn closing_lets_a_push_end_first() {
     let (mut telemetry, sent) = pushing();
     telemetry.close(sent);
     assert!(!telemetry.is_due(sent));
-    telemetry.take_reply(sent, push_answer(ErrorCode::None));
+    telemetry.take_reply(sent, NODE, push_answer(ErrorCode::None));
     let request = telemetry.request(sent, WALL).unwrap();
     let push = PushTelemetryRequest::decode(&mut Reader::new(&request.body[0]), 0).unwrap();
     assert!(push.terminating);
@@ -269,6 +270,6 @@ fn switched_off_it_sends_nothing_and_reports_that() {
 fn nonsense_switches_it_off() {
     let mut telemetry = telemetry(1);
     telemetry.request(at_ms(0), WALL).unwrap();
-    telemetry.take_reply(at_ms(0), Ok(Bytes::from_static(&[1, 2, 3])));
+    telemetry.take_reply(at_ms(0), NODE, Ok(Bytes::from_static(&[1, 2, 3])));
     assert_eq!(telemetry.next_deadline(), None);
 }

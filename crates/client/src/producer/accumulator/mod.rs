@@ -45,6 +45,7 @@ struct Shared {
     is_closed: AtomicBool,
     activated: Mutex<Vec<Arc<PartitionQueue>>>,
     availability: Availability,
+    callbacks: Option<Arc<CallbackQueue>>,
 }
 
 /// The queues of a topic, by partition.
@@ -154,11 +155,17 @@ pub(super) struct Taken {
 
 impl Accumulator {
     pub fn new(config: Arc<ProducerConfig>, metrics: Arc<ProducerMetrics>) -> Accumulator {
-        Accumulator::seeded(config, metrics, 0)
+        Accumulator::seeded(config, metrics, 0, None)
     }
 
     /// - `seed`: of the random choice of partitions for records without a key.
-    pub fn seeded(config: Arc<ProducerConfig>, metrics: Arc<ProducerMetrics>, seed: u64) -> Accumulator {
+    /// - `callbacks`: gets those of batches that are dropped without a result.
+    pub fn seeded(
+        config: Arc<ProducerConfig>,
+        metrics: Arc<ProducerMetrics>,
+        seed: u64,
+        callbacks: Option<Arc<CallbackQueue>>,
+    ) -> Accumulator {
         let shared = Arc::new(Shared {
             pool: BufferPool::new(config.buffer_memory_bytes, config.batch_bytes),
             config,
@@ -166,6 +173,7 @@ impl Accumulator {
             is_closed: AtomicBool::new(false),
             activated: Mutex::default(),
             availability: Availability::default(),
+            callbacks,
         });
         let watched = Arc::downgrade(&shared);
         metrics.watch_buffer(move || {
@@ -361,6 +369,8 @@ impl Shared {
             compression: self.config.compression,
             batch_bytes: self.config.batch_bytes,
             ratio: CompressionRatio::default(),
+            callbacks: self.callbacks.clone(),
+            callback_count: AtomicUsize::new(0),
         })
     }
 }

@@ -205,7 +205,7 @@ fn a_full_pool_refuses_and_hands_the_callback_back() {
     let topic = topic(3);
     append(&accumulator, &topic, 0, b"a");
     append(&accumulator, &topic, 1, b"b");
-    let callback = Callback(Box::new(|_| ()));
+    let callback = Callback::Once(Box::new(|_| ()));
     let (error, callback) = accumulator
         .append(NOW, &topic, 2, &value(b"c"), 0, Some(callback))
         .unwrap_err();
@@ -329,7 +329,7 @@ fn a_split_keeps_every_record_with_its_future_and_callback() {
         for number in 0..100u8 {
             let callback = (number % 3 == 0).then(|| {
                 let ran = Arc::clone(&ran);
-                Callback(Box::new(move |result| {
+                Callback::Once(Box::new(move |result| {
                     ran.lock().unwrap().push((number, result.unwrap().offset));
                 }))
             });
@@ -544,13 +544,17 @@ fn partitions_without_leader_or_of_a_stuck_broker_get_no_records_without_a_key()
 
 #[test]
 fn a_batch_that_is_lost_leaves_no_call_waiting() {
-    let accumulator = accumulator(&[]);
+    let callbacks = CallbackQueue::new(Arc::default(), Arc::new(SystemClock::default()));
+    let callbacks = Arc::new(callbacks);
+    let lost = Some(Arc::clone(&callbacks));
+    let accumulator = Accumulator::seeded(config(&[]), Arc::default(), 0, lost);
     let (sender, answers) = std::sync::mpsc::channel();
-    let callback = Callback(Box::new(move |result| sender.send(result).unwrap()));
+    let callback = Callback::Once(Box::new(move |result| sender.send(result).unwrap()));
     let appended = accumulator
         .append(NOW, &topic(1), 0, &value(b"a"), 0, Some(callback))
         .unwrap();
     drop(activated(&accumulator)[0].take(NOW, true));
+    assert!(callbacks.run_arrived());
     let future = SendFuture::new(appended.completion, 0, 0);
     assert_eq!(future.outcome(), Some(Err(Error::Closed)));
     assert_eq!(answers.recv(), Ok(Err(Error::Closed)));

@@ -1,14 +1,16 @@
 //! The end of a producer: flush, close, and what happens when the sender ends by itself.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Producer, whole_ms};
+use crate::driver::Driver;
 use crate::error::Error;
 use crate::metadata::MetadataCell;
 use crate::producer::accumulator::Accumulator;
 use crate::producer::callbacks::CallbackQueue;
 use crate::producer::commands::Commands;
+use crate::producer::incomplete::AllDone;
 use crate::wait;
 
 /// After the limit given to `close`: time for the sender to fail the remaining records.
@@ -63,20 +65,15 @@ impl Producer {
 
     /// Accepts no more records, waits until the accepted ones are acknowledged or given up and
     /// their callbacks have run, and closes the connections. Whatever is not done after `limit`
-    /// fails with `Closed`. Further calls wait for the first.
+    /// fails with `Closed`, or with `MaybeWritten` because of it where a request was sent. Further
+    /// calls wait for the first.
     ///
     /// On the callback thread it returns at once and the close continues in the background.
     ///
     /// - Errors: `Timeout` when something was not done; the fatal error if one has ended the sender
     ///   before.
     pub fn close(&self, limit: Duration) -> Result<(), Error> {
-        let now = self.clock.moment();
-        self.accumulator.close();
-        let all_done = self.accumulator.incomplete().all_done();
-        self.accumulator.seal_all(now);
-        self.commands.close(now.after(limit));
-        self.waker.wake();
-        self.metadata.close();
+        let all_done = self.seal_and_begin_close(limit);
         if self.callbacks.is_own_thread() {
             return Ok(());
         }
@@ -88,7 +85,7 @@ impl Producer {
             });
             left.saturating_add(CLOSE_GRACE)
         };
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut driver = self.lock_driver();
         if let Some(running) = &mut *driver {
             if running.join(left()) {
                 *driver = None;
@@ -98,6 +95,58 @@ impl Producer {
         }
         drop(driver);
         is_done &= self.join_callbacks(left());
+        self.closed(is_done, limit)
+    }
+
+    /// Like `close` with delivery.timeout.ms, as a future for any async runtime: by then every
+    /// record is acknowledged or given up. It starts with the first poll; dropped before it
+    /// completes, the close continues as after dropping the producer.
+    ///
+    /// It also waits for callbacks, however long they run.
+    ///
+    /// - Errors: the fatal error if one has ended the sender before.
+    ///
+    /// ```no_run
+    /// # use ottla_client::producer::{Producer, Record};
+    /// # async fn example(producer: Producer) -> Result<(), ottla_client::Error> {
+    /// drop(producer.send_async(&Record::new("greetings").value(b"goodbye")).await?);
+    /// producer.close_async().await
+    /// # }
+    /// ```
+    pub async fn close_async(&self) -> Result<(), Error> {
+        let limit = Duration::from_millis(self.config.delivery_timeout_ms);
+        let all_done = self.seal_and_begin_close(limit);
+        if self.callbacks.is_own_thread() {
+            return Ok(());
+        }
+        all_done.await;
+        let ended = self.lock_driver().as_ref().map(Driver::ended);
+        if let Some(ended) = ended {
+            ended.await;
+        }
+        self.callbacks.all_run().await;
+        self.closed(true, limit)
+    }
+
+    /// Accepts no more records, and tells the sender to send the accepted ones and to end.
+    fn begin_close(&self, limit: Duration) {
+        self.accumulator.close();
+        self.commands.close(self.clock.moment().after(limit));
+        self.waker.wake();
+        self.metadata.close();
+    }
+
+    /// Like `begin_close`, where other threads may be sending: what they had accepted by now is
+    /// visible to the sender before the command to end.
+    fn seal_and_begin_close(&self, limit: Duration) -> AllDone {
+        self.accumulator.close();
+        let all_done = self.accumulator.incomplete().all_done();
+        self.accumulator.seal_all(self.clock.moment());
+        self.begin_close(limit);
+        all_done
+    }
+
+    fn closed(&self, is_done: bool, limit: Duration) -> Result<(), Error> {
         if is_done && !self.accumulator.incomplete().is_cut_short() {
             return Ok(());
         }
@@ -109,6 +158,10 @@ impl Producer {
             limit_ms: whole_ms(limit),
             setting: "the limit of close",
         })
+    }
+
+    fn lock_driver(&self) -> MutexGuard<'_, Option<Driver>> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn join_callbacks(&self, limit: Duration) -> bool {
@@ -132,8 +185,9 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // On return every record is decided. To wait less, call `close` before dropping.
-        let _ = self.close(Duration::from_millis(self.config.delivery_timeout_ms));
+        // By this limit every accepted record is acknowledged or has expired. No other thread is
+        // sending, and the sender takes open batches by itself.
+        self.begin_close(Duration::from_millis(self.config.delivery_timeout_ms));
     }
 }
 

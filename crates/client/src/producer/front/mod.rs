@@ -6,24 +6,23 @@ mod waiting;
 mod closing;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use self::attempt::{Attempt, Obstacle};
+use self::attempt::Attempt;
 use self::closing::Leftovers;
 use super::accumulator::Accumulator;
 use super::callbacks::CallbackQueue;
 use super::commands::Commands;
 use super::completion::SendFuture;
 use super::partitioner::Partitioner;
-use super::record::{Callback, Record, RecordMetadata};
+use super::record::{Callback, DeliveryHandler, Record, RecordMetadata};
 use super::sender::{ProducerMachine, SenderParts};
 use super::wall_clock::WallClock;
 use crate::config::{Config, ProducerConfig};
+use crate::driver::timers::Timers;
 use crate::driver::{Driver, DriverSetup};
 use crate::error::Error;
 use crate::metadata::snapshot::Topic;
@@ -36,8 +35,13 @@ use crate::time::{Clock, SystemClock};
 /// it has one connection per broker.
 ///
 /// `send` copies the record into a batch and returns; a thread of the producer sends the batches.
-/// Dropping the producer waits until its accepted records are acknowledged or given up, like
-/// `close` with delivery.timeout.ms.
+///
+/// Dropping the producer returns at once, also inside an async runtime. Its threads go on without
+/// it: accepted records are sent without lingering until each is acknowledged or has reached
+/// delivery.timeout.ms, their futures and callbacks get the results, then the connections are
+/// closed. This lasts as long as the process: records that were not acknowledged when the process
+/// ends are lost, and nothing says so. To know that all of them arrived, call [`Producer::close`],
+/// [`Producer::close_async`] or [`Producer::flush`] before.
 ///
 /// ```no_run
 /// use ottla_client::config::Config;
@@ -64,6 +68,7 @@ pub struct Producer {
     partitioner: Option<Box<dyn Partitioner>>,
     client_metrics: Arc<ClientMetrics>,
     metrics: Arc<ProducerMetrics>,
+    timers: Arc<Timers>,
     driver: Mutex<Option<Driver>>,
     callback_thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -72,7 +77,41 @@ impl Producer {
     /// - Errors: `Config` with Kafka's text for wrong settings; whatever the operating system
     ///   refuses (descriptors, threads).
     pub fn new(config: &Config) -> Result<Producer, Error> {
-        Producer::start(config, None, |parts| Box::new(ProducerMachine::new(parts)))
+        Producer::start(config, None, None, |parts| Box::new(ProducerMachine::new(parts)))
+    }
+
+    /// Like `new`; `handler` gets the result of every record of `send_tagged`, with its tag.
+    ///
+    /// It runs on the producer's callback thread, one call at a time, as the callbacks of
+    /// `send_with` do, and needs no allocation per record. A panic of it is caught and ends that
+    /// call only.
+    ///
+    /// ```no_run
+    /// use ottla_client::config::Config;
+    /// use ottla_client::producer::{Producer, Record};
+    ///
+    /// # fn main() -> Result<(), ottla_client::Error> {
+    /// let config = Config::new().set("bootstrap.servers", "localhost:9092");
+    /// let producer = Producer::with_delivery(&config, |tag, outcome| match outcome {
+    ///     Ok(metadata) => println!("order {tag} is at offset {}", metadata.offset),
+    ///     Err(error) => eprintln!("order {tag}: {error}"),
+    /// })?;
+    /// for order in 0..1000 {
+    ///     producer.send_tagged(&Record::new("orders").value(b"..."), order)?;
+    /// }
+    /// producer.flush()
+    /// # }
+    /// ```
+    ///
+    /// - Errors: as `new`.
+    pub fn with_delivery(
+        config: &Config,
+        handler: impl FnMut(u64, Result<RecordMetadata, Error>) + Send + 'static,
+    ) -> Result<Producer, Error> {
+        let handler: DeliveryHandler = Box::new(handler);
+        Producer::start(config, None, Some(handler), |parts| {
+            Box::new(ProducerMachine::new(parts))
+        })
     }
 
     /// Like `new`; `partitioner` chooses for records that name no partition.
@@ -81,7 +120,7 @@ impl Producer {
         partitioner: impl Partitioner + 'static,
     ) -> Result<Producer, Error> {
         let partitioner: Box<dyn Partitioner> = Box::new(partitioner);
-        Producer::start(config, Some(partitioner), |parts| {
+        Producer::start(config, Some(partitioner), None, |parts| {
             Box::new(ProducerMachine::new(parts))
         })
     }
@@ -91,14 +130,16 @@ impl Producer {
     #[doc(hidden)]
     pub fn with_machine(
         config: &Config,
+        delivery: Option<DeliveryHandler>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
-        Producer::start(config, None, machine)
+        Producer::start(config, None, delivery, machine)
     }
 
     fn start(
         config: &Config,
         partitioner: Option<Box<dyn Partitioner>>,
+        delivery: Option<DeliveryHandler>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -107,16 +148,21 @@ impl Producer {
         let client_metrics = ClientMetrics::new(ClientKind::Producer, &config.client, metrics_clock);
         let metrics = Arc::clone(client_metrics.producer());
         let mut setup = DriverSetup::new(&config.client, client_metrics.network())?;
-        let (clock, waker) = (setup.clock(), setup.waker());
+        let (clock, waker, timers) = (setup.clock(), setup.waker(), setup.timers());
         let metadata = Arc::new(MetadataCell::new(Interest::Named));
         metadata.attach(Arc::clone(&waker));
         let seed = seed();
+        let callbacks = CallbackQueue::new(Arc::clone(&metrics), Arc::clone(&clock));
+        let callbacks = Arc::new(match delivery {
+            Some(handler) => callbacks.with_delivery(handler),
+            None => callbacks,
+        });
         let accumulator = Arc::new(Accumulator::seeded(
             Arc::clone(&config),
             Arc::clone(&metrics),
             seed,
+            Some(Arc::clone(&callbacks)),
         ));
-        let callbacks = Arc::new(CallbackQueue::new(Arc::clone(&metrics), Arc::clone(&clock)));
         let commands = Arc::new(Commands::default());
         let parts = SenderParts {
             config: Arc::clone(&config),
@@ -161,6 +207,7 @@ impl Producer {
             partitioner,
             client_metrics,
             metrics,
+            timers,
             driver: Mutex::new(Some(driver)),
             callback_thread: Mutex::new(Some(callback_thread)),
         })
@@ -199,8 +246,27 @@ impl Producer {
         if self.callbacks.is_over_limit() {
             self.wait_for_callbacks()?;
         }
-        let callback = Callback(Box::new(callback));
+        let callback = Callback::Once(Box::new(callback));
         self.send_or_wait(record, Some(callback), false)
+            .map_err(|(error, _)| error)?;
+        Ok(())
+    }
+
+    /// Like `send_with`; the result goes to the handler of `with_delivery`, with this tag. Tags
+    /// need not be unique.
+    ///
+    /// - Errors: as `send_with`; the handler is not called for this record. `IllegalState` for a
+    ///   producer without a handler.
+    pub fn send_tagged(&self, record: &Record<'_>, tag: u64) -> Result<(), Error> {
+        if !self.callbacks.has_delivery() {
+            return Err(Error::IllegalState {
+                message: "a record can be tagged if its producer was made by with_delivery".into(),
+            });
+        }
+        if self.callbacks.is_over_limit() {
+            self.wait_for_callbacks()?;
+        }
+        self.send_or_wait(record, Some(Callback::Tag(tag)), false)
             .map_err(|(error, _)| error)?;
         Ok(())
     }
@@ -221,9 +287,13 @@ impl Producer {
         }
     }
 
-    /// Like `send`, but waits without blocking the thread, in any async runtime. The wait has no
-    /// limit: wrap it in your runtime's timeout. A future dropped before it completes has sent
-    /// nothing.
+    /// Like `send`, but waits without blocking the thread, in any async runtime. A future dropped
+    /// before it completes has sent nothing.
+    ///
+    /// The future ends by itself after max.block.ms, without a timer of the runtime: its error says
+    /// what was missing. An outer time limit below max.block.ms hides that.
+    ///
+    /// - Errors: as `send`.
     ///
     /// ```no_run
     /// # use ottla_client::producer::{Producer, Record};
@@ -235,24 +305,11 @@ impl Producer {
     pub async fn send_async(&self, record: &Record<'_>) -> Result<SendFuture, Error> {
         let mut attempt = Attempt::new(record, self.clock.moment());
         attempt.wants_completion = true;
+        let deadline = attempt.now.after_ms(self.config.max_block_ms);
         loop {
             match self.attempt(&mut attempt) {
                 Ok(accepted) => return Ok(accepted.future()),
-                Err(Obstacle::UnknownTopic) => {
-                    check_topic_name(record.topic)?;
-                    let known = |context: &mut std::task::Context<'_>| match self
-                        .metadata
-                        .poll_topic(record.topic, context.waker())
-                    {
-                        Some(verdict) => Poll::Ready(verdict),
-                        None => Poll::Pending,
-                    };
-                    poll_fn(known).await?;
-                }
-                Err(Obstacle::NoMemory { wanted_bytes }) => {
-                    attempt.memory = Some(self.memory_in_turn(wanted_bytes, false).await);
-                }
-                Err(obstacle) => return Err(self.refuse(record, obstacle)),
+                Err(obstacle) => self.remove_async(&mut attempt, obstacle, deadline).await?,
             }
             attempt.now = self.clock.moment();
         }

@@ -12,6 +12,7 @@ use super::super::completion::Placed;
 use super::super::partitioner::partition_of_key;
 use super::*;
 use crate::metadata::snapshot::{NodeId, Partition, Snapshot};
+use crate::metrics::Value;
 use crate::network::io::{Action, Event};
 use crate::time::{Moment, Timestamp};
 use crate::wait;
@@ -112,13 +113,17 @@ fn publish(metadata: &MetadataCell, topics: &[(&str, usize)]) {
 }
 
 fn producer(settings: &[(&str, &str)]) -> (Producer, Arc<Stage>) {
+    producer_with(settings, None)
+}
+
+fn producer_with(settings: &[(&str, &str)], delivery: Option<DeliveryHandler>) -> (Producer, Arc<Stage>) {
     let base = Config::new().set("bootstrap.servers", "localhost:1");
     let config = settings
         .iter()
         .fold(base, |config, (key, value)| config.set(*key, *value));
     let stage = Arc::new(Stage::default());
     let shared = Arc::clone(&stage);
-    let producer = Producer::with_machine(&config, |parts| {
+    let producer = Producer::with_machine(&config, delivery, |parts| {
         Box::new(Drain {
             parts,
             stage: shared,
@@ -375,6 +380,52 @@ fn an_async_send_waits_for_topic_and_memory_without_a_thread() {
     assert_eq!(metadata.offset, 0);
 }
 
+/// The error of an async send that ends by itself; no other limit is set.
+fn refused_async(producer: &Producer, record: &Record<'_>) -> Error {
+    wait::block_on(producer.send_async(record)).unwrap_err()
+}
+
+#[test]
+fn max_block_ms_ends_an_async_send_with_the_cause() {
+    let settings = [
+        ("max.block.ms", "3"),
+        ("batch.size", "1000"),
+        ("buffer.memory", "1000"),
+    ];
+    let (producer, stage) = producer(&settings);
+    let error = refused_async(&producer, &Record::new("unknown"));
+    assert!(
+        matches!(error, Error::TopicNotPresent { limit_ms: 3, .. }),
+        "{error}"
+    );
+    let error = refused_async(&producer, &Record::new("three").partition(3));
+    assert!(
+        matches!(error, Error::PartitionNotPresent { limit_ms: 3, .. }),
+        "{error}"
+    );
+    stage.is_held.store(true, Ordering::SeqCst);
+    let record = Record::new("one").value(&[1; 900]);
+    let _first = producer.send(&record).unwrap();
+    let error = refused_async(&producer, &record);
+    assert!(
+        matches!(error, Error::BufferExhausted { waited_ms: 2.., .. }),
+        "{error}"
+    );
+    assert_eq!(producer.accumulator.pool().waiting_threads(), 0);
+}
+
+#[test]
+fn an_async_send_waits_for_a_partition_that_is_being_added() {
+    let (producer, _) = producer(&[]);
+    let record = Record::new("one").partition(1);
+    let mut sending = Box::pin(producer.send_async(&record));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(sending.as_mut().poll(&mut context).is_pending());
+    publish(&producer.metadata, &[("one", 2)]);
+    let sent = wait::block_on(sending).unwrap();
+    assert_eq!(sent.wait().unwrap().partition, 1);
+}
+
 #[test]
 fn bad_records_are_refused_at_once_with_the_reason() {
     let (producer, _) = producer(&[("max.request.size", "1000")]);
@@ -494,6 +545,93 @@ fn too_many_waiting_callbacks_hold_back_sends_that_add_more() {
     producer.send_with(&Record::new("one"), |_| ()).unwrap();
 }
 
+type Delivered = mpsc::Receiver<(u64, Result<RecordMetadata, Error>)>;
+
+/// A producer whose handler passes everything on.
+fn producer_with_delivery() -> (Producer, Arc<Stage>, Delivered) {
+    let (sender, delivered) = mpsc::channel();
+    let handler: DeliveryHandler = Box::new(move |tag, outcome| sender.send((tag, outcome)).unwrap());
+    let (producer, stage) = producer_with(&[], Some(handler));
+    (producer, stage, delivered)
+}
+
+#[test]
+fn the_delivery_handler_gets_every_tagged_record_once_in_order_beside_callbacks() {
+    let (producer, _, delivered) = producer_with_delivery();
+    let (sender, called) = mpsc::channel();
+    for tag in 0..100 {
+        producer.send_tagged(&Record::new("one"), 7 * tag).unwrap();
+        let sender = sender.clone();
+        let callback = move |outcome: Result<RecordMetadata, Error>| {
+            sender.send(outcome.unwrap().offset).unwrap();
+        };
+        producer.send_with(&Record::new("one"), callback).unwrap();
+        drop(producer.send(&Record::new("one")).unwrap());
+    }
+    producer.flush().unwrap();
+    let delivered: Vec<_> = delivered
+        .try_iter()
+        .map(|(tag, outcome)| (tag, outcome.unwrap().offset))
+        .collect();
+    let expected: Vec<_> = (0..100).map(|tag| (7 * tag, 3 * tag as i64)).collect();
+    assert_eq!(delivered, expected);
+    assert!(called.try_iter().eq((0..100).map(|number| 3 * number + 1)));
+}
+
+#[test]
+fn a_tag_needs_a_delivery_handler() {
+    let (producer, _) = producer(&[]);
+    let error = producer.send_tagged(&Record::new("one"), 1).unwrap_err();
+    assert!(matches!(error, Error::IllegalState { .. }), "{error}");
+    assert_eq!(producer.accumulator.incomplete_batches(), 0);
+}
+
+#[test]
+fn a_delivery_handler_that_panics_gets_the_next_record_nevertheless() {
+    let (sender, delivered) = mpsc::channel();
+    let handler: DeliveryHandler = Box::new(move |tag, _| {
+        assert_ne!(tag, 1, "told to");
+        sender.send(tag).unwrap();
+    });
+    let (producer, _) = producer_with(&[], Some(handler));
+    for tag in 0..3 {
+        producer.send_tagged(&Record::new("one"), tag).unwrap();
+    }
+    producer.flush().unwrap();
+    assert!(delivered.try_iter().eq([0, 2]));
+    assert_eq!(producer.callbacks.panicked(), 1);
+}
+
+#[test]
+fn tagged_records_of_a_sender_that_panics_are_delivered_as_failed() {
+    let (producer, stage, delivered) = producer_with_delivery();
+    stage.is_held.store(true, Ordering::SeqCst);
+    producer.send_tagged(&Record::new("one"), 5).unwrap();
+    while stage.taken_records.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    stage.panics.store(true, Ordering::SeqCst);
+    producer.waker.wake();
+    assert_eq!(delivered.recv().unwrap(), (5, Err(Error::Closed)));
+}
+
+#[test]
+fn tagged_records_are_measured_like_callbacks() {
+    let (producer, _, delivered) = producer_with_delivery();
+    for tag in 0..100 {
+        producer.send_tagged(&Record::new("one"), tag).unwrap();
+    }
+    producer.flush().unwrap();
+    assert_eq!(delivered.try_iter().count(), 100);
+    assert_eq!(producer.callbacks.backlog(), 0);
+    let snapshot = producer.metrics().snapshot();
+    let total = snapshot
+        .iter()
+        .find(|metric| metric.name == "callback-time-total")
+        .unwrap();
+    assert!(matches!(total.value, Value::Number(ms) if ms > 0.0));
+}
+
 #[test]
 fn callbacks_may_send_but_not_flush() {
     let (producer, _) = producer(&[]);
@@ -599,9 +737,12 @@ fn close_ends_the_wait_of_other_threads() {
     });
 }
 
+/// Dropping a producer used to wait for its records, up to delivery.timeout.ms, also on a thread of
+/// an async runtime.
 #[test]
-fn dropping_loses_nothing_that_was_accepted() {
-    let (producer, _) = producer(&[("linger.ms", "60000")]);
+fn dropping_returns_before_the_records_are_done_and_loses_none() {
+    let (producer, stage) = producer(&[("linger.ms", "60000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
     let (sender, answers) = mpsc::channel();
     for _ in 0..100 {
         let sender = sender.clone();
@@ -609,10 +750,67 @@ fn dropping_loses_nothing_that_was_accepted() {
             .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
             .unwrap();
     }
-    drop(producer);
-    let answers: Vec<_> = answers.try_iter().collect();
+    let future = producer.send(&Record::new("three")).unwrap();
+    let waker = Arc::clone(&producer.waker);
+    drop((producer, sender));
+    assert!(
+        !future.is_done(),
+        "the sender is held: only a wait could have decided it"
+    );
+    stage.is_held.store(false, Ordering::SeqCst);
+    waker.wake();
+    assert!(future.wait().is_ok());
+    // Ends when the callback thread has run the last one.
+    let answers: Vec<_> = answers.iter().collect();
     assert_eq!(answers.len(), 100);
     assert!(answers.iter().all(Result::is_ok));
+}
+
+#[test]
+fn an_async_close_completes_when_every_record_and_callback_is_done() {
+    let (producer, stage) = producer(&[("linger.ms", "60000")]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    let (sender, answers) = mpsc::channel();
+    producer
+        .send_with(&Record::new("one"), move |result| sender.send(result).unwrap())
+        .unwrap();
+    let future = producer.send(&Record::new("three")).unwrap();
+    let mut closing = Box::pin(producer.close_async());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(closing.as_mut().poll(&mut context).is_pending());
+    assert_eq!(producer.try_send(&Record::new("one")).unwrap_err(), Error::Closed);
+    release(&producer, &stage);
+    assert_eq!(wait::block_on(closing), Ok(()));
+    assert!(matches!(future.outcome(), Some(Ok(_))));
+    assert!(answers.try_recv().unwrap().is_ok());
+    assert!(producer.driver.lock().unwrap().as_ref().unwrap().is_ended());
+    assert_eq!(wait::block_on(producer.close_async()), Ok(()), "closing again");
+    assert_eq!(producer.close(Duration::ZERO), Ok(()));
+}
+
+#[test]
+fn an_async_close_reports_why_the_sender_ended() {
+    let (producer, stage) = producer(&[]);
+    stage.is_held.store(true, Ordering::SeqCst);
+    drop(producer.send(&Record::new("one")).unwrap());
+    while stage.taken_records.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    stage.panics.store(true, Ordering::SeqCst);
+    producer.waker.wake();
+    let error = wait::block_on(producer.close_async()).unwrap_err();
+    assert!(error.to_string().contains("told to"), "{error}");
+}
+
+#[test]
+fn the_futures_of_a_producer_can_move_between_threads() {
+    fn check(future: impl Future + Send) {
+        drop(future);
+    }
+    let (producer, _) = producer(&[]);
+    check(producer.send_async(&Record::new("one")));
+    check(producer.flush_async());
+    check(producer.close_async());
 }
 
 #[test]

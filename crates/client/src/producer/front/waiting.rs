@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::metadata::snapshot::Topic;
 use crate::producer::buffer_pool::{Memory, RECHECK};
 use crate::producer::record::{Callback, Record};
+use crate::time::Moment;
 use crate::wait;
 
 impl Producer {
@@ -85,6 +86,45 @@ impl Producer {
         }
     }
 
+    /// Like `remove`, without a thread: the driver's thread ends the wait at `deadline`.
+    pub(super) async fn remove_async(
+        &self,
+        attempt: &mut Attempt<'_>,
+        obstacle: Obstacle,
+        deadline: Moment,
+    ) -> Result<(), Error> {
+        let name = attempt.record.topic;
+        match obstacle {
+            Obstacle::Final(error) => Err(error),
+            Obstacle::UnknownTopic => {
+                check_topic_name(name)?;
+                self.metadata_by(name, None, deadline).await
+            }
+            Obstacle::UnknownPartition(partition) => self.metadata_by(name, Some(partition), deadline).await,
+            Obstacle::NoMemory { wanted_bytes } => {
+                let started = self.clock.moment();
+                let turn = self.memory_in_turn(wanted_bytes, false);
+                let memory = self.timers.limit(deadline, turn).await;
+                attempt.memory = Some(self.note_memory(wanted_bytes, started, memory)?);
+                Ok(())
+            }
+        }
+    }
+
+    async fn metadata_by(&self, name: &str, partition: Option<i32>, deadline: Moment) -> Result<(), Error> {
+        let started = self.clock.moment();
+        let known = self
+            .timers
+            .limit(deadline, self.metadata.known(name, partition))
+            .await;
+        self.metrics
+            .metadata_waited(self.clock.moment().nanos_since(started));
+        let limit_ms = self.config.max_block_ms;
+        known
+            .unwrap_or_else(|| Err(self.metadata.timed_out(name, partition, limit_ms)))
+            .map(drop)
+    }
+
     fn wait_for_metadata(&self, wait: impl FnOnce() -> Result<Arc<Topic>, Error>) -> Result<(), Error> {
         let started = self.clock.moment();
         let result = wait();
@@ -97,6 +137,16 @@ impl Producer {
         let started = self.clock.moment();
         let turn = self.memory_in_turn(wanted_bytes, true);
         let memory = wait::block_on_until(turn, deadline, Some(RECHECK));
+        self.note_memory(wanted_bytes, started, memory)
+    }
+
+    /// Measures a wait for memory; `None` is the error that there was none in time.
+    fn note_memory(
+        &self,
+        wanted_bytes: usize,
+        started: Moment,
+        memory: Option<Memory>,
+    ) -> Result<Memory, Error> {
         let waited_nanos = self.clock.moment().nanos_since(started);
         self.metrics.buffer_waited(waited_nanos);
         memory.ok_or_else(|| {
@@ -157,7 +207,7 @@ impl Producer {
                 }
                 self.metadata.want([name]);
                 let refused = self.metadata.load().refused.get(name).cloned();
-                refused.unwrap_or_else(|| self.metadata.topic_timeout(name, 0))
+                refused.unwrap_or_else(|| self.metadata.timed_out(name, None, 0))
             }
             Obstacle::UnknownPartition(partition) => {
                 self.metadata.request_update();

@@ -4,14 +4,17 @@
 //! The safe wrapper of the `rdkafka` crate allocates for every record; this is as fast as a C
 //! program.
 
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
 
 use rdkafka_sys::*;
 use skeleton::arguments::Arguments;
 use skeleton::consume::{self, Ledger, Read};
-use skeleton::produce::{self, Answers, Job, Load};
+use skeleton::produce::{self, Answers, Item, Job, Load};
 
 fn main() {
     let arguments = Arguments::of_process();
@@ -95,10 +98,71 @@ unsafe extern "C" fn delivered(_: *mut rd_kafka_t, message: *const rd_kafka_mess
     }
 }
 
+/// A future for one record's result, as an application would build it on the delivery callback.
+struct Delivery {
+    state: AtomicU8,
+    waiter: Thread,
+    error: Mutex<Option<String>>,
+}
+
+const OPEN: u8 = 0;
+const WAITING: u8 = 1;
+const DONE: u8 = 2;
+
+impl Delivery {
+    fn new() -> Arc<Delivery> {
+        Arc::new(Delivery {
+            state: AtomicU8::new(OPEN),
+            waiter: std::thread::current(),
+            error: Mutex::new(None),
+        })
+    }
+
+    fn complete(&self, error: rd_kafka_resp_err_t) {
+        if error as i32 != 0 {
+            *self.error.lock().expect("no holder panics") = Some(text_of(error));
+        }
+        if self.state.swap(DONE, Ordering::AcqRel) == WAITING {
+            self.waiter.unpark();
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DONE
+    }
+
+    fn wait(&self) {
+        let waits = self
+            .state
+            .compare_exchange(OPEN, WAITING, Ordering::AcqRel, Ordering::Acquire);
+        while waits.is_ok() && !self.is_done() {
+            std::thread::park();
+        }
+    }
+
+    fn count(&self, slot: u64, answers: &Answers) {
+        match &*self.error.lock().expect("no holder panics") {
+            None => answers.acknowledged(slot),
+            Some(error) => answers.failed(error),
+        }
+    }
+}
+
+/// The message's opaque is a `Delivery`.
+unsafe extern "C" fn completed(_: *mut rd_kafka_t, message: *const rd_kafka_message_t, _: *mut c_void) {
+    // SAFETY: librdkafka passes a message that lives as long as this call, and each opaque once.
+    let (message, delivery) = unsafe {
+        let message = &*message;
+        (message, Arc::from_raw(message._private.cast::<Delivery>().cast_const()))
+    };
+    delivery.complete(message.err);
+}
+
 struct Producer {
     client: *mut rd_kafka_t,
     topic: *mut rd_kafka_topic_t,
     slow_topic: *mut rd_kafka_topic_t,
+    wants_futures: bool,
 }
 
 // SAFETY: librdkafka's handles may be used by any number of threads.
@@ -127,7 +191,10 @@ impl Producer {
         }
         let conf = configuration(&settings);
         // SAFETY: `conf` is valid until `client` takes it.
-        unsafe { rd_kafka_conf_set_dr_msg_cb(conf, Some(delivered)) };
+        let wants_futures = load.answers == "futures";
+        let callback = if wants_futures { completed } else { delivered };
+        // SAFETY: `conf` is valid until `client` takes it.
+        unsafe { rd_kafka_conf_set_dr_msg_cb(conf, Some(callback)) };
         let client = client(rd_kafka_type_t::RD_KAFKA_PRODUCER, conf);
         let topic = |name: &str| {
             let name = c_string(name);
@@ -142,6 +209,7 @@ impl Producer {
             } else {
                 topic(&load.slow_topic)
             },
+            wants_futures,
         };
         let address = client as usize;
         // Serves delivery reports until the process ends.
@@ -155,33 +223,70 @@ impl Producer {
     }
 }
 
+impl Producer {
+    fn send(&self, item: &Item, opaque: *mut c_void) -> Result<(), String> {
+        let topic = if item.slow { self.slow_topic } else { self.topic };
+        // Waits for room in the queue, and copies the value.
+        let flags = RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK;
+        // SAFETY: the value is copied before the call returns.
+        let outcome = unsafe {
+            rd_kafka_produce(
+                topic,
+                item.partition,
+                flags,
+                item.value.as_ptr().cast_mut().cast(),
+                item.value.len(),
+                ptr::null(),
+                0,
+                opaque,
+            )
+        };
+        match outcome {
+            0 => Ok(()),
+            // SAFETY: reads a value of this thread.
+            _ => Err(text_of(unsafe { rd_kafka_last_error() })),
+        }
+    }
+
+    fn send_futures(&self, job: &mut Job, answers: &'static Answers) {
+        let mut waiting: VecDeque<(u64, Arc<Delivery>)> = VecDeque::new();
+        while let Some(item) = job.next() {
+            let delivery = Delivery::new();
+            let opaque = Arc::into_raw(Arc::clone(&delivery));
+            match self.send(&item, opaque.cast_mut().cast()) {
+                Ok(()) => waiting.push_back((item.slot, delivery)),
+                Err(error) => {
+                    // SAFETY: the message was refused, so no callback gets the opaque.
+                    drop(unsafe { Arc::from_raw(opaque) });
+                    answers.failed(&error);
+                }
+            }
+            if waiting.len().is_multiple_of(64) {
+                while let Some((slot, delivery)) = waiting.pop_front_if(|(_, first)| first.is_done()) {
+                    delivery.count(slot, answers);
+                }
+            }
+        }
+        for (slot, delivery) in waiting {
+            delivery.wait();
+            delivery.count(slot, answers);
+        }
+    }
+}
+
 impl produce::Contender for Producer {
     fn version(&self) -> String {
         version()
     }
 
     fn send_all(&self, job: &mut Job, answers: &'static Answers) {
+        if self.wants_futures {
+            return self.send_futures(job, answers);
+        }
         ANSWERS.store(ptr::from_ref(answers).cast_mut(), Ordering::Relaxed);
         while let Some(item) = job.next() {
-            let topic = if item.slow { self.slow_topic } else { self.topic };
-            // Waits for room in the queue, and copies the value.
-            let flags = RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK;
-            // SAFETY: the value is copied before the call returns.
-            let outcome = unsafe {
-                rd_kafka_produce(
-                    topic,
-                    item.partition,
-                    flags,
-                    item.value.as_ptr().cast_mut().cast(),
-                    item.value.len(),
-                    ptr::null(),
-                    0,
-                    item.slot.wrapping_add(1) as *mut c_void,
-                )
-            };
-            if outcome != 0 {
-                // SAFETY: reads a value of this thread.
-                answers.failed(&text_of(unsafe { rd_kafka_last_error() }));
+            if let Err(error) = self.send(&item, item.slot.wrapping_add(1) as *mut c_void) {
+                answers.failed(&error);
             }
         }
     }

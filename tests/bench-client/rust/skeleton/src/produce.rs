@@ -30,8 +30,8 @@ pub struct Load {
     pub buffer_bytes: Option<usize>,
     pub latency_file: Option<String>,
     pub null: bool,
-    /// `callbacks=1`: a client that also offers futures must use callbacks.
-    pub wants_callbacks: bool,
+    /// `answers=`: how the application learns a record's result; empty: as usual for the client.
+    pub answers: String,
     payloads: Payloads,
 }
 
@@ -85,7 +85,7 @@ impl Load {
             buffer_bytes: optional("buffer"),
             latency_file: arguments.optional("latency_file").map(String::from),
             null: arguments.number_or("null", 0) == 1,
-            wants_callbacks: arguments.number_or("callbacks", 0) == 1,
+            answers: arguments.optional("answers").unwrap_or_default().to_string(),
             payloads: Payloads::read(arguments.text("payloads"), arguments.number("bytes")),
         }
     }
