@@ -25,3 +25,10 @@ pub mod driver;
 
 pub use self::error::Error;
 pub use ottla_wire::error_code::ErrorCode;
+pub use ottla_wire::primitives::Uuid;
+pub use ottla_wire::records::batch::TimestampType;
+
+/// The programs of README.md are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
