@@ -94,11 +94,60 @@ pub enum Error {
     /// The member has lost its place in the group, and another member now commits for its
     /// partitions. Not retriable; the next `poll` rejoins the group.
     CommitFailed { reason: Arc<str> },
+    /// This build of the crate lacks a cargo feature; `what` is what would need it. Not retriable.
+    MissingFeature { feature: Feature, what: Arc<str> },
     /// The call does not fit the client's state, for instance `subscribe` after `assign`.
     IllegalState { message: Arc<str> },
 }
 
+/// A cargo feature of this crate; all are on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// TLS, and SASL's SCRAM.
+    Tls,
+    /// The codec zstd.
+    Zstd,
+    /// Pushed metrics (KIP-714).
+    Telemetry,
+}
+
+impl Feature {
+    /// Its name in `Cargo.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::Tls => "tls",
+            Feature::Zstd => "zstd",
+            Feature::Telemetry => "telemetry",
+        }
+    }
+
+    /// Whether this build has it.
+    pub fn is_built(self) -> bool {
+        match self {
+            Feature::Tls => cfg!(feature = "tls"),
+            Feature::Zstd => cfg!(feature = "zstd"),
+            Feature::Telemetry => cfg!(feature = "telemetry"),
+        }
+    }
+
+    /// What a refusal says: `this build of ottla-client lacks the cargo feature NAME`.
+    pub(crate) fn missing(self) -> String {
+        format!(
+            "this build of ottla-client lacks the cargo feature {}",
+            self.name()
+        )
+    }
+}
+
 impl Error {
+    pub(crate) fn missing_feature(feature: Feature, what: impl Into<Arc<str>>) -> Error {
+        Error::MissingFeature {
+            feature,
+            what: what.into(),
+        }
+    }
+
     pub fn broker(code: ErrorCode, what: impl Into<Arc<str>>) -> Error {
         Error::Broker {
             code,
@@ -239,6 +288,7 @@ impl fmt::Display for Error {
                     "no committed offset for {topic}-{partition} and auto.offset.reset is none"
                 )
             }
+            Error::MissingFeature { feature, what } => write!(f, "{what}: {}", feature.missing()),
             Error::CommitFailed { reason } => write!(f, "offsets were not committed: {reason}"),
             Error::LogTruncated {
                 topic,

@@ -12,6 +12,7 @@
 
 pub mod time;
 mod wait;
+mod events;
 pub mod error;
 pub mod pending;
 pub mod config;

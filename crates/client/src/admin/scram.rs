@@ -110,7 +110,7 @@ impl Change {
             message: "SCRAM needs at least one round".into(),
         })?;
         let salt = nonce().to_vec();
-        let salted_password = salted_password(mechanism.sasl(), &password, &salt, count);
+        let salted_password = salted_password(mechanism.sasl(), &password, &salt, count)?;
         Ok(Change::Set {
             mechanism,
             rounds,

@@ -7,7 +7,7 @@ use super::bootstrap;
 use super::key::ClientKind;
 use super::security::Security;
 use super::settings::{Settings, Warning};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 use crate::network::io::Address;
 
 /// Settings that every client needs: `bootstrap.servers`, `client.id`, timeouts, sockets, security.
@@ -59,6 +59,7 @@ impl ClientConfig {
             "connection setup timeout",
         );
         let (reconnect_backoff_ms, reconnect_backoff_ms_max) = reconnect_backoff(&mut settings);
+        let metrics_push_enabled = metrics_push(&settings)?;
         let buffer = |key| usize::try_from(settings.number(key)).ok();
         let rebootstraps = settings
             .text("metadata.recovery.strategy")
@@ -94,13 +95,22 @@ impl ClientConfig {
             send_buffer_bytes: buffer("send.buffer.bytes"),
             receive_buffer_bytes: buffer("receive.buffer.bytes"),
             security,
-            metrics_push_enabled: settings.boolean("enable.metrics.push"),
+            metrics_push_enabled,
             metrics_sample_window_ms: settings.natural("metrics.sample.window.ms"),
             metrics_sample_count: u32::try_from(settings.number("metrics.num.samples"))
                 .expect("an int of at least 1"),
             warnings: settings.into_warnings(),
         })
     }
+}
+
+/// The default is on; a build without telemetry pushes nothing, and refuses only the written wish.
+fn metrics_push(settings: &Settings) -> Result<bool, Error> {
+    const KEY: &str = "enable.metrics.push";
+    if settings.boolean(KEY) && settings.is_written(KEY) {
+        settings.needs(Feature::Telemetry, KEY, "true")?;
+    }
+    Ok(settings.boolean(KEY) && Feature::Telemetry.is_built())
 }
 
 /// A first wait and its maximum; a first wait above the maximum is reduced to it, as in Kafka.

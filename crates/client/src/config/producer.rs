@@ -9,7 +9,7 @@ use super::client::ClientConfig;
 use super::key::ClientKind;
 use super::settings::Settings;
 use super::value::{config_error, invalid};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
@@ -79,7 +79,7 @@ impl ProducerConfig {
             // In Kafka 0 means "no batching", batches of one record; one byte has the same effect.
             batch_bytes: settings.size("batch.size").max(1),
             buffer_memory_bytes: settings.size("buffer.memory"),
-            compression: compression(&settings),
+            compression: compression(&settings)?,
             linger_ms: settings.natural("linger.ms"),
             max_block_ms: settings.natural("max.block.ms"),
             max_request_bytes: settings.size("max.request.size"),
@@ -155,18 +155,22 @@ fn delivery_timeout(settings: &mut Settings) -> Result<u64, Error> {
     Ok(least_ms)
 }
 
-fn compression(settings: &Settings) -> Compression {
-    let name = settings.text("compression.type").unwrap_or_default();
+fn compression(settings: &Settings) -> Result<Compression, Error> {
+    const KEY: &str = "compression.type";
+    let name = settings.text(KEY).unwrap_or_default();
     let codec = Codec::from_name(name).expect("the table names the codecs");
+    if codec == Codec::Zstd {
+        settings.needs(Feature::Zstd, KEY, name)?;
+    }
     let level = |key| i32::try_from(settings.number(key)).ok();
-    Compression {
+    Ok(Compression {
         codec,
         level: match codec {
             Codec::Gzip => level("compression.gzip.level").filter(|level| *level != -1),
             Codec::Zstd => level("compression.zstd.level"),
             Codec::None | Codec::Snappy | Codec::Lz4 => None,
         },
-    }
+    })
 }
 
 fn partitioner(class: Option<&str>) -> Result<PartitionerKind, Error> {

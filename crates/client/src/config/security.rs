@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::jaas;
 use super::settings::Settings;
 use super::value::{config_error, invalid};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 
 /// With neither field set the protocol is PLAINTEXT: neither encrypted nor authenticated.
 #[derive(Clone, Debug, Default)]
@@ -109,12 +109,16 @@ impl Security {
             .text("security.protocol")
             .unwrap_or_default()
             .to_ascii_uppercase();
+        let is_tls = protocol.ends_with("SSL");
+        if is_tls {
+            settings.needs(Feature::Tls, "security.protocol", &protocol)?;
+        }
         Ok(Security {
             sasl: protocol
                 .starts_with("SASL_")
                 .then(|| sasl(settings))
                 .transpose()?,
-            tls: protocol.ends_with("SSL").then(|| tls(settings)).transpose()?,
+            tls: is_tls.then(|| tls(settings)).transpose()?,
         })
     }
 }
@@ -130,6 +134,9 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
         let why = "this client speaks PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512";
         return Err(invalid(KEY, name, why));
     };
+    if mechanism != SaslMechanism::Plain {
+        settings.needs(Feature::Tls, KEY, name)?;
+    }
     let (username, password) = credentials(settings, mechanism)?;
     if username.is_empty() {
         return Err(config_error("sasl.username", "the SASL user name is empty"));

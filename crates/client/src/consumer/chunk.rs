@@ -15,7 +15,7 @@ use super::decode::split_record;
 use super::position::Position;
 use super::records::Run;
 use super::topic_partition::TopicPartition;
-use crate::error::Error;
+use crate::error::{Error, Feature};
 use crate::metadata::snapshot::NodeId;
 
 /// Limit for a decompressed batch; brokers refuse batches far below it unless `max.message.bytes`
@@ -219,7 +219,7 @@ impl Chunk {
             if header.next_offset() <= self.position.offset {
                 self.rest.advance(batch_bytes);
             } else if self.is_for_application(&header, &records) {
-                match unfold(&header, records) {
+                match self.unfold(&header, records) {
                     Ok(rest) => {
                         self.rest.advance(batch_bytes);
                         self.open = Some(OpenBatch {
@@ -229,7 +229,7 @@ impl Chunk {
                         });
                         return true;
                     }
-                    Err(reason) => self.fail(header.base_offset, reason),
+                    Err(failure) => self.stop_with(failure),
                 }
             } else {
                 self.rest.advance(batch_bytes);
@@ -335,15 +335,46 @@ impl Chunk {
         run
     }
 
-    fn fail(&mut self, offset: i64, reason: String) {
-        self.failure = Some(Error::CorruptBatch {
+    fn corrupt(&self, offset: i64, reason: impl Into<Arc<str>>) -> Error {
+        Error::CorruptBatch {
             topic: Arc::clone(&self.topic_partition.topic),
             partition: self.topic_partition.partition,
             offset,
             reason: reason.into(),
-        });
+        }
+    }
+
+    fn fail(&mut self, offset: i64, reason: String) {
+        self.stop_with(self.corrupt(offset, reason));
+    }
+
+    fn stop_with(&mut self, failure: Error) {
+        self.failure = Some(failure);
         self.rest = Bytes::new();
         self.open = None;
+    }
+
+    /// The records' bytes, uncompressed.
+    fn unfold(&self, header: &BatchHeader, records: Bytes) -> Result<Bytes, Error> {
+        let offset = header.base_offset;
+        match header.compression() {
+            Some(Codec::None) => Ok(records),
+            Some(codec) if !codec.is_built() => {
+                let what = format!("{codec} batch at offset {offset} of {}", self.topic_partition);
+                Err(Error::missing_feature(Feature::Zstd, what))
+            }
+            Some(codec) => {
+                let mut unfolded = Vec::new();
+                decompress(codec, &records, BATCH_BYTES_MAX, &mut unfolded)
+                    .map_err(|error| self.corrupt(offset, error.to_string()))?;
+                Ok(unfolded.into())
+            }
+            None => {
+                let attributes = header.attributes;
+                let reason = format!("its attributes {attributes:#06x} name no known compression");
+                Err(self.corrupt(offset, reason))
+            }
+        }
     }
 }
 
@@ -352,22 +383,6 @@ fn end_of(header: &BatchHeader) -> Position {
     Position {
         offset: header.next_offset(),
         leader_epoch: leader_epoch(header),
-    }
-}
-
-/// The records' bytes, uncompressed.
-fn unfold(header: &BatchHeader, records: Bytes) -> Result<Bytes, String> {
-    match header.compression() {
-        Some(Codec::None) => Ok(records),
-        Some(codec) => {
-            let mut unfolded = Vec::new();
-            decompress(codec, &records, BATCH_BYTES_MAX, &mut unfolded).map_err(|error| error.to_string())?;
-            Ok(unfolded.into())
-        }
-        None => Err(format!(
-            "its attributes {:#06x} name no known compression",
-            header.attributes
-        )),
     }
 }
 

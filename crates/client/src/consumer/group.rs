@@ -30,6 +30,7 @@ use super::subscription::Subscription;
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::config::ConsumerConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::ConsumerMetrics;
 use crate::network::backoff::{Backoff, Random};
@@ -398,6 +399,7 @@ impl GroupMembership {
             self.commits.end(&error);
             self.fetches.end(&error);
         }
+        events::group_failed(&self.config.client.client_id, &self.group_id, &error);
         self.polls_before_retry = Some(self.activity.polls());
         self.activity.await_poll();
         self.events.push(GroupEvent::Failed(error));

@@ -390,15 +390,10 @@ fn a_host_without_an_address_is_named() {
 #[test]
 fn a_port_without_a_listener_is_refused() {
     // Bound but never listened on, so that no other process gets the port meanwhile.
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::STREAM,
-        None,
-    )
-    .unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-    rustix::net::bind(&socket, &any).unwrap();
-    let bound = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    socket.bind(&any.into()).unwrap();
+    let bound = socket.local_addr().unwrap().as_socket().unwrap();
     let events = dial("127.0.0.1", bound.port(), None, 1);
     let [Event::Closed { reason, .. }] = &events[..] else {
         panic!("{events:?}");

@@ -1,5 +1,13 @@
 //! All metrics of one client.
 
+#![cfg_attr(
+    not(feature = "telemetry"),
+    expect(
+        dead_code,
+        reason = "the counters of pushes stay in every build's metrics, at 0"
+    )
+)]
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::consumer::ConsumerMetrics;
@@ -92,6 +100,11 @@ impl ClientMetrics {
 
     pub fn kind(&self) -> ClientKind {
         self.kind
+    }
+
+    /// The tag of every metric.
+    pub(crate) fn client_id(&self) -> &str {
+        &self.tags[0].1
     }
 
     pub fn network(&self) -> &Arc<NetworkMetrics> {
