@@ -8,23 +8,37 @@
 //! the actions to perform. The driver owns the thread, the sockets and TLS, so a simulation runs
 //! the same code without a thread or a socket.
 //!
+//! Cargo features: `tls`, `zstd` and `telemetry`, all on by default. A build without one refuses, by
+//! the feature's name, a configuration that needs it.
+//!
+//! What happens is told as `tracing` events with the target `ottla_client`: connections, unknown
+//! topics, failed batches, rebalances, resets. Nothing is told per record.
+//!
 //! Reading order: the modules below, top to bottom.
 
-pub mod time;
+#![warn(missing_docs)]
+
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+mod time;
 mod wait;
 mod events;
-pub mod error;
-pub mod pending;
+mod error;
+mod pending;
 pub mod config;
-pub mod network;
-pub mod metadata;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+mod network;
+mod metadata;
 pub mod metrics;
 pub mod producer;
 pub mod consumer;
 pub mod admin;
-pub mod driver;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+mod driver;
+#[doc(hidden)]
+pub mod machine;
 
-pub use self::error::Error;
+pub use self::error::{Error, Feature};
+pub use self::pending::Pending;
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::primitives::Uuid;
 pub use ottla_wire::records::batch::TimestampType;

@@ -11,14 +11,20 @@ use super::settings::Settings;
 use super::value::{config_error, invalid};
 use crate::error::{Error, Feature};
 
+/// `acks`: what the leader waits for before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Acks {
+    /// `0`: there is no answer.
     None,
+    /// `1`: the leader's own append.
     Leader,
+    /// `all`: every in-sync replica.
     All,
 }
 
 impl Acks {
+    /// The number in a Produce request.
     pub fn code(self) -> i16 {
         match self {
             Acks::None => 0,
@@ -28,31 +34,51 @@ impl Acks {
     }
 }
 
+/// A producer's settings, checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProducerConfig {
+    /// What every client has.
     pub client: Arc<ClientConfig>,
+    /// `acks`.
     pub acks: Acks,
+    /// `enable.idempotence`; false also where other settings rule out the default (KIP-679).
     pub enable_idempotence: bool,
+    /// `batch.size`, at least 1.
     pub batch_bytes: usize,
+    /// `buffer.memory`.
     pub buffer_memory_bytes: usize,
+    /// `compression.type` and its level.
     pub compression: Compression,
+    /// `linger.ms`.
     pub linger_ms: u64,
+    /// `max.block.ms`.
     pub max_block_ms: u64,
+    /// `max.request.size`.
     pub max_request_bytes: usize,
+    /// `max.in.flight.requests.per.connection`.
     pub max_in_flight_requests_per_connection: usize,
+    /// `delivery.timeout.ms`, raised to `linger.ms` + `request.timeout.ms` where it is only the default.
     pub delivery_timeout_ms: u64,
+    /// `retries`.
     pub retries: u32,
+    /// `partitioner.class`.
     pub partitioner: PartitionerKind,
+    /// `partitioner.ignore.keys`.
     pub partitioner_ignore_keys: bool,
+    /// `partitioner.adaptive.partitioning.enable` (KIP-794).
     pub partitioner_adaptive: bool,
     /// 0: off.
     pub partitioner_availability_timeout_ms: u64,
 }
 
+/// `partitioner.class`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PartitionerKind {
     /// KIP-794: records with a key by murmur2, others sticky by bytes.
     Default,
+    /// Kafka's RoundRobinPartitioner: one partition after the other, keys ignored.
     RoundRobin,
 }
 

@@ -14,8 +14,11 @@ use crate::error::{Error, Feature};
 
 /// A hint for the author of the settings about something that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
+    /// The setting.
     pub key: String,
+    /// One sentence without a full stop.
     pub message: String,
 }
 

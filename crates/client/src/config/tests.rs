@@ -114,7 +114,7 @@ fn every_key_is_described_once_for_each_client() {
             assert_eq!(rows, 1, "{}", key.name);
         }
     }
-    let page = render();
+    let page = document::render();
     assert!(keys::all().all(|key| page.contains(&format!("`{}`", key.name))));
 }
 

@@ -16,7 +16,6 @@ use super::position::Position;
 use super::records::Run;
 use super::topic_partition::TopicPartition;
 use crate::error::{Error, Feature};
-use crate::metadata::snapshot::NodeId;
 
 /// Limit for a decompressed batch; brokers refuse batches far below it unless `max.message.bytes`
 /// was raised.
@@ -26,7 +25,6 @@ const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// unread responses is counted with it.
 #[derive(Debug)]
 pub struct Answer {
-    pub node: NodeId,
     /// Records handed to the application so far.
     pub records: AtomicU64,
     /// Their encoded bytes, uncompressed.
@@ -34,9 +32,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn new(node: NodeId) -> Arc<Answer> {
+    pub fn new() -> Arc<Answer> {
         Arc::new(Answer {
-            node,
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         })
@@ -158,11 +155,7 @@ impl Chunk {
         self.rest.is_empty() && self.open.is_none() && self.failure.is_none()
     }
 
-    /// Whether the chunk can give only an error.
-    pub fn is_failed(&self) -> bool {
-        self.failure.is_some()
-    }
-
+    #[cfg(test)]
     pub fn unread_bytes(&self) -> usize {
         self.rest.len() + self.open.as_ref().map_or(0, |open| open.rest.len())
     }

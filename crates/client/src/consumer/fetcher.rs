@@ -357,7 +357,7 @@ impl Fetcher {
             self.delay(node, now);
             return Consequences::default();
         }
-        let answer = Answer::new(node);
+        let answer = Answer::new();
         let mut consequences = Consequences::default();
         let mut taking = Taking {
             config: &self.config,

@@ -101,6 +101,7 @@ pub enum CommitKind {
 
 /// The data with which a producer commits offsets in a transaction for this member.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GroupMetadata {
     pub group_id: Arc<str>,
     pub generation_id: i32,

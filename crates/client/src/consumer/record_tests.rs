@@ -13,7 +13,6 @@ use super::decode::split_record;
 use super::position::Position;
 use super::records::{ConsumerRecords, Header};
 use super::topic_partition::TopicPartition;
-use crate::metadata::snapshot::NodeId;
 
 /// All records of these batches from `offset` on, as one poll would return them.
 fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
@@ -25,7 +24,7 @@ fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
     let mut chunk = Chunk::new(
         name.clone(),
         1,
-        Answer::new(NodeId(1)),
+        Answer::new(),
         reading,
         Position::at(offset),
         Bytes::copy_from_slice(batches),

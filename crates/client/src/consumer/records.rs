@@ -49,16 +49,23 @@ pub(super) struct Run {
 
 /// One record. Key, value and headers borrow from its `ConsumerRecords`.
 #[derive(Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct ConsumerRecord<'a> {
+    /// The topic's name.
     pub topic: &'a str,
+    /// Counted from 0.
     pub partition: i32,
+    /// The record's offset in its partition.
     pub offset: i64,
     /// Milliseconds since the Unix epoch.
     pub timestamp: i64,
+    /// Whether the producer or the broker set `timestamp`.
     pub timestamp_type: TimestampType,
+    /// `None` is Kafka's null.
     pub key: Option<&'a [u8]>,
     /// `None`: a tombstone in a compacted topic.
     pub value: Option<&'a [u8]>,
+    /// In the order in which they were sent; decoded while they are read.
     pub headers: Headers<'a>,
     /// Of the leader that appended it; `None` from brokers that do not send it.
     pub leader_epoch: Option<i32>,
@@ -73,8 +80,11 @@ pub struct Headers<'a> {
 
 /// One header. Keys should be UTF-8, but nothing on the way enforces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Header<'a> {
+    /// Usually UTF-8, which Kafka does not check.
     pub key: &'a [u8],
+    /// `None` is Kafka's null.
     pub value: Option<&'a [u8]>,
 }
 
@@ -104,6 +114,7 @@ impl ConsumerRecords {
         self.record_count
     }
 
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.record_count == 0
     }
@@ -119,6 +130,7 @@ impl ConsumerRecords {
         &self.partitions
     }
 
+    /// All records; those of a partition together and in order.
     pub fn iter(&self) -> Iter<'_> {
         Iter {
             partitions: self.partitions.iter(),
@@ -138,14 +150,17 @@ impl<'a> IntoIterator for &'a ConsumerRecords {
 }
 
 impl PartitionRecords {
+    /// The topic's name.
     pub fn topic(&self) -> &Arc<str> {
         &self.topic_partition.topic
     }
 
+    /// Counted from 0.
     pub fn partition(&self) -> i32 {
         self.topic_partition.partition
     }
 
+    /// Topic and partition as one value.
     pub fn topic_partition(&self) -> &TopicPartition {
         &self.topic_partition
     }
@@ -160,10 +175,12 @@ impl PartitionRecords {
         self.len() == 0
     }
 
+    /// The size of these records as encoded in their batches, uncompressed, in bytes.
     pub fn encoded_bytes(&self) -> usize {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
+    /// The records in the order of their offsets.
     pub fn iter(&self) -> PartitionIter<'_> {
         PartitionIter {
             topic: &self.topic_partition.topic,
@@ -288,14 +305,17 @@ impl<'a> Iterator for PartitionIter<'a> {
 }
 
 impl<'a> Headers<'a> {
+    /// How many headers there are.
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// The headers in the order in which they were sent.
     pub fn iter(&self) -> HeaderIter<'a> {
         HeaderIter {
             remaining: self.count,

@@ -98,6 +98,7 @@ impl ClientMetrics {
         }
     }
 
+    /// Whose metrics these are.
     pub fn kind(&self) -> ClientKind {
         self.kind
     }
@@ -107,6 +108,7 @@ impl ClientMetrics {
         &self.tags[0].1
     }
 
+    /// Connections and requests.
     pub fn network(&self) -> &Arc<NetworkMetrics> {
         &self.network
     }
@@ -133,6 +135,7 @@ impl ClientMetrics {
         labels.push((key, value.into()));
     }
 
+    /// Names and values of what `set_label` has set, and of `group_member_id`.
     pub fn labels(&self) -> Vec<(&'static str, Arc<str>)> {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let member_id = self.consumer.as_ref().and_then(|consumer| consumer.member_id());

@@ -111,6 +111,7 @@ impl Telemetry {
         }
     }
 
+    /// The id under which this client pushes.
     pub fn instance(&self) -> &Arc<InstanceId> {
         &self.instance
     }

@@ -7,7 +7,7 @@ pub mod consume;
 pub mod e2e;
 
 use ottla_client::metrics::ClientMetrics;
-use ottla_client::metrics::sensor::{Metric, Value};
+use ottla_client::metrics::{Metric, Value};
 
 /// One line of `--print-metrics`.
 #[derive(Clone, Debug, PartialEq)]
