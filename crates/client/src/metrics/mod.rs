@@ -27,6 +27,7 @@ pub(crate) mod instance_id;
 pub(crate) mod telemetry;
 #[cfg(not(feature = "telemetry"))]
 #[path = "without_telemetry.rs"]
+#[expect(missing_docs, reason = "reachable through `machine` only")]
 pub(crate) mod telemetry;
 pub mod reference;
 
