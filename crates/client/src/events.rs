@@ -1,8 +1,8 @@
 //! What this crate tells a `tracing` subscriber: one function for each event.
 //!
 //! The target is `ottla_client`, and every event has `client_id`. Nothing is emitted per record.
-//! Reconnecting and retrying are told once per series above DEBUG, so that a broker that is away for
-//! an hour fills no log. Without a subscriber an event costs one relaxed load.
+//! Reconnecting and retrying are told once per series above DEBUG, so that a broker that is away
+//! for an hour fills no log. Without a subscriber an event costs one relaxed load.
 
 use tracing::{debug, error, info, warn};
 

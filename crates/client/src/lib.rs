@@ -8,8 +8,8 @@
 //! the actions to perform. The driver owns the thread, the sockets and TLS, so a simulation runs
 //! the same code without a thread or a socket.
 //!
-//! Cargo features: `tls`, `zstd` and `telemetry`, all on by default. A build without one refuses, by
-//! the feature's name, a configuration that needs it.
+//! Cargo features: `tls`, `zstd` and `telemetry`, all on by default. A build without one refuses a
+//! configuration that needs it, and names the feature.
 //!
 //! What happens is told as `tracing` events with the target `ottla_client`: connections, unknown
 //! topics, failed batches, rebalances, resets. Nothing is told per record.

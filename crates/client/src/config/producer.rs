@@ -58,7 +58,7 @@ pub struct ProducerConfig {
     pub max_request_bytes: usize,
     /// `max.in.flight.requests.per.connection`.
     pub max_in_flight_requests_per_connection: usize,
-    /// `delivery.timeout.ms`, raised to `linger.ms` + `request.timeout.ms` where it is only the default.
+    /// `delivery.timeout.ms`; the default is raised to `linger.ms` + `request.timeout.ms`.
     pub delivery_timeout_ms: u64,
     /// `retries`.
     pub retries: u32,
