@@ -196,5 +196,6 @@ impl fmt::Debug for DriverSetup {
 
 #[cfg(test)]
 mod tests;
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
+#[cfg(feature = "tls")]
 mod tls_tests;
