@@ -17,11 +17,11 @@ const PAGES: [Page; 5] = [
     ("docs/reference/configuration.md", ottla_wire::config_keys::render),
     (
         "docs/reference/client-configuration.md",
-        ottla_client::config::render,
+        ottla_client::machine::config::render,
     ),
     (
         "docs/reference/client-metrics.md",
-        ottla_client::metrics::reference::render,
+        ottla_client::machine::metrics::reference::render,
     ),
     ("docs/reference/doctor-rules.md", crate::doctor_rules::render),
 ];

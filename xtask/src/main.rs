@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod docs;
 mod doctor_rules;
+mod features;
 mod golden;
 mod interop;
 mod kafka;
@@ -26,6 +27,7 @@ tasks:
   codegen [--check]   generate the wire messages from the schemas in Apache Kafka's jars (--check: compare only)
   docs [--check]      generate the pages of docs/reference from tables in the code (--check: compare only)
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
+  features            check ottla-client with every set of its cargo features, and for Windows and macOS
   tidy                check the repository's own style rules
   interop [--target ottla|kafka] [--only records,clients,tools,takeover,directories,grow,security,telemetry,admin,groups,client,
                       perf,doctor,client-metrics,quotas,refusals]
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         "source-experiments" => source_experiments::run(rest),
         "tenant-experiments" => tenant_experiments::run(rest),
         "bench-report" => bench_report::run(rest),
+        "features" => features::run(tidy::repository()),
         "tidy" => tidy::run(tidy::repository()),
         _ => {
             eprintln!("{USAGE}");

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ottla_client::config::{Config, ProducerConfig};
-use ottla_client::metadata::snapshot::{Partition, Topic};
+use ottla_client::machine::metadata::snapshot::{Partition, Topic};
+use ottla_client::machine::producer::Accumulator;
+use ottla_client::machine::time::Moment;
 use ottla_client::producer::Record;
-use ottla_client::producer::accumulator::Accumulator;
-use ottla_client::time::Moment;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::crc32c;
 

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use ottla_client::Error;
 use ottla_client::config::Config;
-use ottla_client::metadata::snapshot::{NodeId, Partition, Snapshot, Topic};
-use ottla_client::network::io::{Action, Event, Machine};
-use ottla_client::producer::accumulator::PartitionQueue;
-use ottla_client::producer::completion::Placed;
-use ottla_client::producer::record::DeliveryHandler;
-use ottla_client::producer::sender::SenderParts;
+use ottla_client::machine::metadata::snapshot::{NodeId, Partition, Snapshot, Topic};
+use ottla_client::machine::network::io::{Action, Event, Machine};
+use ottla_client::machine::producer::PartitionQueue;
+use ottla_client::machine::producer::Placed;
+use ottla_client::machine::producer::SenderParts;
+use ottla_client::machine::time::{Moment, Timestamp};
+use ottla_client::machine::producer::DeliveryHandler;
 use ottla_client::producer::{Producer, Record, RecordMetadata};
-use ottla_client::time::{Moment, Timestamp};
 
 /// Acknowledges every batch at once.
 struct NullSender {

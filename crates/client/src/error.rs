@@ -12,81 +12,159 @@ use crate::producer::DeliveryStatus;
 /// `is_retriable` and `is_fatal` make Kafka's distinction: retriable, final for this call, final
 /// for this client.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Error {
     /// The broker answered with an error code; `what` names the topic, partition or group.
-    Broker { code: ErrorCode, what: Arc<str> },
+    Broker {
+        /// The code.
+        code: ErrorCode,
+        /// What failed, for example a topic, partition or group.
+        what: Arc<str>,
+    },
     /// The broker answered with an error code that this client does not know (a newer protocol).
-    UnknownCode { code: i16, what: Arc<str> },
+    UnknownCode {
+        /// The code.
+        code: i16,
+        /// What failed, for example a topic, partition or group.
+        what: Arc<str>,
+    },
     /// A setting's value is unknown, malformed or out of range; the text is Kafka's.
-    Config { key: Arc<str>, message: Arc<str> },
+    Config {
+        /// The setting.
+        key: Arc<str>,
+        /// One sentence.
+        message: Arc<str>,
+    },
     /// `what` was not done within `limit_ms`, the limit set by `setting`.
     Timeout {
+        /// What failed, for example a topic, partition or group.
         what: Arc<str>,
+        /// How long was waited.
         limit_ms: u64,
+        /// The setting with the limit.
         setting: &'static str,
     },
     /// No metadata response contained the topic within max.block.ms; `trouble` is the reason, where
     /// it is known.
     TopicNotPresent {
+        /// The topic's name.
         topic: Arc<str>,
+        /// How long was waited.
         limit_ms: u64,
+        /// Why no answer came.
         trouble: Option<Arc<Error>>,
     },
     /// The topic exists, but had too few partitions for all of max.block.ms.
     PartitionNotPresent {
+        /// The topic's name.
         topic: Arc<str>,
+        /// Counted from 0.
         partition: i32,
+        /// How many it had.
         partition_count: usize,
+        /// How long was waited.
         limit_ms: u64,
     },
     /// A record is larger than `setting` allows.
     RecordTooLarge {
+        /// The size of the record.
         bytes: usize,
+        /// The largest size allowed.
         limit_bytes: usize,
+        /// The setting with the limit.
         setting: &'static str,
     },
     /// `buffer.memory` had no room for the record within `max.block.ms`.
     BufferExhausted {
+        /// What the record needs.
         wanted_bytes: usize,
+        /// `buffer.memory`.
         buffer_bytes: usize,
+        /// How long was waited.
         waited_ms: u64,
     },
     /// The name of a topic, group or similar that Kafka would refuse.
-    InvalidArgument { message: Arc<str> },
+    InvalidArgument {
+        /// One sentence.
+        message: Arc<str>,
+    },
     /// A serializer, deserializer or interceptor refused the record.
-    Serialization { message: Arc<str> },
+    Serialization {
+        /// One sentence.
+        message: Arc<str>,
+    },
     /// The connection to this address failed or was lost; `reason` is the operating system's text.
-    Disconnected { address: Arc<str>, reason: Arc<str> },
+    Disconnected {
+        /// Host and port.
+        address: Arc<str>,
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
     /// No host of `bootstrap.servers` resolves to an address.
-    Resolve { host: Arc<str>, reason: Arc<str> },
+    Resolve {
+        /// The name.
+        host: Arc<str>,
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
     /// TLS: a certificate is expired, not trusted, or issued for another name. Not retriable.
-    Tls { address: Arc<str>, reason: Arc<str> },
+    Tls {
+        /// Host and port.
+        address: Arc<str>,
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
     /// SASL: wrong password, unknown mechanism. Not retriable.
-    Authentication { address: Arc<str>, reason: Arc<str> },
+    Authentication {
+        /// Host and port.
+        address: Arc<str>,
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
     /// The broker supports no version of this API that this client supports.
     UnsupportedVersion {
+        /// Kafka's name of the API.
         api: &'static str,
+        /// The latest version that the broker supports.
         broker_max: i16,
+        /// The earliest version that this client can use.
         needed_min: i16,
     },
     /// The broker's answer violates the protocol: a wrong correlation id, an impossible size.
-    Malformed { address: Arc<str>, reason: Arc<str> },
+    Malformed {
+        /// Host and port.
+        address: Arc<str>,
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
     /// A fetched batch's checksum does not match, or its records cannot be decoded.
     CorruptBatch {
+        /// The topic's name.
         topic: Arc<str>,
+        /// Counted from 0.
         partition: i32,
+        /// Where, counted in records.
         offset: i64,
+        /// The cause, as text.
         reason: Arc<str>,
     },
     /// The call came after `close`, or `close` ended the wait.
     Closed,
     /// The consumer has no position for this partition and `auto.offset.reset` is `none`.
-    NoOffset { topic: Arc<str>, partition: i32 },
+    NoOffset {
+        /// The topic's name.
+        topic: Arc<str>,
+        /// Counted from 0.
+        partition: i32,
+    },
     /// The leader's log diverges from what this consumer has read before its position (KIP-320),
     /// and `auto.offset.reset` is `none`.
     LogTruncated {
+        /// The topic's name.
         topic: Arc<str>,
+        /// Counted from 0.
         partition: i32,
+        /// Where, counted in records.
         offset: i64,
         /// The offset at which the logs diverge; `None` when the leader does not know.
         divergent_offset: Option<i64>,
@@ -95,15 +173,79 @@ pub enum Error {
     Wakeup,
     /// The member has lost its place in the group, and another member now commits for its
     /// partitions. Not retriable; the next `poll` rejoins the group.
-    CommitFailed { reason: Arc<str> },
+    CommitFailed {
+        /// The cause, as text.
+        reason: Arc<str>,
+    },
+    /// This build of the crate lacks a cargo feature; `what` is what would need it. Not retriable.
+    MissingFeature {
+        /// The feature.
+        feature: Feature,
+        /// What failed, for example a topic, partition or group.
+        what: Arc<str>,
+    },
     /// The call does not fit the client's state, for instance `subscribe` after `assign`.
-    IllegalState { message: Arc<str> },
+    IllegalState {
+        /// One sentence.
+        message: Arc<str>,
+    },
     /// A record was given up because of `cause` after a request with it was sent, and no answer
     /// has said that the broker did not append it. See [`DeliveryStatus::MaybeWritten`].
-    MaybeWritten { cause: Arc<Error> },
+    MaybeWritten {
+        /// Why the record was given up.
+        cause: Arc<Error>,
+    },
+}
+
+/// A cargo feature of this crate; all are on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// TLS, and SASL's SCRAM.
+    Tls,
+    /// The codec zstd.
+    Zstd,
+    /// Pushed metrics (KIP-714).
+    Telemetry,
+}
+
+impl Feature {
+    /// Its name in `Cargo.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Feature::Tls => "tls",
+            Feature::Zstd => "zstd",
+            Feature::Telemetry => "telemetry",
+        }
+    }
+
+    /// Whether this build has it.
+    pub fn is_built(self) -> bool {
+        match self {
+            Feature::Tls => cfg!(feature = "tls"),
+            Feature::Zstd => cfg!(feature = "zstd"),
+            Feature::Telemetry => cfg!(feature = "telemetry"),
+        }
+    }
+
+    /// What a refusal says: `this build of ottla-client lacks the cargo feature NAME`.
+    pub(crate) fn missing(self) -> String {
+        format!(
+            "this build of ottla-client lacks the cargo feature {}",
+            self.name()
+        )
+    }
 }
 
 impl Error {
+    pub(crate) fn missing_feature(feature: Feature, what: impl Into<Arc<str>>) -> Error {
+        Error::MissingFeature {
+            feature,
+            what: what.into(),
+        }
+    }
+
+    /// An answer with this code.
     pub fn broker(code: ErrorCode, what: impl Into<Arc<str>>) -> Error {
         Error::Broker {
             code,
@@ -280,6 +422,7 @@ impl fmt::Display for Error {
                     "no committed offset for {topic}-{partition} and auto.offset.reset is none"
                 )
             }
+            Error::MissingFeature { feature, what } => write!(f, "{what}: {}", feature.missing()),
             Error::CommitFailed { reason } => write!(f, "offsets were not committed: {reason}"),
             Error::LogTruncated {
                 topic,
@@ -302,10 +445,24 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Broker { code, .. } => Some(code),
+            Error::TopicNotPresent {
+                trouble: Some(trouble),
+                ..
+            } => Some(trouble),
+            Error::MaybeWritten { cause } => Some(cause),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
 
     #[test]
@@ -327,5 +484,20 @@ mod tests {
         );
         assert_eq!(maybe.clone().maybe_written(), maybe, "it is said once");
         assert!(Error::Closed.maybe_written().is_fatal());
+    }
+
+    #[test]
+    fn the_source_of_a_missing_topic_is_the_trouble_behind_it() {
+        let refused = Error::broker(ErrorCode::TopicAuthorizationFailed, "orders");
+        let missing = Error::TopicNotPresent {
+            topic: "orders".into(),
+            limit_ms: 60_000,
+            trouble: Some(Arc::new(refused.clone())),
+        };
+        let source = missing.source().unwrap();
+        assert_eq!(source.to_string(), refused.to_string());
+        let code = source.source().unwrap().downcast_ref::<ErrorCode>();
+        assert_eq!(code, Some(&ErrorCode::TopicAuthorizationFailed));
+        assert!(Error::Closed.source().is_none());
     }
 }

@@ -15,20 +15,41 @@
 //! The error of a record says by [`Error::delivery_status`] whether the log may hold it. Only what
 //! is not written is retriable.
 //!
+//! Cargo features: `tls`, `zstd` and `telemetry`, all on by default. A build without one refuses a
+//! configuration that needs it, and names the feature.
+//!
+//! What happens is told as `tracing` events with the target `ottla_client`: connections, unknown
+//! topics, failed batches, rebalances, resets. Nothing is told per record.
+//!
 //! Reading order: the modules below, from the entry point down to the foundations.
+
+#![warn(missing_docs)]
 
 pub mod producer;
 pub mod consumer;
 pub mod admin;
-pub mod driver;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+mod driver;
 pub mod metrics;
-pub mod metadata;
-pub mod network;
+mod metadata;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+mod network;
 pub mod config;
-pub mod pending;
-pub mod error;
+mod pending;
+mod error;
+mod events;
 mod wait;
-pub mod time;
+mod time;
+#[doc(hidden)]
+pub mod machine;
 
-pub use self::error::Error;
+pub use self::error::{Error, Feature};
+pub use self::pending::Pending;
 pub use ottla_wire::error_code::ErrorCode;
+pub use ottla_wire::primitives::Uuid;
+pub use ottla_wire::records::batch::TimestampType;
+
+/// The programs of README.md are compiled as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

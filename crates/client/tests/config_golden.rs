@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use ottla_client::config::{
-    AdminConfig, ClientKey, ClientKind, Config, ConsumerConfig, Default, ProducerConfig, Rule, client_keys,
-};
+use ottla_client::config::{AdminConfig, ClientKind, Config, ConsumerConfig, ProducerConfig};
+use ottla_client::machine::config::{ClientKey, Default, Rule, client_keys};
 
 fn client(name: &str) -> ClientKind {
     ClientKind::ALL

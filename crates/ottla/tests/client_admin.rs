@@ -59,10 +59,7 @@ fn topics_are_created_described_grown_and_deleted() {
     let again = admin.create_topics(topics).wait().unwrap();
     assert_eq!(code(&again["t"]), ErrorCode::TopicAlreadyExists);
 
-    let more = NewPartitions {
-        total: 4,
-        assignment: Vec::new(),
-    };
+    let more = NewPartitions::to(4);
     let grown = admin
         .create_partitions(BTreeMap::from([("t".to_owned(), more)]))
         .wait()

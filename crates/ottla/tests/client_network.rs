@@ -11,12 +11,12 @@ use bytes::Bytes;
 use ottla_broker::Broker;
 use ottla_client::Error;
 use ottla_client::config::{ClientConfig, Config, ProducerConfig};
-use ottla_client::driver::{Driver, DriverSetup};
-use ottla_client::metadata::snapshot::NodeId;
-use ottla_client::metadata::{Interest, MetadataCell};
-use ottla_client::network::cluster::{Cluster, Readiness, Reply, Request};
-use ottla_client::network::io::{Action, Event, Machine, Wake};
-use ottla_client::time::{Moment, Timestamp};
+use ottla_client::machine::driver::{Driver, DriverSetup};
+use ottla_client::machine::metadata::snapshot::NodeId;
+use ottla_client::machine::metadata::{Interest, MetadataCell};
+use ottla_client::machine::network::cluster::{Cluster, Readiness, Reply, Request};
+use ottla_client::machine::network::io::{Action, Event, Machine, Wake};
+use ottla_client::machine::time::{Moment, Timestamp};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,

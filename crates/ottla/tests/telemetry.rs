@@ -136,11 +136,9 @@ fn send(producer: &Producer) {
 fn the_snapshot_of_a_pushing_client_has_its_own_metrics_and_the_brokers_counts() {
     let served = Served::start("pushing");
     let admin = served.create_topic();
-    let subscription = ClientMetricsSubscription {
-        metrics: vec!["*".to_owned()],
-        interval_ms: Some(100),
-        matches: vec!["client_id=billing-.*".to_owned()],
-    };
+    let subscription = ClientMetricsSubscription::new(["*"])
+        .interval_ms(100)
+        .matching("client_id=billing-.*");
     let set = admin
         .set_client_metrics_subscription("all", &subscription)
         .wait()

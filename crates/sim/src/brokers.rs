@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ottla_client::network::io::Event;
-use ottla_client::time::Moment;
+use ottla_client::machine::network::io::Event;
+use ottla_client::machine::time::Moment;
 use ottla_log::disk::memory::{MemoryDisk, Random};
 use ottla_log::{AppendError, BatchToAppend, Bound, LogConfig, PartitionLog, Read, ReadMode};
 use ottla_wire::api_key::ApiKey;

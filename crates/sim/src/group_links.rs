@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ottla_client::consumer::group::GroupTicket;
-use ottla_client::consumer::group_network::GroupNetwork;
-use ottla_client::error::Error;
-use ottla_client::metadata::snapshot::{NodeId, Snapshot};
-use ottla_client::network::cluster::{Readiness, Reply, Request};
-use ottla_client::network::io::Address;
-use ottla_client::time::Moment;
+use ottla_client::Error;
+use ottla_client::machine::consumer::GroupNetwork;
+use ottla_client::machine::consumer::GroupTicket;
+use ottla_client::machine::metadata::snapshot::{NodeId, Snapshot};
+use ottla_client::machine::network::cluster::{Readiness, Reply, Request};
+use ottla_client::machine::network::io::Address;
+use ottla_client::machine::time::Moment;
 use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;
 

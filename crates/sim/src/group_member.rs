@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ottla_client::config::{Config, ConsumerConfig};
-use ottla_client::consumer::group::{
+use ottla_client::consumer::Subscription;
+use ottla_client::consumer::{OffsetAndMetadata, TopicPartition};
+use ottla_client::machine::consumer::PollActivity;
+use ottla_client::machine::consumer::{
     CommitKind, GroupEvent, GroupMembership, GroupMetadata, Offsets, RebalanceCall, RebalanceStep,
 };
-use ottla_client::consumer::poll_activity::PollActivity;
-use ottla_client::consumer::subscription::Subscription;
-use ottla_client::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
-use ottla_client::metrics::ConsumerMetrics;
-use ottla_client::time::Moment;
+use ottla_client::machine::metrics::ConsumerMetrics;
+use ottla_client::machine::time::Moment;
 use ottla_log::disk::memory::Random;
 
 use crate::group_links::{Answered, Era, LinkTroubles, Links};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ottla_client::consumer::topic_partition::TopicPartition;
+use ottla_client::consumer::TopicPartition;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::offset_commit::{OffsetCommitRequest, OffsetCommitResponse};
 use ottla_wire::primitives::Reader;

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ottla_client::consumer::subscription::{Subscription, TopicPattern};
-use ottla_client::consumer::topic_partition::TopicPartition;
-use ottla_client::metadata::snapshot::{Node, Partition, Snapshot, Topic};
-use ottla_client::network::io::Address;
-use ottla_client::time::Moment;
+use ottla_client::consumer::TopicPartition;
+use ottla_client::consumer::{Subscription, TopicPattern};
+use ottla_client::machine::metadata::snapshot::{Node, Partition, Snapshot, Topic};
+use ottla_client::machine::network::io::Address;
+use ottla_client::machine::time::Moment;
 use ottla_core::time::Clock;
 use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;

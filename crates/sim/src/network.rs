@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use ottla_client::error::Error;
-use ottla_client::network::io::{Action, Address, ConnectionId, Event, Frame};
-use ottla_client::time::Moment;
+use ottla_client::Error;
+use ottla_client::machine::network::io::{Action, Address, ConnectionId, Event, Frame};
+use ottla_client::machine::time::Moment;
 use ottla_log::disk::memory::Random;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::encode_response_header;

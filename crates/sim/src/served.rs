@@ -1,7 +1,7 @@
 //! Our own broker behind the simulated network: killed, losing power, restarted.
 
-use ottla_client::network::io::Event;
-use ottla_client::time::Moment;
+use ottla_client::machine::network::io::Event;
+use ottla_client::machine::time::Moment;
 use ottla_core::time::Clock;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::RequestHeader;

@@ -4,9 +4,10 @@ use std::fmt;
 
 macro_rules! error_codes {
     ($($variant:ident = $code:literal $name:literal $retry:ident $description:literal)*) => {
-        /// An error code of a response.
+        /// An error code of a response; every release of Kafka may add some.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i16)]
+        #[non_exhaustive]
         pub enum ErrorCode {
             $(#[doc = $description] $variant = $code,)*
         }
@@ -53,6 +54,8 @@ impl ErrorCode {
         self as i16
     }
 }
+
+impl std::error::Error for ErrorCode {}
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

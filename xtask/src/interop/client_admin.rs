@@ -171,10 +171,7 @@ fn topics(admin: &Admin) -> Result<()> {
     ensure_code(created.get("admin-safe"), ErrorCode::InvalidReplicationFactor)?;
     let again = admin.create_topics(new).wait()?;
     ensure_code(again.get("admin-a"), ErrorCode::TopicAlreadyExists)?;
-    let more = NewPartitions {
-        total: 4,
-        assignment: Vec::new(),
-    };
+    let more = NewPartitions::to(4);
     only(
         admin
             .create_partitions(BTreeMap::from([("admin-a".to_owned(), more)]))
@@ -321,34 +318,26 @@ fn elections(admin: &Admin) -> Result<()> {
 
 fn quotas(admin: &Admin) -> Result<()> {
     let entity = BTreeMap::from([("client-id".to_owned(), Some("admin-client".to_owned()))]);
-    let change = |value| QuotaAlteration {
-        entity: entity.clone(),
-        quotas: BTreeMap::from([("producer_byte_rate".to_owned(), value)]),
-    };
-    only(admin.alter_client_quotas(vec![change(Some(1e6))]).wait()?)?;
-    let filter = QuotaFilter {
-        components: BTreeMap::from([(
-            "client-id".to_owned(),
-            QuotaMatch::Exact("admin-client".to_owned()),
-        )]),
-        is_strict: true,
-    };
+    let change = || QuotaAlteration::new(entity.clone());
+    let set = change().set("producer_byte_rate", 1e6);
+    only(admin.alter_client_quotas(vec![set]).wait()?)?;
+    let filter = QuotaFilter::new()
+        .component("client-id", QuotaMatch::Exact("admin-client".to_owned()))
+        .strict();
     eventually(|| {
         let described = admin.describe_client_quotas(filter.clone()).wait()?;
         let quotas = described.get(&entity).context("the quota is not there")?;
         ensure!(quotas.get("producer_byte_rate") == Some(&1e6), "{quotas:?}");
         Ok(())
     })?;
-    only(admin.alter_client_quotas(vec![change(None)]).wait()?)?;
+    let removed = change().remove("producer_byte_rate");
+    only(admin.alter_client_quotas(vec![removed]).wait()?)?;
     eventually(|| {
         let described = admin.describe_client_quotas(filter.clone()).wait()?;
         ensure!(described.is_empty(), "{described:?}");
         Ok(())
     })?;
-    let unknown = QuotaAlteration {
-        entity: entity.clone(),
-        quotas: BTreeMap::from([("speed".to_owned(), Some(1.0))]),
-    };
+    let unknown = change().set("speed", 1.0);
     let refused = admin.alter_client_quotas(vec![unknown]).wait()?;
     ensure_code(refused.get(&entity), ErrorCode::InvalidRequest)
 }
@@ -390,11 +379,9 @@ fn scram(admin: &Admin) -> Result<()> {
 }
 
 fn subscriptions(admin: &Admin) -> Result<()> {
-    let subscription = ClientMetricsSubscription {
-        metrics: vec!["org.apache.kafka.producer.".to_owned(), "ottla.".to_owned()],
-        interval_ms: Some(5000),
-        matches: vec!["client_id=nobody.*".to_owned()],
-    };
+    let subscription = ClientMetricsSubscription::new(["org.apache.kafka.producer.", "ottla."])
+        .interval_ms(5000)
+        .matching("client_id=nobody.*");
     only(
         admin
             .set_client_metrics_subscription("admin-metrics", &subscription)
@@ -419,10 +406,7 @@ fn subscriptions(admin: &Admin) -> Result<()> {
         ensure!(listed.is_empty(), "{listed:?}");
         Ok(())
     })?;
-    let wrong = ClientMetricsSubscription {
-        interval_ms: Some(1),
-        ..subscription
-    };
+    let wrong = subscription.interval_ms(1);
     let refused = admin
         .set_client_metrics_subscription("admin-metrics", &wrong)
         .wait()?;

@@ -202,13 +202,7 @@ fn pattern(programs: &Programs, bootstrap: &str) -> Result<()> {
     create(bootstrap, "mixed-pattern-more", 2)?;
     bench.settle(&[4, 4])?;
     let admin = admin(bootstrap)?;
-    let more = BTreeMap::from([(
-        "mixed-pattern".to_string(),
-        NewPartitions {
-            total: 8,
-            assignment: Vec::new(),
-        },
-    )]);
+    let more = BTreeMap::from([("mixed-pattern".to_string(), NewPartitions::to(8))]);
     for (topic, result) in admin.create_partitions(more).wait()? {
         result.with_context(|| format!("growing {topic}"))?;
     }

@@ -99,11 +99,9 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
 /// client's instance id.
 fn produce(bootstrap: &str, file: &Path) -> Result<(u64, String)> {
     let admin = Admin::new(&Config::new().set("bootstrap.servers", bootstrap))?;
-    let subscription = ClientMetricsSubscription {
-        metrics: vec!["*".to_owned()],
-        interval_ms: Some(INTERVAL_MS),
-        matches: vec!["client_id=telemetry-.*".to_owned()],
-    };
+    let subscription = ClientMetricsSubscription::new(["*"])
+        .interval_ms(INTERVAL_MS)
+        .matching("client_id=telemetry-.*");
     for result in admin
         .set_client_metrics_subscription("all", &subscription)
         .wait()?

@@ -10,6 +10,7 @@ use crate::pending::Pending;
 
 /// A subscription: which clients push which metrics, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ClientMetricsSubscription {
     /// Prefixes of metric names; `*`: all.
     pub metrics: Vec<String>,
@@ -18,6 +19,30 @@ pub struct ClientMetricsSubscription {
     /// `selector=regular expression`, e.g. `client_id=billing-.*`; all must match, none matches
     /// every client.
     pub matches: Vec<String>,
+}
+
+impl ClientMetricsSubscription {
+    /// Metrics with these prefixes, from every client, at the broker's interval.
+    pub fn new(metrics: impl IntoIterator<Item = impl Into<String>>) -> ClientMetricsSubscription {
+        ClientMetricsSubscription {
+            metrics: metrics.into_iter().map(Into::into).collect(),
+            ..ClientMetricsSubscription::default()
+        }
+    }
+
+    /// Sets the interval between two pushes of a client.
+    #[must_use]
+    pub fn interval_ms(mut self, interval_ms: u32) -> ClientMetricsSubscription {
+        self.interval_ms = Some(interval_ms);
+        self
+    }
+
+    /// Adds a condition, for example `client_id=billing-.*`.
+    #[must_use]
+    pub fn matching(mut self, condition: impl Into<String>) -> ClientMetricsSubscription {
+        self.matches.push(condition.into());
+        self
+    }
 }
 
 const METRICS: &str = "metrics";
@@ -56,6 +81,7 @@ impl Admin {
         self.incremental_alter_configs(BTreeMap::from([(resource(name), changes)]))
     }
 
+    /// Deletes a subscription; clients stop pushing for it at their next question.
     pub fn delete_client_metrics_subscription(&self, name: &str) -> Pending<Results<ConfigResource, ()>> {
         let changes = [METRICS, INTERVAL, MATCH].map(AlterConfig::delete).to_vec();
         self.incremental_alter_configs(BTreeMap::from([(resource(name), changes)]))

@@ -15,25 +15,35 @@ use crate::metadata::snapshot::{Node, NodeId};
 use crate::network::io::Address;
 use crate::pending::Pending;
 
+/// The cluster and its brokers.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClusterDescription {
+    /// `None` from a broker that has none.
     pub id: Option<String>,
     /// In a KRaft cluster any broker, which forwards to the controller.
     pub controller: Option<NodeId>,
+    /// The brokers that are up.
     pub nodes: BTreeMap<NodeId, Node>,
 }
 
 /// One of a broker's `log.dirs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogDirectory {
     /// −1 from brokers older than 3.3; so is `usable_bytes`.
     pub total_bytes: i64,
+    /// -1 from brokers before 3.3 (KIP-827).
     pub usable_bytes: i64,
+    /// The replicas in this directory.
     pub replicas: BTreeMap<TopicPartition, Replica>,
 }
 
+/// A replica of a partition in a log directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Replica {
+    /// The size of its log, in bytes.
     pub size_bytes: i64,
     /// Records that this replica is behind the partition's end.
     pub lag: i64,
@@ -42,6 +52,7 @@ pub struct Replica {
 }
 
 impl Admin {
+    /// Describes the cluster: its id, controller and brokers.
     pub fn describe_cluster(&self) -> Pending<ClusterDescription> {
         self.call(
             "describe cluster",

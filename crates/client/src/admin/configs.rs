@@ -19,17 +19,22 @@ use crate::pending::Pending;
 
 /// The kind of resource that settings belong to; the numbers are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum ConfigResourceKind {
+    /// By its name.
     Topic = 2,
     /// Named by id; an empty name means the defaults of all brokers.
     Broker = 4,
+    /// The log levels of a broker, by its id.
     BrokerLogger = 8,
     /// A subscription of KIP-714.
     ClientMetrics = 16,
+    /// A consumer group, by its id.
     Group = 32,
 }
 
 impl ConfigResourceKind {
+    /// Every kind that this client knows.
     pub const ALL: [ConfigResourceKind; 5] = [
         ConfigResourceKind::Topic,
         ConfigResourceKind::Broker,
@@ -45,13 +50,18 @@ impl ConfigResourceKind {
     }
 }
 
+/// Something that has settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct ConfigResource {
+    /// What it is.
     pub kind: ConfigResourceKind,
+    /// Its name or id, as text.
     pub name: String,
 }
 
 impl ConfigResource {
+    /// A resource, which need not exist.
     pub fn new(kind: ConfigResourceKind, name: impl Into<String>) -> ConfigResource {
         ConfigResource {
             kind,
@@ -59,6 +69,7 @@ impl ConfigResource {
         }
     }
 
+    /// A topic.
     pub fn topic(name: impl Into<String>) -> ConfigResource {
         ConfigResource::new(ConfigResourceKind::Topic, name)
     }
@@ -82,14 +93,23 @@ impl ConfigResource {
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConfigSource {
+    /// Set for this topic.
     Topic,
+    /// Set for this broker while it ran.
     DynamicBroker,
+    /// Set for all brokers while they ran.
     DynamicDefaultBroker,
+    /// From the broker's `server.properties`.
     StaticBroker,
+    /// Kafka's default.
     Default,
+    /// A log level that was set while the broker ran.
     DynamicBrokerLogger,
+    /// Set for this subscription of client metrics.
     ClientMetrics,
+    /// Set for this group.
     Group,
     /// A source that this client does not know (a newer protocol).
     Unknown(i8),
@@ -111,17 +131,25 @@ impl ConfigSource {
     }
 }
 
+/// One setting of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigEntry {
     /// `None` when it is sensitive or not set.
     pub value: Option<String>,
+    /// Where the value comes from.
     pub source: ConfigSource,
+    /// Whether only a restart can change it.
     pub is_read_only: bool,
+    /// A secret: `value` is `None`.
     pub is_sensitive: bool,
 }
 
+/// What to do with a setting (KIP-339).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConfigOperation {
+    /// Replaces the value.
     Set = 0,
     /// Resets to the default.
     Delete = 1,
@@ -131,15 +159,20 @@ pub enum ConfigOperation {
     Subtract = 3,
 }
 
+/// A change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AlterConfig {
+    /// The setting's name.
     pub key: String,
+    /// What to do with it.
     pub operation: ConfigOperation,
     /// `None` with `Delete`.
     pub value: Option<String>,
 }
 
 impl AlterConfig {
+    /// Sets the value.
     pub fn set(key: impl Into<String>, value: impl ToString) -> AlterConfig {
         AlterConfig {
             key: key.into(),
@@ -148,11 +181,30 @@ impl AlterConfig {
         }
     }
 
+    /// Removes the value, so that the next source or the default applies.
     pub fn delete(key: impl Into<String>) -> AlterConfig {
         AlterConfig {
             key: key.into(),
             operation: ConfigOperation::Delete,
             value: None,
+        }
+    }
+
+    /// Adds a word to a list.
+    pub fn append(key: impl Into<String>, word: impl Into<String>) -> AlterConfig {
+        AlterConfig {
+            key: key.into(),
+            operation: ConfigOperation::Append,
+            value: Some(word.into()),
+        }
+    }
+
+    /// Removes a word from a list.
+    pub fn subtract(key: impl Into<String>, word: impl Into<String>) -> AlterConfig {
+        AlterConfig {
+            key: key.into(),
+            operation: ConfigOperation::Subtract,
+            value: Some(word.into()),
         }
     }
 }
@@ -161,6 +213,7 @@ impl AlterConfig {
 pub type ConfigEntries = BTreeMap<String, ConfigEntry>;
 
 impl Admin {
+    /// Describes every setting of these resources, defaults included.
     pub fn describe_configs(
         &self,
         resources: Vec<ConfigResource>,

@@ -112,23 +112,11 @@ impl Versions {
     pub fn from(min: i16) -> Versions {
         Versions { min, max: i16::MAX }
     }
-
-    pub fn to(max: i16) -> Versions {
-        Versions { min: 0, max }
-    }
 }
 
 impl Context {
     fn lock(&self) -> MutexGuard<'_, Mailbox> {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.lock().snapshot.clone()
-    }
-
-    pub fn is_expired(&self) -> bool {
-        self.lock().is_expired
     }
 
     /// The rest of the call's time, sent to brokers as a request's `timeout_ms`.

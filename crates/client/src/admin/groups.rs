@@ -20,7 +20,9 @@ use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
 use crate::pending::Pending;
 
+/// A group in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupListing {
     /// `consumer` for consumer groups; `connect` and other applications have their own.
     pub protocol_type: String,
@@ -30,20 +32,31 @@ pub struct GroupListing {
     pub kind: String,
 }
 
+/// A group with its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupDescription {
+    /// Kafka's name, for example `Stable` or `Empty`.
     pub state: String,
+    /// `consumer` for groups of consumers.
     pub protocol_type: String,
     /// The assignor that the members agreed on.
     pub assignor: String,
+    /// In no particular order.
     pub members: Vec<GroupMember>,
 }
 
+/// A member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupMember {
+    /// Given by the coordinator.
     pub id: String,
+    /// `group.instance.id` of a static member (KIP-345).
     pub instance_id: Option<String>,
+    /// `client.id`.
     pub client_id: String,
+    /// The address that the coordinator sees.
     pub client_host: String,
     /// Empty while the group rebalances, and for groups of other protocol types.
     pub assignment: BTreeSet<TopicPartition>,

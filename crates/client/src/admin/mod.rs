@@ -36,15 +36,16 @@ pub use self::configs::{
     ConfigSource,
 };
 pub use self::groups::{GroupDescription, GroupListing, GroupMember};
-pub use self::machine::{AdminMachine, Inbox, Ticket};
+use self::machine::{AdminMachine, Inbox};
 pub use self::partitions::{ElectionKind, PartitionResults};
 pub use self::quotas::{QuotaAlteration, QuotaEntity, QuotaFilter, QuotaMatch};
 pub use self::records::{ListedOffset, OffsetSpec};
-pub use self::scram::{ScramCredential, ScramMechanism};
+pub use self::scram::{ScramCredential, ScramDescription, ScramMechanism};
 pub use self::topics::{
     CreatedTopic, NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicListing,
 };
 pub use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
+pub use crate::metadata::snapshot::NodeId;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -20,6 +20,7 @@ pub type PartitionResults<T> = Results<TopicPartition, T>;
 
 /// Which replica to elect as leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ElectionKind {
     /// The first replica of the assignment.
     Preferred = 0,

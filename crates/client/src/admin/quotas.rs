@@ -21,27 +21,83 @@ pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
 /// Which entities a filter matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QuotaMatch {
+    /// The entity with this name.
     Exact(String),
+    /// The entity for names without a quota of their own.
     Default,
+    /// Every entity that has this type.
     Any,
 }
 
 /// Matches entities that have all these types; `is_strict`: and no other type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QuotaFilter {
+    /// By entity type: `user`, `client-id` or `ip`.
     pub components: BTreeMap<String, QuotaMatch>,
+    /// Leaves out entities that have other types besides.
     pub is_strict: bool,
+}
+
+impl QuotaFilter {
+    /// Matches every entity.
+    pub fn new() -> QuotaFilter {
+        QuotaFilter::default()
+    }
+
+    /// Matches only entities that have this type (`user`, `client-id` or `ip`) with such a name.
+    #[must_use]
+    pub fn component(mut self, entity_type: impl Into<String>, name: QuotaMatch) -> QuotaFilter {
+        self.components.insert(entity_type.into(), name);
+        self
+    }
+
+    /// Leaves out entities that have other types besides.
+    #[must_use]
+    pub fn strict(mut self) -> QuotaFilter {
+        self.is_strict = true;
+        self
+    }
 }
 
 /// Changes to one entity's quotas; `None` removes a quota.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct QuotaAlteration {
+    /// Whose quotas change.
     pub entity: QuotaEntity,
+    /// By quota, for example `producer_byte_rate`; `None` removes it.
     pub quotas: BTreeMap<String, Option<f64>>,
 }
 
+impl QuotaAlteration {
+    /// No change yet.
+    pub fn new(entity: QuotaEntity) -> QuotaAlteration {
+        QuotaAlteration {
+            entity,
+            quotas: BTreeMap::new(),
+        }
+    }
+
+    /// Sets a quota, for example `producer_byte_rate` in bytes per second.
+    #[must_use]
+    pub fn set(mut self, quota: impl Into<String>, value: f64) -> QuotaAlteration {
+        self.quotas.insert(quota.into(), Some(value));
+        self
+    }
+
+    /// Removes a quota.
+    #[must_use]
+    pub fn remove(mut self, quota: impl Into<String>) -> QuotaAlteration {
+        self.quotas.insert(quota.into(), None);
+        self
+    }
+}
+
 impl Admin {
+    /// Describes the quotas of the entities that match (KIP-546).
     pub fn describe_client_quotas(
         &self,
         filter: QuotaFilter,
@@ -49,6 +105,7 @@ impl Admin {
         self.call("describe client quotas", |context| describe(context, filter))
     }
 
+    /// Sets and removes quotas (KIP-546).
     pub fn alter_client_quotas(&self, changes: Vec<QuotaAlteration>) -> Pending<Results<QuotaEntity, ()>> {
         self.call("alter client quotas", |context| alter(context, changes))
     }

@@ -20,6 +20,7 @@ use crate::pending::Pending;
 
 /// Which offset of a partition to look up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OffsetSpec {
     /// The first that still exists.
     Earliest,
@@ -49,12 +50,15 @@ impl OffsetSpec {
     }
 }
 
+/// An offset that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ListedOffset {
     /// −1 when no record matches.
     pub offset: i64,
     /// Of that record; −1 where it is not known.
     pub timestamp: i64,
+    /// -1: not known.
     pub leader_epoch: i32,
 }
 

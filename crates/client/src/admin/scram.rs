@@ -24,9 +24,13 @@ use crate::pending::Pending;
 /// has become cheaper.
 const ROUNDS_DEFAULT: u32 = 8192;
 
+/// A mechanism that a broker keeps credentials for (KIP-554).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum ScramMechanism {
+    /// SCRAM-SHA-256.
     Sha256 = 1,
+    /// SCRAM-SHA-512.
     Sha512 = 2,
 }
 
@@ -41,15 +45,20 @@ impl ScramMechanism {
 
 /// A change of one user's credentials.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum ScramCredential {
     /// Creates or replaces the user's credential of this mechanism.
     Set {
+        /// Which of the user's credentials.
         mechanism: ScramMechanism,
+        /// Salted by this client and never sent.
         password: Password,
         /// Kafka accepts 4096 to 16 384; `None`: 8192.
         rounds: Option<u32>,
     },
+    /// Removes the user's credential of this mechanism.
     Delete {
+        /// Which of the user's credentials.
         mechanism: ScramMechanism,
     },
 }
@@ -110,7 +119,7 @@ impl Change {
             message: "SCRAM needs at least one round".into(),
         })?;
         let salt = nonce().to_vec();
-        let salted_password = salted_password(mechanism.sasl(), &password, &salt, count);
+        let salted_password = salted_password(mechanism.sasl(), &password, &salt, count)?;
         Ok(Change::Set {
             mechanism,
             rounds,

@@ -24,16 +24,22 @@ use crate::pending::Pending;
 
 /// A topic to create. Without `partitions` and `replicas` the broker's defaults apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewTopic {
+    /// At most 249 of the characters `a-z A-Z 0-9 . _ -`.
     pub name: String,
+    /// `None`: the broker's `num.partitions`.
     pub partitions: Option<i32>,
+    /// `None`: the broker's `default.replication.factor`.
     pub replicas: Option<i16>,
     /// Brokers by partition, the preferred leader first; excludes the two fields above.
     pub assignment: BTreeMap<i32, Vec<i32>>,
+    /// The topic's own settings.
     pub configs: BTreeMap<String, String>,
 }
 
 impl NewTopic {
+    /// A topic with the broker's defaults.
     pub fn new(name: impl Into<String>) -> NewTopic {
         NewTopic {
             name: name.into(),
@@ -41,18 +47,21 @@ impl NewTopic {
         }
     }
 
+    /// Sets the number of partitions.
     #[must_use]
     pub fn partitions(mut self, partitions: i32) -> NewTopic {
         self.partitions = Some(partitions);
         self
     }
 
+    /// Sets the number of replicas of each partition.
     #[must_use]
     pub fn replicas(mut self, replicas: i16) -> NewTopic {
         self.replicas = Some(replicas);
         self
     }
 
+    /// Sets one setting of the topic.
     #[must_use]
     pub fn config(mut self, key: impl Into<String>, value: impl ToString) -> NewTopic {
         self.configs.insert(key.into(), value.to_string());
@@ -62,38 +71,55 @@ impl NewTopic {
 
 /// A topic as the broker created it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CreatedTopic {
     /// Zero from brokers older than 2.8.
     pub id: Uuid,
     /// −1 from brokers older than 2.4, or without the right to see it.
     pub partitions: i32,
+    /// The number of replicas of each partition.
     pub replicas: i16,
 }
 
+/// A topic in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicListing {
+    /// Zero from brokers before 2.8 (KIP-516).
     pub id: Uuid,
+    /// Kafka's own, like `__consumer_offsets`.
     pub is_internal: bool,
 }
 
+/// A topic with its partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicDescription {
+    /// Zero from brokers before 2.8 (KIP-516).
     pub id: Uuid,
+    /// Kafka's own, like `__consumer_offsets`.
     pub is_internal: bool,
     /// By index.
     pub partitions: BTreeMap<i32, PartitionDescription>,
 }
 
+/// One partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartitionDescription {
+    /// `None`: there is none now.
     pub leader: Option<NodeId>,
+    /// -1: the broker does not say.
     pub leader_epoch: i32,
+    /// The brokers that have a replica; the preferred leader first.
     pub replicas: Vec<NodeId>,
+    /// Those of them that are in sync.
     pub in_sync: Vec<NodeId>,
 }
 
 /// Partitions to add to a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewPartitions {
     /// The topic's partition count afterwards.
     pub total: i32,
@@ -101,7 +127,25 @@ pub struct NewPartitions {
     pub assignment: Vec<Vec<i32>>,
 }
 
+impl NewPartitions {
+    /// As many as it takes to have `total`, on brokers of the controller's choice.
+    pub fn to(total: i32) -> NewPartitions {
+        NewPartitions {
+            total,
+            assignment: Vec::new(),
+        }
+    }
+
+    /// Sets the brokers of each added partition.
+    #[must_use]
+    pub fn assignment(mut self, assignment: Vec<Vec<i32>>) -> NewPartitions {
+        self.assignment = assignment;
+        self
+    }
+}
+
 impl Admin {
+    /// Creates topics.
     pub fn create_topics(&self, topics: Vec<NewTopic>) -> Pending<Results<String, CreatedTopic>> {
         self.call("create topics", |context| create_topics(context, topics, false))
     }
@@ -111,6 +155,7 @@ impl Admin {
         self.call("validate topics", |context| create_topics(context, topics, true))
     }
 
+    /// Deletes topics with all their records.
     pub fn delete_topics(&self, names: Vec<String>) -> Pending<Results<String, ()>> {
         self.call("delete topics", |context| delete_topics(context, names))
     }
@@ -131,12 +176,14 @@ impl Admin {
         })
     }
 
+    /// Describes topics; one that does not exist is `Err(UnknownTopicOrPartition)`.
     pub fn describe_topics(&self, names: Vec<String>) -> Pending<Results<String, TopicDescription>> {
         self.call("describe topics", |context| async move {
             fetch_topics(&context, Some(names)).await
         })
     }
 
+    /// Adds partitions to topics; keys of later records may go to other partitions than before.
     pub fn create_partitions(&self, topics: BTreeMap<String, NewPartitions>) -> Pending<Results<String, ()>> {
         self.call("create partitions", |context| create_partitions(context, topics))
     }

@@ -9,10 +9,15 @@ use super::settings::Settings;
 use super::value::config_error;
 use crate::error::Error;
 
+/// An admin client's settings, checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct AdminConfig {
+    /// What every client has.
     pub client: Arc<ClientConfig>,
+    /// `default.api.timeout.ms`.
     pub default_api_timeout_ms: u64,
+    /// `retries`.
     pub retries: u32,
 }
 

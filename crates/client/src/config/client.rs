@@ -7,25 +7,38 @@ use super::bootstrap;
 use super::key::ClientKind;
 use super::security::Security;
 use super::settings::{Settings, Warning};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 use crate::network::io::Address;
 
 /// Settings that every client needs: `bootstrap.servers`, `client.id`, timeouts, sockets, security.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ClientConfig {
+    /// `bootstrap.servers`; at least one.
     pub bootstrap_servers: Vec<Address>,
+    /// `client.id`, or a numbered name as Kafka gives it.
     pub client_id: Arc<str>,
+    /// `client.rack`; empty where it is not set, and for producers and admin clients.
     pub client_rack: Arc<str>,
+    /// `request.timeout.ms`.
     pub request_timeout_ms: u64,
+    /// `retry.backoff.ms`.
     pub retry_backoff_ms: u64,
+    /// `retry.backoff.max.ms`.
     pub retry_backoff_ms_max: u64,
+    /// `reconnect.backoff.ms`.
     pub reconnect_backoff_ms: u64,
+    /// `reconnect.backoff.max.ms`.
     pub reconnect_backoff_ms_max: u64,
+    /// `socket.connection.setup.timeout.ms`.
     pub connection_setup_timeout_ms: u64,
+    /// `socket.connection.setup.timeout.max.ms`.
     pub connection_setup_timeout_ms_max: u64,
     /// `u64::MAX`: idle connections are never closed.
     pub connections_idle_ms_max: u64,
+    /// `metadata.max.age.ms`.
     pub metadata_age_ms_max: u64,
+    /// `metadata.max.idle.ms`, a producer's setting; `u64::MAX` for the others.
     pub metadata_idle_ms_max: u64,
     /// Rebootstrap from the bootstrap servers when no known node has answered for this long
     /// (KIP-899); `None`: never.
@@ -34,10 +47,15 @@ pub struct ClientConfig {
     pub allow_auto_create_topics: bool,
     /// `None` is Kafka's −1: the operating system's default.
     pub send_buffer_bytes: Option<usize>,
+    /// As `send_buffer_bytes`, for `receive.buffer.bytes`.
     pub receive_buffer_bytes: Option<usize>,
+    /// From `security.protocol`, `sasl.*` and `ssl.*`.
     pub security: Security,
+    /// `enable.metrics.push` (KIP-714); false in a build without the cargo feature `telemetry`.
     pub metrics_push_enabled: bool,
+    /// `metrics.sample.window.ms`.
     pub metrics_sample_window_ms: u64,
+    /// `metrics.num.samples`.
     pub metrics_sample_count: u32,
     /// Hints for the author of the settings; none is an error.
     pub warnings: Vec<Warning>,
@@ -59,6 +77,7 @@ impl ClientConfig {
             "connection setup timeout",
         );
         let (reconnect_backoff_ms, reconnect_backoff_ms_max) = reconnect_backoff(&mut settings);
+        let metrics_push_enabled = metrics_push(&settings)?;
         let buffer = |key| usize::try_from(settings.number(key)).ok();
         let rebootstraps = settings
             .text("metadata.recovery.strategy")
@@ -94,13 +113,22 @@ impl ClientConfig {
             send_buffer_bytes: buffer("send.buffer.bytes"),
             receive_buffer_bytes: buffer("receive.buffer.bytes"),
             security,
-            metrics_push_enabled: settings.boolean("enable.metrics.push"),
+            metrics_push_enabled,
             metrics_sample_window_ms: settings.natural("metrics.sample.window.ms"),
             metrics_sample_count: u32::try_from(settings.number("metrics.num.samples"))
                 .expect("an int of at least 1"),
             warnings: settings.into_warnings(),
         })
     }
+}
+
+/// The default is on; a build without telemetry pushes nothing, and refuses only the written wish.
+fn metrics_push(settings: &Settings) -> Result<bool, Error> {
+    const KEY: &str = "enable.metrics.push";
+    if settings.boolean(KEY) && settings.is_written(KEY) {
+        settings.needs(Feature::Telemetry, KEY, "true")?;
+    }
+    Ok(settings.boolean(KEY) && Feature::Telemetry.is_built())
 }
 
 /// A first wait and its maximum; a first wait above the maximum is reduced to it, as in Kafka.

@@ -10,46 +10,78 @@ use super::settings::Settings;
 use super::value::config_error;
 use crate::error::Error;
 
+/// `auto.offset.reset`: where to read without a valid committed offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OffsetReset {
+    /// At the start of the log.
     Earliest,
+    /// At the end of the log.
     Latest,
     /// KIP-1106: this long before now.
     ByDuration {
+        /// Milliseconds before now.
         ms: u64,
     },
+    /// Nowhere: `poll` returns an error.
     None,
 }
 
+/// `partition.assignment.strategy`: how a group's leader distributes partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AssignorKind {
+    /// Kafka's RangeAssignor.
     Range,
+    /// Kafka's RoundRobinAssignor.
     RoundRobin,
+    /// Kafka's StickyAssignor (KIP-54).
     Sticky,
+    /// Kafka's CooperativeStickyAssignor (KIP-429).
     CooperativeSticky,
 }
 
+/// A consumer's settings, checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConsumerConfig {
+    /// What every client has.
     pub client: Arc<ClientConfig>,
+    /// `group.id`.
     pub group_id: Option<Arc<str>>,
+    /// `group.instance.id` (KIP-345).
     pub group_instance_id: Option<Arc<str>>,
     /// In order of preference.
     pub assignors: Vec<AssignorKind>,
+    /// `session.timeout.ms`.
     pub session_timeout_ms: u64,
+    /// `heartbeat.interval.ms`.
     pub heartbeat_interval_ms: u64,
+    /// `max.poll.interval.ms`.
     pub max_poll_interval_ms: u64,
+    /// `max.poll.records`.
     pub max_poll_records: usize,
+    /// `enable.auto.commit`.
     pub auto_commit_enabled: bool,
+    /// `auto.commit.interval.ms`.
     pub auto_commit_interval_ms: u64,
+    /// `auto.offset.reset`.
     pub auto_offset_reset: OffsetReset,
+    /// Whether `isolation.level` is `read_committed`.
     pub read_committed: bool,
+    /// `fetch.min.bytes`.
     pub fetch_bytes_min: u32,
+    /// `fetch.max.bytes`.
     pub fetch_bytes_max: u32,
+    /// `fetch.max.wait.ms`.
     pub fetch_wait_ms_max: u32,
+    /// `max.partition.fetch.bytes`.
     pub partition_fetch_bytes_max: u32,
+    /// `check.crcs`.
     pub check_crcs: bool,
+    /// `default.api.timeout.ms`.
     pub default_api_timeout_ms: u64,
+    /// `exclude.internal.topics`.
     pub exclude_internal_topics: bool,
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Names, types, defaults, ranges and error texts are those of Apache Kafka 4.3's Java client.
 
-mod key;
-mod keys;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod key;
+pub(crate) mod keys;
 mod value;
 mod settings;
 mod duration;
@@ -14,7 +15,7 @@ mod client;
 mod producer;
 mod consumer;
 mod admin;
-mod document;
+pub(crate) mod document;
 
 #[cfg(test)]
 mod tests;
@@ -29,14 +30,14 @@ use crate::error::Error;
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, OffsetReset};
-pub use self::document::render;
-pub use self::key::{ClientKey, ClientKind, Default, Rule, Support};
-pub use self::keys::all as client_keys;
+pub use self::key::ClientKind;
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
     Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,
 };
 pub use self::settings::Warning;
+pub use crate::network::io::Address;
+pub use ottla_wire::records::compression::{Codec, Compression};
 
 /// Settings as the user wrote them: Kafka's keys, with values as text.
 ///
@@ -51,6 +52,7 @@ pub struct Config {
 }
 
 impl Config {
+    /// No settings: every key has its default.
     pub fn new() -> Config {
         Config::default()
     }

@@ -9,16 +9,22 @@ use super::client::ClientConfig;
 use super::key::ClientKind;
 use super::settings::Settings;
 use super::value::{config_error, invalid};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 
+/// `acks`: what the leader waits for before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Acks {
+    /// `0`: there is no answer.
     None,
+    /// `1`: the leader's own append.
     Leader,
+    /// `all`: every in-sync replica.
     All,
 }
 
 impl Acks {
+    /// The number in a Produce request.
     pub fn code(self) -> i16 {
         match self {
             Acks::None => 0,
@@ -28,31 +34,51 @@ impl Acks {
     }
 }
 
+/// A producer's settings, checked.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProducerConfig {
+    /// What every client has.
     pub client: Arc<ClientConfig>,
+    /// `acks`.
     pub acks: Acks,
+    /// `enable.idempotence`; false also where other settings rule out the default (KIP-679).
     pub enable_idempotence: bool,
+    /// `batch.size`, at least 1.
     pub batch_bytes: usize,
+    /// `buffer.memory`.
     pub buffer_memory_bytes: usize,
+    /// `compression.type` and its level.
     pub compression: Compression,
+    /// `linger.ms`.
     pub linger_ms: u64,
+    /// `max.block.ms`.
     pub max_block_ms: u64,
+    /// `max.request.size`.
     pub max_request_bytes: usize,
+    /// `max.in.flight.requests.per.connection`.
     pub max_in_flight_requests_per_connection: usize,
+    /// `delivery.timeout.ms`; the default is raised to `linger.ms` + `request.timeout.ms`.
     pub delivery_timeout_ms: u64,
+    /// `retries`.
     pub retries: u32,
+    /// `partitioner.class`.
     pub partitioner: PartitionerKind,
+    /// `partitioner.ignore.keys`.
     pub partitioner_ignore_keys: bool,
+    /// `partitioner.adaptive.partitioning.enable` (KIP-794).
     pub partitioner_adaptive: bool,
     /// 0: off.
     pub partitioner_availability_timeout_ms: u64,
 }
 
+/// `partitioner.class`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PartitionerKind {
     /// KIP-794: records with a key by murmur2, others sticky by bytes.
     Default,
+    /// Kafka's RoundRobinPartitioner: one partition after the other, keys ignored.
     RoundRobin,
 }
 
@@ -79,7 +105,7 @@ impl ProducerConfig {
             // In Kafka 0 means "no batching", batches of one record; one byte has the same effect.
             batch_bytes: settings.size("batch.size").max(1),
             buffer_memory_bytes: settings.size("buffer.memory"),
-            compression: compression(&settings),
+            compression: compression(&settings)?,
             linger_ms: settings.natural("linger.ms"),
             max_block_ms: settings.natural("max.block.ms"),
             max_request_bytes: settings.size("max.request.size"),
@@ -155,18 +181,22 @@ fn delivery_timeout(settings: &mut Settings) -> Result<u64, Error> {
     Ok(least_ms)
 }
 
-fn compression(settings: &Settings) -> Compression {
-    let name = settings.text("compression.type").unwrap_or_default();
+fn compression(settings: &Settings) -> Result<Compression, Error> {
+    const KEY: &str = "compression.type";
+    let name = settings.text(KEY).unwrap_or_default();
     let codec = Codec::from_name(name).expect("the table names the codecs");
+    if codec == Codec::Zstd {
+        settings.needs(Feature::Zstd, KEY, name)?;
+    }
     let level = |key| i32::try_from(settings.number(key)).ok();
-    Compression {
+    Ok(Compression {
         codec,
         level: match codec {
             Codec::Gzip => level("compression.gzip.level").filter(|level| *level != -1),
             Codec::Zstd => level("compression.zstd.level"),
             Codec::None | Codec::Snappy | Codec::Lz4 => None,
         },
-    }
+    })
 }
 
 fn partitioner(class: Option<&str>) -> Result<PartitionerKind, Error> {

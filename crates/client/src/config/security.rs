@@ -7,12 +7,15 @@ use std::sync::Arc;
 use super::jaas;
 use super::settings::Settings;
 use super::value::{config_error, invalid};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 
 /// With neither field set the protocol is PLAINTEXT: neither encrypted nor authenticated.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Security {
+    /// `None`: the client does not authenticate with SASL.
     pub sasl: Option<SaslSettings>,
+    /// `None`: plaintext.
     pub tls: Option<TlsSettings>,
 }
 
@@ -21,6 +24,7 @@ pub struct Security {
 pub struct Password(Arc<str>);
 
 impl Password {
+    /// Takes the secret.
     pub fn new(text: &str) -> Password {
         Password(text.into())
     }
@@ -37,14 +41,20 @@ impl fmt::Debug for Password {
     }
 }
 
+/// `sasl.mechanism`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SaslMechanism {
+    /// RFC 4616; the password itself is sent, so use it with TLS only.
     Plain,
+    /// RFC 7677.
     ScramSha256,
+    /// RFC 5802 with SHA-512.
     ScramSha512,
 }
 
 impl SaslMechanism {
+    /// Every mechanism that this client speaks.
     pub const ALL: [SaslMechanism; 3] = [
         SaslMechanism::Plain,
         SaslMechanism::ScramSha256,
@@ -61,16 +71,23 @@ impl SaslMechanism {
     }
 }
 
+/// How the client authenticates.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SaslSettings {
+    /// `sasl.mechanism`.
     pub mechanism: SaslMechanism,
+    /// From `sasl.jaas.config` or `sasl.username`; never empty.
     pub username: Arc<str>,
+    /// From `sasl.jaas.config` or `sasl.password`.
     pub password: Password,
 }
 
 /// Where certificates and keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PemSource {
+    /// A file, read when the client is created.
     File(PathBuf),
     /// The PEM text itself, in the settings.
     Inline(Password),
@@ -78,26 +95,37 @@ pub enum PemSource {
 
 /// This client's certificate chain and private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsIdentity {
+    /// The client's certificate first.
     pub chain: PemSource,
+    /// PKCS#8, PKCS#1 or SEC1.
     pub key: PemSource,
     /// Of an encrypted key.
     pub key_password: Option<Password>,
 }
 
+/// `ssl.enabled.protocols`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsVersions {
+    /// TLSv1.2.
     pub v1_2: bool,
+    /// TLSv1.3.
     pub v1_3: bool,
 }
 
+/// The `ssl.*` settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsSettings {
     /// `None`: the system's trust store.
     pub trust: Option<PemSource>,
+    /// `None`: the client has no certificate.
     pub identity: Option<TlsIdentity>,
     /// Whether the certificate must match the host name of the connection.
     pub checks_name: bool,
+    /// The versions that are offered.
     pub versions: TlsVersions,
     /// By their IANA names; empty: all that are safe.
     pub cipher_suites: Vec<String>,
@@ -109,12 +137,16 @@ impl Security {
             .text("security.protocol")
             .unwrap_or_default()
             .to_ascii_uppercase();
+        let is_tls = protocol.ends_with("SSL");
+        if is_tls {
+            settings.needs(Feature::Tls, "security.protocol", &protocol)?;
+        }
         Ok(Security {
             sasl: protocol
                 .starts_with("SASL_")
                 .then(|| sasl(settings))
                 .transpose()?,
-            tls: protocol.ends_with("SSL").then(|| tls(settings)).transpose()?,
+            tls: is_tls.then(|| tls(settings)).transpose()?,
         })
     }
 }
@@ -130,6 +162,9 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
         let why = "this client speaks PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512";
         return Err(invalid(KEY, name, why));
     };
+    if mechanism != SaslMechanism::Plain {
+        settings.needs(Feature::Tls, KEY, name)?;
+    }
     let (username, password) = credentials(settings, mechanism)?;
     if username.is_empty() {
         return Err(config_error("sasl.username", "the SASL user name is empty"));

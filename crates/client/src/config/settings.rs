@@ -10,12 +10,15 @@ use super::Config;
 use super::key::{ClientKind, Default, Support};
 use super::keys;
 use super::value::{Value, config_error, drop_repeated, invalid, parse};
-use crate::error::Error;
+use crate::error::{Error, Feature};
 
 /// A hint for the author of the settings about something that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
+    /// The setting.
     pub key: String,
+    /// One sentence without a full stop.
     pub message: String,
 }
 
@@ -85,6 +88,14 @@ impl Settings {
             key: key.to_owned(),
             message,
         });
+    }
+
+    /// - Errors: `Config` for `key`, whose value needs a cargo feature that this build lacks.
+    pub fn needs(&self, feature: Feature, key: &str, shown: &str) -> Result<(), Error> {
+        match feature.is_built() {
+            true => Ok(()),
+            false => Err(invalid(key, shown, &feature.missing())),
+        }
     }
 
     pub fn into_warnings(self) -> Vec<Warning> {

@@ -114,7 +114,7 @@ fn every_key_is_described_once_for_each_client() {
             assert_eq!(rows, 1, "{}", key.name);
         }
     }
-    let page = render();
+    let page = document::render();
     assert!(keys::all().all(|key| page.contains(&format!("`{}`", key.name))));
 }
 
@@ -239,4 +239,55 @@ fn a_file_of_properties_is_read() {
     assert!(message(Config::from_file(&path)).contains("line 2"));
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(Config::from_file(&path), Err(Error::Config { .. })));
+}
+
+/// `cargo xtask features` runs these in a build without features.
+#[cfg(not(any(feature = "tls", feature = "zstd", feature = "telemetry")))]
+mod without_features {
+    use super::*;
+
+    #[test]
+    fn tls_and_scram_are_refused_with_the_feature_that_is_missing() {
+        let lacks = "this build of ottla-client lacks the cargo feature tls";
+        for protocol in ["SSL", "SASL_SSL"] {
+            let config = producer().set("security.protocol", protocol);
+            let expected = format!("Invalid value {protocol} for configuration security.protocol: {lacks}");
+            assert_eq!(message(ProducerConfig::from_config(&config)), expected);
+        }
+        let sasl = producer()
+            .set("security.protocol", "SASL_PLAINTEXT")
+            .set("sasl.username", "tim")
+            .set("sasl.password", "secret");
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+            let config = sasl.clone().set("sasl.mechanism", mechanism);
+            let expected = format!("Invalid value {mechanism} for configuration sasl.mechanism: {lacks}");
+            assert_eq!(message(AdminConfig::from_config(&config)), expected);
+        }
+        AdminConfig::from_config(&sasl.set("sasl.mechanism", "PLAIN")).unwrap();
+    }
+
+    #[test]
+    fn zstd_is_refused_with_the_feature_that_is_missing() {
+        let config = producer().set("compression.type", "zstd");
+        assert_eq!(
+            message(ProducerConfig::from_config(&config)),
+            "Invalid value zstd for configuration compression.type: this build of ottla-client lacks the cargo feature zstd"
+        );
+        ProducerConfig::from_config(&producer().set("compression.type", "lz4")).unwrap();
+    }
+
+    #[test]
+    fn pushing_metrics_is_refused_only_where_it_is_set() {
+        const KEY: &str = "enable.metrics.push";
+        assert!(
+            !ProducerConfig::from_config(&producer())
+                .unwrap()
+                .client
+                .metrics_push_enabled
+        );
+        assert_eq!(
+            message(ProducerConfig::from_config(&producer().set(KEY, "true"))),
+            "Invalid value true for configuration enable.metrics.push: this build of ottla-client lacks the cargo feature telemetry"
+        );
+    }
 }

@@ -39,10 +39,6 @@ impl Assignment {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty()
-    }
-
     pub fn len(&self) -> usize {
         self.partitions.len()
     }
@@ -385,6 +381,7 @@ impl Assignment {
     }
 
     /// The number of waiting chunks, and their unread bytes.
+    #[cfg(test)]
     pub fn unread(&self) -> (usize, usize) {
         (
             self.chunks.len(),

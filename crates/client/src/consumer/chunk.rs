@@ -14,8 +14,7 @@ use ottla_wire::records::record::RawRecord;
 use super::position::Position;
 use super::records::Run;
 use super::topic_partition::TopicPartition;
-use crate::error::Error;
-use crate::metadata::snapshot::NodeId;
+use crate::error::{Error, Feature};
 
 /// Limit for a decompressed batch; brokers refuse batches far below it unless `max.message.bytes`
 /// was raised.
@@ -25,7 +24,6 @@ const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// unread responses is counted with it.
 #[derive(Debug)]
 pub struct Answer {
-    pub node: NodeId,
     /// Records handed to the application so far.
     pub records: AtomicU64,
     /// Their encoded bytes, uncompressed.
@@ -33,9 +31,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn new(node: NodeId) -> Arc<Answer> {
+    pub fn new() -> Arc<Answer> {
         Arc::new(Answer {
-            node,
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         })
@@ -157,11 +154,7 @@ impl Chunk {
         self.rest.is_empty() && self.open.is_none() && self.failure.is_none()
     }
 
-    /// Whether the chunk can give only an error.
-    pub fn is_failed(&self) -> bool {
-        self.failure.is_some()
-    }
-
+    #[cfg(test)]
     pub fn unread_bytes(&self) -> usize {
         self.rest.len() + self.open.as_ref().map_or(0, |open| open.rest.len())
     }
@@ -218,7 +211,7 @@ impl Chunk {
             if header.next_offset() <= self.position.offset {
                 self.rest.advance(batch_bytes);
             } else if self.is_for_application(&header, &records) {
-                match unfold(&header, records) {
+                match self.unfold(&header, records) {
                     Ok(rest) => {
                         self.rest.advance(batch_bytes);
                         self.open = Some(OpenBatch {
@@ -228,7 +221,7 @@ impl Chunk {
                         });
                         return true;
                     }
-                    Err(reason) => self.fail(header.base_offset, reason),
+                    Err(failure) => self.stop_with(failure),
                 }
             } else {
                 self.rest.advance(batch_bytes);
@@ -337,15 +330,46 @@ impl Chunk {
         run
     }
 
-    fn fail(&mut self, offset: i64, reason: String) {
-        self.failure = Some(Error::CorruptBatch {
+    fn corrupt(&self, offset: i64, reason: impl Into<Arc<str>>) -> Error {
+        Error::CorruptBatch {
             topic: Arc::clone(&self.topic_partition.topic),
             partition: self.topic_partition.partition,
             offset,
             reason: reason.into(),
-        });
+        }
+    }
+
+    fn fail(&mut self, offset: i64, reason: String) {
+        self.stop_with(self.corrupt(offset, reason));
+    }
+
+    fn stop_with(&mut self, failure: Error) {
+        self.failure = Some(failure);
         self.rest = Bytes::new();
         self.open = None;
+    }
+
+    /// The records' bytes, uncompressed.
+    fn unfold(&self, header: &BatchHeader, records: Bytes) -> Result<Bytes, Error> {
+        let offset = header.base_offset;
+        match header.compression() {
+            Some(Codec::None) => Ok(records),
+            Some(codec) if !codec.is_built() => {
+                let what = format!("{codec} batch at offset {offset} of {}", self.topic_partition);
+                Err(Error::missing_feature(Feature::Zstd, what))
+            }
+            Some(codec) => {
+                let mut unfolded = Vec::new();
+                decompress(codec, &records, BATCH_BYTES_MAX, &mut unfolded)
+                    .map_err(|error| self.corrupt(offset, error.to_string()))?;
+                Ok(unfolded.into())
+            }
+            None => {
+                let attributes = header.attributes;
+                let reason = format!("its attributes {attributes:#06x} name no known compression");
+                Err(self.corrupt(offset, reason))
+            }
+        }
     }
 }
 
@@ -354,22 +378,6 @@ fn end_of(header: &BatchHeader) -> Position {
     Position {
         offset: header.next_offset(),
         leader_epoch: leader_epoch(header),
-    }
-}
-
-/// The records' bytes, uncompressed.
-fn unfold(header: &BatchHeader, records: Bytes) -> Result<Bytes, String> {
-    match header.compression() {
-        Some(Codec::None) => Ok(records),
-        Some(codec) => {
-            let mut unfolded = Vec::new();
-            decompress(codec, &records, BATCH_BYTES_MAX, &mut unfolded).map_err(|error| error.to_string())?;
-            Ok(unfolded.into())
-        }
-        None => Err(format!(
-            "its attributes {:#06x} name no known compression",
-            header.attributes
-        )),
     }
 }
 

@@ -68,9 +68,13 @@ pub enum Command {
 
 /// A topic as `list_topics` returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopicDescription {
+    /// The topic's name.
     pub name: Arc<str>,
+    /// Kafka's own, like `__consumer_offsets`.
     pub is_internal: bool,
+    /// How many partitions it has.
     pub partition_count: usize,
 }
 

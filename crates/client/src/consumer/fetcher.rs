@@ -30,6 +30,7 @@ use super::session::{Ask, FINAL_EPOCH, FetchSession, SessionRequest};
 use super::topic_partition::TopicPartition;
 use crate::config::ConsumerConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::ConsumerMetrics;
 use crate::network::cluster::{Cluster, Readiness, Reply, Request};
@@ -356,7 +357,7 @@ impl Fetcher {
             self.delay(node, now);
             return Consequences::default();
         }
-        let answer = Answer::new(node);
+        let answer = Answer::new();
         let mut consequences = Consequences::default();
         let mut taking = Taking {
             config: &self.config,
@@ -532,11 +533,12 @@ impl Taking<'_> {
         if had_replica || position != partition.fetch_position {
             return;
         }
+        let offset = position.map_or(-1, |position| position.offset);
+        events::out_of_range(&self.config.client.client_id, name, offset);
         if state.assignment.reset_policy().is_some() {
             // With a policy it cannot fail.
             let _ = state.assignment.reset_by_policy(name);
         } else {
-            let offset = position.map_or(-1, |position| position.offset);
             let what = format!("{name} at offset {offset}, auto.offset.reset is none");
             state.report(Error::broker(ErrorCode::OffsetOutOfRange, what));
         }

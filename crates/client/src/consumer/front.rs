@@ -304,6 +304,7 @@ impl Consumer {
         result
     }
 
+    /// The partitions assigned to this consumer, by the group or by `assign`.
     pub fn assignment(&self) -> BTreeSet<TopicPartition> {
         self.exchange.lock().assignment.names().cloned().collect()
     }
@@ -486,6 +487,7 @@ impl Consumer {
         Ok(())
     }
 
+    /// The partitions that `pause` holds back.
     pub fn paused(&self) -> BTreeSet<TopicPartition> {
         self.exchange.lock().assignment.paused()
     }

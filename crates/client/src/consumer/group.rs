@@ -30,6 +30,7 @@ use super::subscription::Subscription;
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::config::ConsumerConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::ConsumerMetrics;
 use crate::network::backoff::{Backoff, Random};
@@ -100,6 +101,7 @@ pub enum CommitKind {
 
 /// The data with which a producer commits offsets in a transaction for this member.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct GroupMetadata {
     pub group_id: Arc<str>,
     pub generation_id: i32,
@@ -398,6 +400,7 @@ impl GroupMembership {
             self.commits.end(&error);
             self.fetches.end(&error);
         }
+        events::group_failed(&self.config.client.client_id, &self.group_id, &error);
         self.polls_before_retry = Some(self.activity.polls());
         self.activity.await_poll();
         self.events.push(GroupEvent::Failed(error));

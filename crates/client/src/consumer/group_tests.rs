@@ -25,6 +25,7 @@ use super::subscription::{Subscription, TopicPattern};
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::config::{Config, ConsumerConfig};
 use crate::error::Error;
+use crate::events::told;
 use crate::metadata::snapshot::{NodeId, Partition, Snapshot, Topic};
 use crate::metrics::ConsumerMetrics;
 use crate::network::cluster::{Readiness, Reply, Request};
@@ -846,4 +847,37 @@ fn hostile_answers_are_errors() {
         bench.answer(&request, ticket, Ok(garbage));
         assert!(bench.failure().is_some());
     }
+}
+
+#[test]
+fn a_rebalance_is_told_with_its_reason_and_its_result() {
+    let events = told(|| {
+        let mut bench = bench(&[EAGER, ("client.id", "c")], on_a());
+        bench.own("range", &[("a", 0), ("a", 1)]);
+        bench.pass_ms(3_000);
+        bench.heartbeat(ErrorCode::RebalanceInProgress);
+        // Answers that change nothing are not told.
+        bench.poll();
+        bench.turn();
+    });
+    let group: Vec<&str> = events
+        .iter()
+        .filter(|line| line.contains("group="))
+        .map(String::as_str)
+        .collect();
+    let [joins, joined, again] = group[..] else {
+        panic!("{group:#?}");
+    };
+    assert!(
+        joins.starts_with(r#"INFO ottla_client: rebalance started client_id="c" group="g" reason="#),
+        "{joins}"
+    );
+    assert_eq!(
+        joined,
+        r#"INFO ottla_client: rebalance completed client_id="c" group="g" generation=1 member_id="me" partitions=2"#
+    );
+    assert_eq!(
+        again,
+        r#"INFO ottla_client: rebalance started client_id="c" group="g" reason="group is already rebalancing""#
+    );
 }

@@ -14,6 +14,7 @@ use super::group_network::GroupNetwork;
 use super::join::{needed_for_static, text_cut};
 use super::rebalance::{Generation, MemberState};
 use crate::config::ConsumerConfig;
+use crate::events;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::{Reply, Request};
 use crate::time::Moment;
@@ -241,6 +242,7 @@ impl GroupMembership {
         let is_member = self.state != MemberState::Unjoined && !self.generation.member_id.is_empty();
         if is_member && self.config.group_instance_id.is_none() {
             let member_id = self.generation.member_id.clone();
+            events::member_leaves(&self.config.client.client_id, &self.group_id, reason);
             self.heartbeat.leave = Some(Leave { member_id, reason });
         }
     }

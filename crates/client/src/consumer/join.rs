@@ -16,6 +16,7 @@ use super::group_network::GroupNetwork;
 use super::rebalance::{Generation, MemberState, Step};
 use crate::config::AssignorKind;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::{Reply, Request};
 use crate::time::Moment;
@@ -408,6 +409,9 @@ impl GroupMembership {
         self.rebalance.rejoin_reason = None;
         let started = self.rebalance.started.take().unwrap_or(now);
         self.metrics.rebalanced(now, now.nanos_since(started));
+        let Generation { id, member_id, .. } = &self.generation;
+        let client_id = &self.config.client.client_id;
+        events::rebalanced(client_id, &self.group_id, *id, member_id, assigned.len());
         self.complete(now, assigned);
         Ok(())
     }

@@ -9,12 +9,14 @@
 //! decompresses its batches on the application's thread, and returns records that borrow from the
 //! frame (records.rs).
 
-pub mod topic_partition;
-pub mod subscription;
-pub mod poll_activity;
-pub mod assignor;
-pub mod group;
-pub mod group_network;
+pub(crate) mod topic_partition;
+pub(crate) mod subscription;
+pub(crate) mod poll_activity;
+pub(crate) mod assignor;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod group;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod group_network;
 mod coordinator;
 mod rebalance;
 mod join;
@@ -23,21 +25,21 @@ mod commit;
 mod committed;
 #[cfg(test)]
 mod group_tests;
-pub mod position;
-pub mod assignment;
-pub mod exchange;
+pub(crate) mod position;
+pub(crate) mod assignment;
+pub(crate) mod exchange;
 mod position_calls;
 mod offsets_by_time;
 mod truncation;
 mod session;
 mod fetcher;
 mod chunk;
-pub mod records;
-pub mod reader;
+pub(crate) mod records;
+pub(crate) mod reader;
 mod topic_listing;
-pub mod machine;
-pub mod listener;
-pub mod front;
+pub(crate) mod machine;
+pub(crate) mod listener;
+pub(crate) mod front;
 mod committing;
 mod lookups;
 mod closing;
@@ -50,7 +52,11 @@ mod scripted;
 pub use self::committing::CommitCallback;
 pub use self::exchange::TopicDescription;
 pub use self::front::{Consumer, WakeupHandle};
+pub use self::group::{GroupMetadata, Offsets};
 pub use self::listener::RebalanceListener;
 pub use self::receive::Receive;
-pub use self::records::{ConsumerRecord, ConsumerRecords};
+pub use self::records::{
+    ConsumerRecord, ConsumerRecords, Header, HeaderIter, Headers, Iter, PartitionIter, PartitionRecords,
+};
+pub use self::subscription::{Subscription, TopicPattern};
 pub use self::topic_partition::{OffsetAndMetadata, OffsetAndTimestamp, TopicPartition};

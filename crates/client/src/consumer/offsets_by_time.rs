@@ -18,6 +18,7 @@ use super::position::{Phase, Position, ResetTo};
 use super::topic_partition::{OffsetAndTimestamp, TopicPartition};
 use crate::config::ConsumerConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::network::cluster::{Cluster, Readiness, Reply, Request};
 use crate::network::io::Action;
@@ -484,7 +485,7 @@ impl OffsetsByTime {
             leader_epoch: (answer.leader_epoch >= 0).then_some(answer.leader_epoch),
         });
         match purpose {
-            Purpose::Reset => take_reset(name, ask, found, state),
+            Purpose::Reset => self.take_reset(name, ask, found, state),
             Purpose::Question(number) => {
                 if let Some(question) = self.questions.get_mut(&number) {
                     question.asked.remove(name);
@@ -497,26 +498,33 @@ impl OffsetsByTime {
         }
         false
     }
-}
 
-fn take_reset(name: &TopicPartition, ask: &Asked, found: Option<OffsetAndTimestamp>, state: &mut State) {
-    let Some(partition) = state.assignment.current(name, ask.version) else {
-        return;
-    };
-    partition.is_asked = false;
-    let Some(found) = found else {
-        // No record is that recent: start at the end.
-        partition.phase = Phase::Reset(ResetTo::Latest);
-        return;
-    };
-    let position = Position {
-        offset: found.offset,
-        leader_epoch: found.leader_epoch,
-    };
-    partition.phase = Phase::Fetching;
-    partition.position = Some(position);
-    partition.fetch_position = Some(position);
-    // The offset comes from the leader itself.
-    partition.validated_leader_epoch = ask.leader_epoch;
-    state.assignment.note_position();
+    fn take_reset(
+        &self,
+        name: &TopicPartition,
+        ask: &Asked,
+        found: Option<OffsetAndTimestamp>,
+        state: &mut State,
+    ) {
+        let Some(partition) = state.assignment.current(name, ask.version) else {
+            return;
+        };
+        partition.is_asked = false;
+        let Some(found) = found else {
+            // No record is that recent: start at the end.
+            partition.phase = Phase::Reset(ResetTo::Latest);
+            return;
+        };
+        let position = Position {
+            offset: found.offset,
+            leader_epoch: found.leader_epoch,
+        };
+        events::offset_reset(&self.config.client.client_id, name, found.offset);
+        partition.phase = Phase::Fetching;
+        partition.position = Some(position);
+        partition.fetch_position = Some(position);
+        // The offset comes from the leader itself.
+        partition.validated_leader_epoch = ask.leader_epoch;
+        state.assignment.note_position();
+    }
 }

@@ -14,6 +14,7 @@ use super::subscription::Subscription;
 use super::topic_partition::TopicPartition;
 use crate::config::AssignorKind;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::NodeId;
 use crate::time::Moment;
 
@@ -269,6 +270,8 @@ impl GroupMembership {
         // rebalance with.
         if self.generation.is_lost() || (node.is_some() && self.may_try()) {
             self.rebalance.needs_prepare = false;
+            let reason = self.rebalance.rejoin_reason.as_deref().unwrap_or_default();
+            events::rebalance_started(&self.config.client.client_id, &self.group_id, reason);
             self.prepare(now);
             return true;
         }

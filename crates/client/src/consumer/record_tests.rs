@@ -11,7 +11,6 @@ use super::chunk::{Answer, Chunk, Reading};
 use super::position::Position;
 use super::records::ConsumerRecords;
 use super::topic_partition::TopicPartition;
-use crate::metadata::snapshot::NodeId;
 
 /// All records of these batches from `offset` on, as one poll would return them.
 fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
@@ -23,7 +22,7 @@ fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
     let mut chunk = Chunk::new(
         name.clone(),
         1,
-        Answer::new(NodeId(1)),
+        Answer::new(),
         reading,
         Position::at(offset),
         Bytes::copy_from_slice(batches),

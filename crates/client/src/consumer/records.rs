@@ -50,16 +50,23 @@ pub(super) struct Run {
 
 /// One record. Key, value and headers borrow from its `ConsumerRecords`.
 #[derive(Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct ConsumerRecord<'a> {
+    /// The topic's name.
     pub topic: &'a str,
+    /// Counted from 0.
     pub partition: i32,
+    /// The record's offset in its partition.
     pub offset: i64,
     /// Milliseconds since the Unix epoch.
     pub timestamp: i64,
+    /// Whether the producer or the broker set `timestamp`.
     pub timestamp_type: TimestampType,
+    /// `None` is Kafka's null.
     pub key: Option<&'a [u8]>,
     /// `None`: a tombstone in a compacted topic.
     pub value: Option<&'a [u8]>,
+    /// In the order in which they were sent; decoded while they are read.
     pub headers: Headers<'a>,
     /// Of the leader that appended it; `None` from brokers that do not send it.
     pub leader_epoch: Option<i32>,
@@ -91,6 +98,7 @@ impl ConsumerRecords {
         self.record_count
     }
 
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.record_count == 0
     }
@@ -106,6 +114,7 @@ impl ConsumerRecords {
         &self.partitions
     }
 
+    /// All records; those of a partition together and in order.
     pub fn iter(&self) -> Iter<'_> {
         Iter {
             partitions: self.partitions.iter(),
@@ -125,14 +134,17 @@ impl<'a> IntoIterator for &'a ConsumerRecords {
 }
 
 impl PartitionRecords {
+    /// The topic's name.
     pub fn topic(&self) -> &Arc<str> {
         &self.topic_partition.topic
     }
 
+    /// Counted from 0.
     pub fn partition(&self) -> i32 {
         self.topic_partition.partition
     }
 
+    /// Topic and partition as one value.
     pub fn topic_partition(&self) -> &TopicPartition {
         &self.topic_partition
     }
@@ -147,10 +159,12 @@ impl PartitionRecords {
         self.len() == 0
     }
 
+    /// The size of these records as encoded in their batches, uncompressed, in bytes.
     pub fn encoded_bytes(&self) -> usize {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
+    /// The records in the order of their offsets.
     pub fn iter(&self) -> PartitionIter<'_> {
         PartitionIter {
             topic: &self.topic_partition.topic,

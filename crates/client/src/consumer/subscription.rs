@@ -11,15 +11,19 @@ use crate::metadata::snapshot::Snapshot;
 
 /// What a consumer subscribes to.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum Subscription {
     /// Nothing: the application assigns partitions itself, or has not decided.
     #[default]
     None,
+    /// These names.
     Topics(BTreeSet<Arc<str>>),
+    /// Every topic whose name matches.
     Pattern(TopicPattern),
 }
 
 impl Subscription {
+    /// A subscription to these names; none is `Subscription::None`.
     pub fn topics<I, T>(names: I) -> Subscription
     where
         I: IntoIterator<Item = T>,
@@ -28,6 +32,7 @@ impl Subscription {
         Subscription::Topics(names.into_iter().map(Into::into).collect())
     }
 
+    /// Whether nothing is subscribed to.
     pub fn is_none(&self) -> bool {
         matches!(self, Subscription::None)
     }
@@ -70,10 +75,12 @@ impl TopicPattern {
         })
     }
 
+    /// Whether the whole name matches.
     pub fn matches(&self, topic: &str) -> bool {
         self.regex.is_match(topic)
     }
 
+    /// The expression as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }

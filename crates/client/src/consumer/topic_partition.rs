@@ -6,11 +6,14 @@ use std::sync::Arc;
 /// A partition by its topic's name and its index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicPartition {
+    /// The topic's name.
     pub topic: Arc<str>,
+    /// Counted from 0.
     pub partition: i32,
 }
 
 impl TopicPartition {
+    /// A partition, which need not exist.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> TopicPartition {
         TopicPartition {
             topic: topic.into(),
@@ -32,10 +35,12 @@ pub struct OffsetAndMetadata {
     pub offset: i64,
     /// The leader epoch of the preceding record, by which log truncation is detected (KIP-320).
     pub leader_epoch: Option<i32>,
+    /// Free text, kept with the offset.
     pub metadata: Arc<str>,
 }
 
 impl OffsetAndMetadata {
+    /// An offset without leader epoch and metadata.
     pub fn new(offset: i64) -> OffsetAndMetadata {
         OffsetAndMetadata {
             offset,
@@ -48,8 +53,10 @@ impl OffsetAndMetadata {
 /// The first record at or after a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetAndTimestamp {
+    /// The first record at or after the time that was asked for.
     pub offset: i64,
     /// Milliseconds since the Unix epoch; −1 where the broker returns none.
     pub timestamp: i64,
+    /// The epoch of the leader that appended the record; `None`: not known.
     pub leader_epoch: Option<i32>,
 }

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
-use rustix::buffer::spare_capacity;
 
 use crate::network::io::{Address, Frame};
 use crate::time::Moment;
 
 use super::receiver::Receiver;
+use super::socket;
 use super::tls::TlsStream;
 
 /// Parts in one system call; the kernel's limit is 1,024, and most requests have fewer than this.
@@ -80,7 +80,7 @@ impl Transport {
     /// Appends to `body`; without TLS directly from the kernel, without zeroing the memory first.
     fn read_into(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
         match self {
-            Transport::Plain(stream) => Ok(rustix::io::read(&*stream, spare_capacity(body))?),
+            Transport::Plain(stream) => socket::read_into(stream, body),
             Transport::Tls(stream) => stream.read_into(body),
         }
     }
@@ -173,8 +173,8 @@ impl Link {
             };
             cut.map_err(ReadEnd::Malformed)?;
             // A short read means that the kernel's buffer is empty, so a new event will announce
-            // more bytes.
-            if count < room && !is_closing && matches!(transport, Transport::Plain(_)) {
+            // more bytes; on Windows none does before a read has found nothing.
+            if cfg!(unix) && count < room && !is_closing && matches!(transport, Transport::Plain(_)) {
                 return Ok(Drained::Yes);
             }
         }

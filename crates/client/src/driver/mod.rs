@@ -7,8 +7,14 @@ mod resolver;
 mod frame_pool;
 mod receiver;
 mod socket;
+#[cfg(feature = "tls")]
 mod pem;
+#[cfg(feature = "tls")]
 mod trust;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "without_tls.rs"]
 mod tls;
 mod link;
 mod engine;
@@ -23,6 +29,7 @@ use std::time::Duration;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metrics::NetworkMetrics;
 use crate::network::io::{Machine, Wake};
 use crate::time::{Clock, SystemClock};
@@ -71,6 +78,9 @@ impl DriverSetup {
     /// - Errors: `Config` for unreadable key stores; `Disconnected` when the system has no more
     ///   descriptors.
     pub fn new(config: &Arc<ClientConfig>, metrics: &Arc<NetworkMetrics>) -> Result<DriverSetup, Error> {
+        for warning in &config.warnings {
+            events::configuration(&config.client_id, warning);
+        }
         let no_descriptors = |error: std::io::Error| Error::Disconnected {
             address: "the system's poll".into(),
             reason: error.to_string().into(),
@@ -227,4 +237,5 @@ impl fmt::Debug for DriverSetup {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+#[cfg(feature = "tls")]
 mod tls_tests;

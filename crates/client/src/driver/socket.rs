@@ -4,8 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use mio::net::TcpStream;
-use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketType};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::config::ClientConfig;
 
@@ -15,26 +14,48 @@ use crate::config::ClientConfig;
 /// - Shape: TCP_NODELAY and keep-alive on, as Kafka's client sets them. Buffer sizes are set before
 ///   connect, because the window that TCP announces depends on them.
 pub fn connect(address: SocketAddr, config: &ClientConfig) -> io::Result<TcpStream> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    sockopt::set_tcp_nodelay(&socket, true)?;
-    sockopt::set_socket_keepalive(&socket, true)?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(true)?;
     if let Some(bytes) = config.send_buffer_bytes {
-        sockopt::set_socket_send_buffer_size(&socket, bytes)?;
+        socket.set_send_buffer_size(bytes)?;
     }
     if let Some(bytes) = config.receive_buffer_bytes {
-        sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
+        socket.set_recv_buffer_size(bytes)?;
     }
-    match rustix::net::connect(&socket, &address) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-        Err(error) => return Err(error.into()),
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if is_in_progress(&error) => {}
+        Err(error) => return Err(error),
     }
-    Ok(TcpStream::from_std(std::net::TcpStream::from(socket)))
+    Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Whether connect has begun and not failed: EINPROGRESS, on Windows WSAEWOULDBLOCK.
+fn is_in_progress(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let begun = error.raw_os_error() == Some(libc::EINPROGRESS);
+    #[cfg(not(unix))]
+    let begun = error.kind() == io::ErrorKind::WouldBlock;
+    begun
+}
+
+/// Appends to `body` within its capacity, without zeroing the memory first.
+///
+/// - Shape: through `try_io`, so that on Windows mio notices when there is nothing to read.
+#[expect(unsafe_code, reason = "the length of memory that the kernel has filled")]
+pub fn read_into(stream: &TcpStream, body: &mut Vec<u8>) -> io::Result<usize> {
+    let spare = body.spare_capacity_mut();
+    let count = stream.try_io(|| SockRef::from(stream).recv(spare))?;
+    let length = body.len() + count;
+    assert!(
+        length <= body.capacity(),
+        "the kernel fills at most what it is given"
+    );
+    // SAFETY: recv has initialised the first `count` bytes behind the old length.
+    unsafe { body.set_len(length) };
+    Ok(count)
 }
 
 /// Whether a connection attempt has succeeded; `None` while it is in progress.

@@ -13,7 +13,7 @@ use ottla_wire::messages::metadata::{MetadataResponse, MetadataResponseBroker, M
 use ottla_wire::primitives::Reader;
 
 use super::*;
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, Config, ProducerConfig};
 use crate::metadata::snapshot::NodeId;
 use crate::metadata::{Interest, MetadataCell};
 use crate::network::cluster::{Cluster, Readiness, Reply, Request};
@@ -390,15 +390,10 @@ fn a_host_without_an_address_is_named() {
 #[test]
 fn a_port_without_a_listener_is_refused() {
     // Bound but never listened on, so that no other process gets the port meanwhile.
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::STREAM,
-        None,
-    )
-    .unwrap();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-    rustix::net::bind(&socket, &any).unwrap();
-    let bound = std::net::SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+    socket.bind(&any.into()).unwrap();
+    let bound = socket.local_addr().unwrap().as_socket().unwrap();
     let events = dial("127.0.0.1", bound.port(), None, 1);
     let [Event::Closed { reason, .. }] = &events[..] else {
         panic!("{events:?}");
@@ -504,4 +499,20 @@ fn the_last_bytes_of_a_finished_machine_are_written() {
     };
     join(setup.start("thrower", Box::new(thrower)).unwrap());
     assert_eq!(reader.join().unwrap(), 32 << 20);
+}
+
+#[test]
+fn settings_without_effect_are_told_when_a_client_is_created() {
+    let config = Config::new()
+        .set("bootstrap.servers", "localhost:9092")
+        .set("client.id", "c")
+        .set("linger.msec", "5");
+    let config = ProducerConfig::from_config(&config).unwrap().client;
+    let events = crate::events::told(|| drop(DriverSetup::new(&config, &Arc::default()).unwrap()));
+    assert_eq!(
+        events,
+        [
+            r#"WARN ottla_client: configuration client_id="c" key="linger.msec" reason="linger.msec is no setting of Kafka; linger.ms may be meant""#
+        ]
+    );
 }

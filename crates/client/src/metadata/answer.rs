@@ -37,6 +37,8 @@ pub struct Merged {
     pub snapshot: Snapshot,
     /// A topic does not exist yet, or a partition has no leader: worth asking again.
     pub is_incomplete: bool,
+    /// Topics that the broker does not know.
+    pub unknown: Vec<Arc<str>>,
 }
 
 /// What is wrong with a response.
@@ -72,6 +74,7 @@ pub fn merge(
     }
     let mut merged = Merged {
         snapshot,
+        unknown: Vec::new(),
         is_incomplete: false,
     };
     let mut gaps_left = GAPS_MAX;
@@ -126,6 +129,9 @@ impl Merged {
             Some(ErrorCode::None) => {}
             Some(code) if code.is_retriable() => {
                 self.is_incomplete = true;
+                if code == ErrorCode::UnknownTopicOrPartition {
+                    self.unknown.push(name.into());
+                }
                 return Ok(());
             }
             _ => {

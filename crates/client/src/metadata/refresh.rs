@@ -1,6 +1,7 @@
 //! Decides when to request metadata and for which topics; `Cluster` sends the request and receives
 //! the answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
@@ -8,10 +9,11 @@ use ottla_wire::messages::metadata::{MetadataRequest, MetadataRequestTopic, Meta
 use ottla_wire::primitives::Reader;
 
 use crate::config::ClientConfig;
+use crate::events;
 use crate::network::backoff::{Backoff, Random};
 use crate::time::Moment;
 
-use super::answer::{Asked, Flaw, merge};
+use super::answer::{Asked, Flaw, Merged, merge};
 use super::cell::{Interest, MetadataCell};
 use super::snapshot::Snapshot;
 
@@ -30,6 +32,7 @@ pub enum Outcome {
 /// The state of the refresh: at most one request is in flight.
 #[derive(Debug)]
 pub struct Refresh {
+    client_id: Arc<str>,
     cell: Arc<MetadataCell>,
     backoff: Backoff,
     age_ms_max: u64,
@@ -47,11 +50,14 @@ pub struct Refresh {
     /// When the current series of failed attempts began.
     failing_since: Option<Moment>,
     under_way: Option<Asked>,
+    /// Wanted topics that the last answers did not know, with the number of these answers.
+    unknown: BTreeMap<Arc<str>, u32>,
 }
 
 impl Refresh {
     pub fn new(config: &ClientConfig, cell: Arc<MetadataCell>, seed: u64) -> Refresh {
         Refresh {
+            client_id: Arc::clone(&config.client_id),
             cell,
             backoff: Backoff::new(config.retry_backoff_ms, config.retry_backoff_ms_max),
             age_ms_max: config.metadata_age_ms_max,
@@ -66,6 +72,7 @@ impl Refresh {
             failures: 0,
             failing_since: None,
             under_way: None,
+            unknown: BTreeMap::new(),
         }
     }
 
@@ -191,6 +198,7 @@ impl Refresh {
                 .refused
                 .retain(|name, _| self.cell.is_wanted(name));
         }
+        self.tell(&previous, &merged);
         self.last_success = Some(now);
         self.failing_since = None;
         if merged.is_incomplete {
@@ -201,6 +209,26 @@ impl Refresh {
         }
         self.cell.publish(merged.snapshot);
         Outcome::Updated
+    }
+
+    /// Tells which topics are refused, and which still do not exist: the first answer about a topic
+    /// that the broker is about to create says that it is unknown.
+    fn tell(&mut self, previous: &Snapshot, merged: &Merged) {
+        for (name, error) in &merged.snapshot.refused {
+            if !previous.refused.contains_key(name) {
+                events::topic_refused(&self.client_id, name, error);
+            }
+        }
+        for name in &merged.unknown {
+            let answers = self.unknown.entry(Arc::clone(name)).or_default();
+            *answers = answers.saturating_add(1);
+            if *answers == 2 {
+                events::topic_unknown(&self.client_id, name);
+            }
+        }
+        let (cell, topics) = (&self.cell, &merged.snapshot.topics);
+        self.unknown
+            .retain(|name, _| !topics.contains_key(name) && cell.is_wanted(name));
     }
 
     fn unusable(&mut self, reason: String) -> String {

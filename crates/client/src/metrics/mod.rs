@@ -5,25 +5,39 @@
 //! snapshots: as values, as Prometheus text, and as the payload that a broker subscribed to
 //! (KIP-714).
 
-pub mod window;
-pub mod sensor;
+pub(crate) mod window;
+pub(crate) mod sensor;
 mod tally;
-pub mod network;
-pub mod producer;
-pub mod consumer;
-pub mod registry;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod network;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod producer;
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod consumer;
+pub(crate) mod registry;
+pub(crate) mod pushed_name;
 pub mod prometheus;
-pub mod otlp;
-pub mod payload;
-pub mod telemetry;
+#[cfg(feature = "telemetry")]
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod otlp;
+#[cfg(feature = "telemetry")]
+pub(crate) mod payload;
+pub(crate) mod instance_id;
+#[cfg(feature = "telemetry")]
+pub(crate) mod telemetry;
+#[cfg(not(feature = "telemetry"))]
+#[path = "without_telemetry.rs"]
+#[expect(missing_docs, reason = "reachable through `machine` only")]
+pub(crate) mod telemetry;
 pub mod reference;
 
 pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
+pub use self::instance_id::InstanceId;
 pub use self::network::NetworkMetrics;
 pub use self::producer::{BufferState, ProducerMetrics};
 pub use self::registry::ClientMetrics;
 pub use self::sensor::{ClientKind, Metric, MetricKind, Value};
-pub use self::telemetry::{InstanceId, Telemetry};
+pub use self::telemetry::Telemetry;
 
 use std::sync::Arc;
 

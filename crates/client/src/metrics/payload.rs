@@ -9,8 +9,9 @@ use prost::Message as _;
 
 use super::otlp::{
     Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, Resource, ResourceMetrics,
-    ScopeMetrics, Sum, Temporality, pushed_name,
+    ScopeMetrics, Sum, Temporality,
 };
+use super::pushed_name::pushed_name;
 use super::sensor::{Metric, MetricKind, Tags};
 use crate::time::Timestamp;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::otlp::pushed_name;
+use super::pushed_name::pushed_name;
 use super::sensor::{ClientKind, FamilyDefinition, Group, MetricKind};
 use super::{consumer, network, producer, registry};
 

@@ -1,5 +1,13 @@
 //! All metrics of one client.
 
+#![cfg_attr(
+    not(feature = "telemetry"),
+    expect(
+        dead_code,
+        reason = "the counters of pushes stay in every build's metrics, at 0"
+    )
+)]
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::consumer::ConsumerMetrics;
@@ -90,10 +98,17 @@ impl ClientMetrics {
         }
     }
 
+    /// Whose metrics these are.
     pub fn kind(&self) -> ClientKind {
         self.kind
     }
 
+    /// The tag of every metric.
+    pub(crate) fn client_id(&self) -> &str {
+        &self.tags[0].1
+    }
+
+    /// Connections and requests.
     pub fn network(&self) -> &Arc<NetworkMetrics> {
         &self.network
     }
@@ -120,6 +135,7 @@ impl ClientMetrics {
         labels.push((key, value.into()));
     }
 
+    /// Names and values of what `set_label` has set, and of `group_member_id`.
     pub fn labels(&self) -> Vec<(&'static str, Arc<str>)> {
         let mut labels = self.labels.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let member_id = self.consumer.as_ref().and_then(|consumer| consumer.member_id());

@@ -8,9 +8,12 @@ use super::window::{Several, WindowSettings, Windows};
 /// The kind of client: Kafka's group names and KIP-714 names begin with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientKind {
+    /// A producer's.
     #[default]
     Producer,
+    /// A consumer's.
     Consumer,
+    /// An admin client's.
     Admin,
 }
 
@@ -101,7 +104,9 @@ impl Stat {
 /// A sum only grows while the client lives; a gauge may move either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
+    /// A current value, an average or a rate.
     Gauge,
+    /// A total that only grows.
     Sum,
 }
 
@@ -167,11 +172,17 @@ pub enum Value {
 
 /// One metric of a snapshot, under Kafka's names.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Metric {
+    /// Kafka's group, for example `producer-topic-metrics`.
     pub group: &'static str,
+    /// Kafka's name; the unit is part of it.
     pub name: &'static str,
+    /// Names and values, `client-id` first.
     pub tags: Tags,
+    /// Whether a reader may subtract two values.
     pub kind: MetricKind,
+    /// A number is NaN where there was no sample.
     pub value: Value,
 }
 
@@ -184,6 +195,7 @@ impl Metric {
         }
     }
 
+    /// The value of a tag.
     pub fn tag(&self, key: &str) -> Option<&str> {
         self.tags
             .iter()

@@ -4,6 +4,7 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages::metadata::MetadataRequest;
 
 use crate::error::Error;
+use crate::events;
 use crate::metadata::refresh::Outcome;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::{Cluster, malformed};
@@ -84,6 +85,7 @@ impl<T> Cluster<T> {
             }
             Outcome::Unusable(reason) => {
                 let error = flaw(&self.nodes[&node].address, &reason);
+                events::metadata_unusable(&self.config.client_id, &error);
                 self.refresh.cell().note_trouble(error);
                 Ok(())
             }

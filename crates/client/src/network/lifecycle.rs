@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
 
 use crate::error::Error;
+use crate::events::{self, ConnectionEnd};
 use crate::metadata::snapshot::NodeId;
 use crate::network::api_versions::{self, Negotiated};
 use crate::network::authentication::{Authentication, HANDSHAKE_VERSION, Next, renewal};
@@ -22,6 +23,7 @@ impl<T> Cluster<T> {
         };
         let limit = self.setup.nanos(connection.failures, &mut self.random);
         connection.renewing_since = None;
+        connection.renew_at = Moment::NEVER;
         connection.stage = Stage::Connecting {
             deadline: Moment::from_nanos(now.nanos().saturating_add(limit)),
         };
@@ -202,6 +204,9 @@ impl<T> Cluster<T> {
             connection.stage = Stage::Ready;
             connection.failures = 0;
             connection.trouble = None;
+            if connection.renew_at == Moment::NEVER {
+                events::connection_up(&self.config.client_id, node, &connection.address);
+            }
             connection.renew_at = renew_at.unwrap_or(Moment::NEVER);
         }
     }
@@ -241,6 +246,15 @@ impl<T> Cluster<T> {
                 self.metrics.connection_closed();
             }
         }
+        let end = match (&connection.stage, connection.failures) {
+            (Stage::Ready, _) => ConnectionEnd::Down,
+            // The end of a connection that was up counts as a failure, too.
+            (_, failures) if failures == u32::from(connection.versions.is_some()) => {
+                ConnectionEnd::FirstFailure
+            }
+            _ => ConnectionEnd::Failure,
+        };
+        events::connection_ended(&self.config.client_id, node, &connection.address, end, &error);
         connection.stage = Stage::Idle;
         let wait = self.reconnect.nanos(connection.failures, &mut self.random);
         connection.not_before = Moment::from_nanos(now.nanos().saturating_add(wait));

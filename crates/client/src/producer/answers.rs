@@ -16,6 +16,7 @@ use super::response::{self, Certainty, Verdict, verdict};
 use super::sender::{Passenger, ProducerMachine, Ticket};
 use super::sequence::after;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::Reply;
 use crate::network::io::{Action, Address};
@@ -262,6 +263,15 @@ impl ProducerMachine {
             Some(_) => None,
             None => Some(self.retry_at(now, attempts)),
         };
+        let Sent { batch, .. } = &sent;
+        events::batch_retried(
+            &self.config.client.client_id,
+            &batch.topic,
+            batch.partition,
+            batch.record_count,
+            attempts,
+            &error,
+        );
         sent.last_error = Some(error);
         self.metrics
             .records_retried(&sent.batch.topic, sent.batch.record_count);
@@ -333,7 +343,7 @@ impl ProducerMachine {
         }
         let is_maybe_written = sent.maybe_appended;
         let batch = &mut sent.batch;
-        self.metrics.records_failed(&batch.topic, batch.record_count);
+        self.note_failed(batch, error);
         let mut callbacks = std::mem::take(&mut batch.callbacks).into_iter().peekable();
         for index in 0..batch.record_count {
             let place = batch.completion_first + index;
@@ -401,8 +411,19 @@ impl ProducerMachine {
     pub(super) fn fail(&mut self, sent: Sent, error: Error) {
         let error = sent.error(error);
         let batch = sent.batch;
-        self.metrics.records_failed(&batch.topic, batch.record_count);
+        self.note_failed(&batch, &error);
         batch.finish(Err(error), &self.callbacks);
+    }
+
+    fn note_failed(&self, batch: &SealedBatch, error: &Error) {
+        self.metrics.records_failed(&batch.topic, batch.record_count);
+        events::batch_failed(
+            &self.config.client.client_id,
+            &batch.topic,
+            batch.partition,
+            batch.record_count,
+            error,
+        );
     }
 }
 

@@ -52,6 +52,7 @@ struct Range {
 }
 
 impl BatchCompletion {
+    /// For a batch that is open.
     pub fn new(partition: i32) -> Arc<BatchCompletion> {
         Arc::new(BatchCompletion::with(partition, 0, None))
     }
@@ -289,6 +290,7 @@ impl SendFuture {
         self.completion.outcome(self.index, self.timestamp)
     }
 
+    /// Whether `wait` returns at once.
     pub fn is_done(&self) -> bool {
         self.outcome().is_some()
     }

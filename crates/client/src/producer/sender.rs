@@ -18,6 +18,7 @@ use super::request::{self, Entry};
 use super::sequence::Identity;
 use crate::config::{Acks, ProducerConfig};
 use crate::error::Error;
+use crate::events;
 use crate::metadata::MetadataCell;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::telemetry::Telemetry;
@@ -274,6 +275,7 @@ impl ProducerMachine {
 
     /// Marks the producer as failed: it can send nothing any more.
     pub(super) fn fail_for_good(&mut self, error: Error) {
+        events::producer_failed(&self.config.client.client_id, &error);
         self.commands.set_fatal(error.clone());
         self.fail_all(&error);
     }

@@ -57,7 +57,7 @@ big_endian!(i16, i32, i64, f32, f64);
 ///
 /// ```no_run
 /// # use ottla_client::producer::Producer;
-/// use ottla_client::producer::serializer::{BigEndian, Bytes, TopicSender};
+/// use ottla_client::producer::{BigEndian, Bytes, TopicSender};
 ///
 /// # fn example(producer: &Producer) -> Result<(), ottla_client::Error> {
 /// let orders = TopicSender::new(producer, "orders", BigEndian, Bytes);
@@ -79,6 +79,7 @@ thread_local! {
 }
 
 impl<'a, K, V> TopicSender<'a, K, V> {
+    /// Sends to this topic with these serializers.
     pub fn new(producer: &'a Producer, topic: &'a str, keys: K, values: V) -> TopicSender<'a, K, V> {
         TopicSender {
             producer,

@@ -1,6 +1,6 @@
 //! The push of a Java producer from a fixture, as bytes.
 
-use ottla_client::metrics::otlp::{
+use ottla_client::machine::metrics::otlp::{
     Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, ResourceMetrics,
     ScopeMetrics, Sum,
 };

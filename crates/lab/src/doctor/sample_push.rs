@@ -1,6 +1,6 @@
 //! Payloads for tests, encoded as Ottla's own client encodes them.
 
-use ottla_client::metrics::otlp::{
+use ottla_client::machine::metrics::otlp::{
     Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, Resource,
     ResourceMetrics, ScopeMetrics, Sum,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ottla_client::config::Config;
 use ottla_client::metrics::ClientMetrics;
-use ottla_client::metrics::sensor::{Metric, MetricKind};
+use ottla_client::metrics::{Metric, MetricKind};
 
 const WINDOWS_MAX: u64 = 60;
 

@@ -9,7 +9,7 @@ pub mod e2e;
 pub mod stats;
 
 use ottla_client::metrics::ClientMetrics;
-use ottla_client::metrics::sensor::{Metric, Value};
+use ottla_client::metrics::{Metric, Value};
 
 /// One line of `--print-metrics`.
 #[derive(Clone, Debug, PartialEq)]

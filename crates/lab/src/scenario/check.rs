@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ottla_client::config::{ClientKind, Config, ConsumerConfig, ProducerConfig, client_keys};
+use ottla_client::config::{ClientKind, Config, ConsumerConfig, ProducerConfig};
+use ottla_client::machine::config::client_keys;
 use ottla_wire::config_keys::{
     BrokerKeyStatus, Scope, broker_key_status, nearest_key, parse_value, topic_key,
 };

@@ -2,11 +2,11 @@
 
 use super::suite::{MINUTE, Suite, eventually, fails_with, only, partition, same, take};
 use anyhow::{Context, Result, ensure};
+use ottla_client::admin::NodeId;
 use ottla_client::admin::{
-    AlterConfig, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
-    NewPartitions, NewTopic, OffsetSpec,
+    AlterConfig, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, NewPartitions, NewTopic,
+    OffsetSpec,
 };
-use ottla_client::metadata::snapshot::NodeId;
 use ottla_wire::error_code::ErrorCode;
 
 pub fn run(suite: &mut Suite) {
@@ -94,10 +94,7 @@ fn create_partitions(suite: &Suite) -> Result<()> {
     suite.create_topic(name, 1, &[])?;
     suite.fill(name, Some(0), 5)?;
     let grow = |name: &str, total| {
-        let new = NewPartitions {
-            total,
-            assignment: Vec::new(),
-        };
+        let new = NewPartitions::to(total);
         only(
             suite
                 .admin
@@ -197,16 +194,11 @@ fn topic_configs(suite: &Suite) -> Result<()> {
         has_value(suite, &topic, "segment.bytes", "1048576")?,
         "segment.bytes after another change"
     );
-    let policy = |operation, value: &str| AlterConfig {
-        key: "cleanup.policy".to_string(),
-        operation,
-        value: Some(value.to_string()),
-    };
-    alter(suite, &topic, policy(ConfigOperation::Append, "compact"))?;
+    alter(suite, &topic, AlterConfig::append("cleanup.policy", "compact"))?;
     eventually("cleanup.policy has both", || {
         has_value(suite, &topic, "cleanup.policy", "delete,compact")
     })?;
-    alter(suite, &topic, policy(ConfigOperation::Subtract, "delete"))?;
+    alter(suite, &topic, AlterConfig::subtract("cleanup.policy", "delete"))?;
     eventually("cleanup.policy has one", || {
         has_value(suite, &topic, "cleanup.policy", "compact")
     })?;

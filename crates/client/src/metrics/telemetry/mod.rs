@@ -7,8 +7,7 @@
 //! the Java client, is visible, too. Telemetry opens no connection of its own, except the first,
 //! and one for the last push when every connection holds a long poll.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ottla_wire::api_key::ApiKey;
@@ -22,9 +21,11 @@ use ottla_wire::random::Random;
 use ottla_wire::records::compression::Codec;
 
 use super::ClientMetrics;
+use super::instance_id::{InstanceId, InstanceState};
 use super::payload::{Payload, Pushed, Selector, Subscription};
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::events;
 use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::{Cluster, Readiness, Request};
 use crate::network::io::Action;
@@ -49,73 +50,6 @@ const CLOSE_WAIT_MS: u64 = 1000;
 /// The node id of the connection for a last push that every other connection would hold up. The
 /// coordinator's ids count down from 2^31−1, those of `bootstrap.servers` from −1.
 const LAST_PUSH_NODE: NodeId = NodeId(i32::MIN);
-
-/// The id under which the brokers know this client instance; shared with every reader of it.
-#[derive(Debug, Default)]
-pub struct InstanceId {
-    state: Mutex<InstanceState>,
-    changed: Condvar,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-enum InstanceState {
-    #[default]
-    Unknown,
-    Known(Uuid),
-    /// `enable.metrics.push` is off, no broker wants telemetry, or the client is closed.
-    Never,
-}
-
-impl InstanceId {
-    /// The id, if a broker has given one.
-    pub fn get(&self) -> Option<Uuid> {
-        match *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
-            InstanceState::Known(id) => Some(id),
-            InstanceState::Unknown | InstanceState::Never => None,
-        }
-    }
-
-    /// Waits for the id.
-    ///
-    /// - Errors: `Timeout`; `IllegalState` when telemetry is off.
-    pub fn wait(&self, limit: Duration) -> Result<Uuid, Error> {
-        let start = Instant::now();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match *state {
-                InstanceState::Known(id) => return Ok(id),
-                InstanceState::Never => {
-                    return Err(Error::IllegalState {
-                        message: "there is no client instance id: telemetry is off (enable.metrics.push)"
-                            .into(),
-                    });
-                }
-                InstanceState::Unknown => {}
-            }
-            let Some(left) = limit.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
-                return Err(Error::Timeout {
-                    what: "the client instance id".into(),
-                    limit_ms: limit.as_millis() as u64,
-                    setting: "the call's timeout",
-                });
-            };
-            state = self
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-    }
-
-    fn set(&self, new: InstanceState) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!((&*state, &new), (InstanceState::Known(_), InstanceState::Never)) {
-            *state = new;
-        }
-        drop(state);
-        self.changed.notify_all();
-    }
-}
 
 #[derive(Debug)]
 enum State {
@@ -183,6 +117,7 @@ impl Telemetry {
         }
     }
 
+    /// The id under which this client pushes.
     pub fn instance(&self) -> &Arc<InstanceId> {
         &self.instance
     }
@@ -406,6 +341,13 @@ impl Telemetry {
             selector: Selector::new(&response.requested_metrics),
         };
         let interval_ms = subscription.interval_ms;
+        let is_new = self
+            .subscription
+            .as_ref()
+            .is_none_or(|known| known.id != subscription.id);
+        if is_new && subscription.selector != Selector::None {
+            events::metrics_subscribed(self.metrics.client_id(), subscription.id, interval_ms);
+        }
         self.state = if subscription.selector == Selector::None {
             // No metrics are wanted now; that may change.
             State::AskAt(now.after_ms(interval_ms.max(throttle_ms)))
@@ -450,7 +392,10 @@ impl Telemetry {
             }
             // INVALID_REQUEST, INVALID_RECORD, UNSUPPORTED_VERSION and any code that the KIP does
             // not name.
-            _ => self.end(),
+            _ => {
+                events::metrics_refused(self.metrics.client_id(), code);
+                self.end();
+            }
         }
     }
 
@@ -532,7 +477,7 @@ impl Telemetry {
 fn preferred_codec(accepted: &[i8]) -> Codec {
     accepted
         .iter()
-        .find_map(|id| Codec::from_id(i16::from(*id)))
+        .find_map(|id| Codec::from_id(i16::from(*id)).filter(|codec| codec.is_built()))
         .unwrap_or(Codec::None)
 }
 

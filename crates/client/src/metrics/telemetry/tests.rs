@@ -1,5 +1,7 @@
 //! The telemetry machine against scripted answers.
 
+use std::time::Duration;
+
 use super::*;
 use crate::metrics::registry::tests::busy_client;
 use crate::metrics::sensor::ClientKind;

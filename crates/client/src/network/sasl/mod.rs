@@ -3,6 +3,10 @@
 //! No randomness of its own: the caller that starts an exchange provides the nonce, so that a test
 //! can replay one.
 
+#[cfg(feature = "tls")]
+mod scram;
+#[cfg(not(feature = "tls"))]
+#[path = "without_scram.rs"]
 mod scram;
 
 pub use scram::{NONCE_BYTES, nonce, salted_password};

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use super::SaslStep;
 use crate::config::{Password, SaslMechanism, SaslSettings};
+use crate::error::Error;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{digest, hmac, pbkdf2, rand};
 use base64::Engine;
@@ -68,13 +69,15 @@ impl Algorithm {
 }
 
 /// What a broker stores to verify a password: `Hi(password, salt, rounds)` of RFC 5802.
+///
+/// - Errors: `MissingFeature` in a build without `tls` (without_scram.rs).
 pub fn salted_password(
     mechanism: SaslMechanism,
     password: &Password,
     salt: &[u8],
     rounds: NonZeroU32,
-) -> Vec<u8> {
-    Algorithm::of(mechanism).salt(password, salt, rounds)
+) -> Result<Vec<u8>, Error> {
+    Ok(Algorithm::of(mechanism).salt(password, salt, rounds))
 }
 
 /// The client's side of one exchange.

@@ -310,3 +310,42 @@ fn an_extra_node_lives_until_it_is_removed() {
         Readiness::Impossible(_)
     ));
 }
+
+#[test]
+fn a_broker_that_stays_away_is_told_once_above_debug() {
+    let mut lines = told(|| {
+        let mut world = World::ready(Interest::Nodes);
+        world.connect(NODE);
+        let connection = world.to(NODE.0 as u16);
+        let reason = Error::Disconnected {
+            address: "broker:1".into(),
+            reason: "reset".into(),
+        };
+        world.tell(Event::Closed { connection, reason });
+        for _ in 0..4 {
+            world.now = world.now.after_ms(10_000);
+            world.cluster.readiness(world.now, NODE);
+            world.turn();
+            world.refuse(NODE.0 as u16);
+        }
+    });
+    lines.retain(|line| line.contains("node=1 "));
+    let levels: Vec<(&str, &str)> = lines
+        .iter()
+        .filter_map(|line| line.split_once(" ottla_client: "))
+        .map(|(level, rest)| (level, rest.split(" client_id").next().unwrap()))
+        .collect();
+    let failure = ("DEBUG", "connection fails");
+    assert_eq!(
+        levels,
+        [
+            ("DEBUG", "connection up"),
+            ("INFO", "connection down"),
+            ("WARN", "connection fails"),
+            failure,
+            failure,
+            failure
+        ],
+        "{lines:#?}"
+    );
+}

@@ -238,3 +238,49 @@ fn a_failed_authentication_is_reported_to_every_waiter() {
         Readiness::Impossible(Error::Tls { .. })
     ));
 }
+
+#[test]
+fn a_topic_that_does_not_exist_is_told_once() {
+    let events = told(|| {
+        let mut world = World::ready(Interest::Named);
+        world.metadata.want(["misspelt", "fine"]);
+        world.turn();
+        let mut answer = |code| {
+            world.until_metadata();
+            world.answer_metadata(vec![broken_topic("misspelt", code), topic("fine", 1, 0)]);
+            world.cluster.request_metadata();
+        };
+        // A broker that is about to create the topic answers like this once.
+        answer(ErrorCode::UnknownTopicOrPartition);
+        answer(ErrorCode::None);
+        for _ in 0..5 {
+            answer(ErrorCode::UnknownTopicOrPartition);
+        }
+        answer(ErrorCode::None);
+        for _ in 0..2 {
+            answer(ErrorCode::UnknownTopicOrPartition);
+        }
+        for _ in 0..3 {
+            answer(ErrorCode::TopicAuthorizationFailed);
+        }
+    });
+    let topics: Vec<&str> = events
+        .iter()
+        .filter(|line| line.contains("topic="))
+        .map(String::as_str)
+        .collect();
+    let [unknown, again, refused] = topics[..] else {
+        panic!("{topics:#?}");
+    };
+    assert_eq!(
+        unknown,
+        r#"WARN ottla_client: topic does not exist client_id="test" topic="misspelt""#
+    );
+    assert_eq!(again, unknown);
+    assert!(
+        refused.starts_with(
+            r#"WARN ottla_client: topic refused client_id="test" topic="misspelt" error=misspelt: TOPIC_AUTH"#
+        ),
+        "{refused}"
+    );
+}

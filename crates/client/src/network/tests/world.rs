@@ -17,6 +17,7 @@ pub use ottla_wire::primitives::{Reader, Uuid};
 
 pub use crate::config::ClientConfig;
 pub use crate::error::Error;
+pub use crate::events::told;
 pub use crate::metadata::snapshot::NodeId;
 pub use crate::metadata::{Interest, MetadataCell};
 pub use crate::network::cluster::{Cluster, Readiness, Reply, Request};

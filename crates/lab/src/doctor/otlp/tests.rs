@@ -1,6 +1,6 @@
 //! The reader against the client's own encoder, and against hostile bytes.
 
-use ottla_client::metrics::otlp::{
+use ottla_client::machine::metrics::otlp::{
     Any, AnyValue, Data, Gauge, KeyValue, MetricsData, Number, NumberDataPoint, OtlpMetric, Resource,
     ResourceMetrics, ScopeMetrics, Sum,
 };

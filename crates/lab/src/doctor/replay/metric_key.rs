@@ -1,7 +1,7 @@
 //! Metric names as Java's tools print them: `producer-node-metrics:request-rate:{client-id=p,
 //! node-id=node-1}`.
 
-use ottla_client::metrics::otlp::pushed_name;
+use ottla_client::machine::metrics::pushed_name;
 use serde_json::Value;
 
 use super::super::otlp::{Labels, NodeLabel};

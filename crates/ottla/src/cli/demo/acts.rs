@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ottla_client::config::client_keys;
+use ottla_client::machine::config::client_keys;
 use ottla_lab::doctor::diagnosis::{Promise, Recommendation};
 use ottla_lab::doctor::snapshot::{Application, Network};
 use ottla_lab::load::{Contents, Keys, Partitioning, ProduceLoad, TopicLoad};

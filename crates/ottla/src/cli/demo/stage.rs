@@ -89,11 +89,8 @@ impl Stage {
 
     /// Creates a topic for one act.
     pub fn topic(&self, name: &str, partitions: u32) -> Result<TopicLoad, String> {
-        let topic = NewTopic {
-            name: name.to_owned(),
-            partitions: i32::try_from(partitions).ok(),
-            ..NewTopic::default()
-        };
+        let mut topic = NewTopic::new(name);
+        topic.partitions = i32::try_from(partitions).ok();
         let created = self.admin.create_topics(vec![topic]).wait();
         let refused = |error: &dyn std::fmt::Display| format!("creating topic {name}: {error}");
         for (_, result) in created.map_err(|error| refused(&error))? {

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Args, Subcommand};
 use ottla_client::config::{ClientKind, Config};
-use ottla_client::metrics::sensor::Value;
+use ottla_client::metrics::Value;
 use ottla_lab::perf::MetricLine;
 use signal_hook::consts::{SIGINT, SIGTERM};
 

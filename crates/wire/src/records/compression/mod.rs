@@ -8,6 +8,10 @@ pub mod unfold;
 mod gzip;
 mod snappy;
 mod lz4;
+#[cfg(feature = "zstd")]
+mod zstd;
+#[cfg(not(feature = "zstd"))]
+#[path = "without_zstd.rs"]
 mod zstd;
 
 use std::fmt;
@@ -39,6 +43,11 @@ impl Codec {
 
     pub fn id(self) -> i16 {
         self as i16
+    }
+
+    /// Whether this build can compress and decompress: zstd is a cargo feature.
+    pub const fn is_built(self) -> bool {
+        !matches!(self, Codec::Zstd) || cfg!(feature = "zstd")
     }
 
     /// The codec by its name in `compression.type`.
@@ -114,6 +123,7 @@ impl std::error::Error for CompressionError {}
 /// - Shape: gzip members, snappy in 32 KiB blocks in the Java framing, lz4 frames of independent 64
 ///   KiB
 ///   blocks, zstd frames.
+/// - Panics: for a codec that is not built in (`Codec::is_built`).
 pub fn compress(compression: Compression, input: &[u8], out: &mut Vec<u8>) {
     const CANNOT_FAIL: &str = "writing to memory does not fail";
     match compression.codec {

@@ -7,12 +7,11 @@
 use std::cell::Cell;
 
 use flate2::Decompress;
-use zstd::zstd_safe::DCtx;
 
 use super::gzip::GzipPieces;
 use super::lz4::Lz4Pieces;
 use super::snappy::SnappyPieces;
-use super::zstd::ZstdPieces;
+use super::zstd::{Decompressor, ZstdPieces};
 use super::{Codec, CompressionError, KIB, limit_exceeded};
 
 /// Decompressed contents, in pieces.
@@ -140,7 +139,7 @@ const KEPT_CONTEXT_BYTES_MAX: usize = 4096 * KIB;
 struct Scratch {
     out: Vec<u8>,
     inflate: Decompress,
-    zstd: DCtx<'static>,
+    zstd: Decompressor,
 }
 
 impl Scratch {
@@ -148,7 +147,7 @@ impl Scratch {
         Scratch {
             out: vec![0; PIECE_BYTES],
             inflate: Decompress::new(false),
-            zstd: DCtx::create(),
+            zstd: Decompressor::create(),
         }
     }
 
@@ -158,7 +157,7 @@ impl Scratch {
             self.out.shrink_to_fit();
         }
         if self.zstd.sizeof() > KEPT_CONTEXT_BYTES_MAX {
-            self.zstd = DCtx::create();
+            self.zstd = Decompressor::create();
         }
     }
 }

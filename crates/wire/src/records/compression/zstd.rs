@@ -7,10 +7,13 @@ use zstd::zstd_safe::{self, CCtx, DCtx, InBuffer, OutBuffer};
 use super::unfold::{Pieces, Room};
 use super::{Codec, CompressionError, KIB, invalid, limit_exceeded};
 
+/// A context that one thread decompresses with.
+pub(super) type Decompressor = DCtx<'static>;
+
 // Contexts have hundreds of KiB each, too much to allocate and fault in for a batch of a few KiB.
 thread_local! {
     static COMPRESSOR: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
-    static DECOMPRESSOR: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+    static DECOMPRESSOR: RefCell<Decompressor> = RefCell::new(DCtx::create());
 }
 
 pub(super) fn compress(level: Option<i32>, input: &[u8], out: &mut Vec<u8>) {
@@ -81,7 +84,7 @@ fn is_output_too_small(code: zstd_safe::ErrorCode) -> bool {
 /// decompressed.
 pub(super) struct ZstdPieces<'a> {
     input: InBuffer<'a>,
-    context: &'a mut DCtx<'static>,
+    context: &'a mut Decompressor,
     out: &'a mut [u8],
     unfolded: usize,
     is_over: bool,
@@ -91,7 +94,7 @@ pub(super) struct ZstdPieces<'a> {
 impl<'a> ZstdPieces<'a> {
     pub(super) fn new(
         input: &'a [u8],
-        context: &'a mut DCtx<'static>,
+        context: &'a mut Decompressor,
         out: &'a mut [u8],
         room: Room<'a>,
     ) -> Result<ZstdPieces<'a>, CompressionError> {

@@ -1,0 +1,45 @@
+//! `cargo xtask features`: ottla-client compiles with every set of its cargo features, refuses with
+//! the feature's name what a build lacks, and compiles for the other systems.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+const FEATURES: [&str; 3] = ["tls", "zstd", "telemetry"];
+
+/// Checked without the features that compile C for the target.
+const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];
+
+pub fn run(root: &Path) -> Result<()> {
+    for set in 0..1 << FEATURES.len() {
+        let names: Vec<&str> = (0..FEATURES.len())
+            .filter(|index| set & (1 << index) != 0)
+            .map(|index| FEATURES[index])
+            .collect();
+        cargo(root, "clippy", &names, &["--", "-D", "warnings"])?;
+    }
+    cargo(root, "test", &[], &["--lib", "without_features"])?;
+    for target in TARGETS {
+        cargo(root, "check", &["telemetry"], &["--target", target])
+            .with_context(|| format!("`rustup target add {target}` if the target is missing"))?;
+    }
+    println!("features: every set of {FEATURES:?} compiles, and for {TARGETS:?}");
+    Ok(())
+}
+
+fn cargo(root: &Path, command: &str, features: &[&str], rest: &[&str]) -> Result<()> {
+    let features = features.join(",");
+    println!("cargo {command} with features [{features}] {}", rest.join(" "));
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(root)
+        .args([command, "--quiet", "-p", "ottla-client", "--no-default-features"])
+        .args(["--features", &features])
+        .args(rest)
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("cargo {command} with features [{features}] failed");
+    }
+    Ok(())
+}
