@@ -2,11 +2,7 @@
 //!
 //! Names, types, defaults, ranges and error texts are those of Apache Kafka 4.3's Java client.
 
-mod key;
-mod keys;
-mod value;
 mod settings;
-mod duration;
 mod bootstrap;
 mod jaas;
 mod security;
@@ -14,7 +10,6 @@ mod client;
 mod producer;
 mod consumer;
 mod admin;
-mod document;
 
 #[cfg(test)]
 mod tests;
@@ -29,14 +24,12 @@ use crate::error::Error;
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, OffsetReset};
-pub use self::document::render;
-pub use self::key::{ClientKey, ClientKind, Default, Rule, Support};
-pub use self::keys::all as client_keys;
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
     Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,
 };
 pub use self::settings::Warning;
+pub use ottla_wire::config_keys::{ClientKind, ConfigKey, client_keys};
 
 /// Settings as the user wrote them: Kafka's keys, with values as text.
 ///
@@ -45,7 +38,7 @@ pub use self::settings::Warning;
 ///     .set("bootstrap.servers", "localhost:9092")
 ///     .set("linger.ms", "10");
 /// ```
-#[derive(Clone, std::default::Default)]
+#[derive(Clone, Default)]
 pub struct Config {
     entries: Vec<(String, String)>,
 }
@@ -118,8 +111,8 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for (name, value) in &self.entries {
-            let is_harmless = keys::all().any(|key| key.name == name)
-                && !keys::all().any(|key| key.name == name && key.is_secret());
+            let is_harmless = client_keys().any(|key| key.name == name)
+                && !client_keys().any(|key| key.name == name && key.is_sensitive());
             map.entry(name, &if is_harmless { value.as_str() } else { "[hidden]" });
         }
         map.finish()

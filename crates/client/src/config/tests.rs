@@ -101,24 +101,6 @@ fn addresses_of_both_families() {
 }
 
 #[test]
-fn every_key_is_described_once_for_each_client() {
-    for key in keys::all() {
-        assert!(key.doc.ends_with('.') && key.doc.len() > 10, "{}", key.name);
-        assert!(
-            !key.doc.contains('|') && !key.cost.is_some_and(|cost| cost.ends_with('.')),
-            "{}",
-            key.name
-        );
-        for client in key.clients {
-            let rows = keys::of(*client).filter(|other| other.name == key.name).count();
-            assert_eq!(rows, 1, "{}", key.name);
-        }
-    }
-    let page = render();
-    assert!(keys::all().all(|key| page.contains(&format!("`{}`", key.name))));
-}
-
-#[test]
 fn unsupported_guarantees_are_refused_and_ignored_keys_give_a_warning() {
     let refused = |key: &str, value: &str| message(ProducerConfig::from_config(&producer().set(key, value)));
     assert_eq!(

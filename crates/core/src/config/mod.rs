@@ -210,7 +210,7 @@ impl<'a> Properties<'a> {
             .text(name)
             .or(key.default)
             .expect("a key without default is not read as a value");
-        config_keys::parse_value(key, text).map_err(|problem| ConfigError::new(name, text, problem))
+        config_keys::parse_value(key, text).map_err(|error| ConfigError::new(name, text, error.why))
     }
 
     fn long(&self, name: &str) -> Result<i64, ConfigError> {
