@@ -17,7 +17,7 @@ const PAGES: [Page; 5] = [
     ("docs/reference/configuration.md", ottla_wire::config_keys::render),
     (
         "docs/reference/client-configuration.md",
-        ottla_client::machine::config::render,
+        ottla_wire::config_keys::render_clients,
     ),
     (
         "docs/reference/client-metrics.md",

@@ -13,11 +13,11 @@ use ottla_client::Error;
 use ottla_client::config::Config;
 use ottla_client::machine::metadata::snapshot::{NodeId, Partition, Snapshot, Topic};
 use ottla_client::machine::network::io::{Action, Event, Machine};
+use ottla_client::machine::producer::DeliveryHandler;
 use ottla_client::machine::producer::PartitionQueue;
 use ottla_client::machine::producer::Placed;
 use ottla_client::machine::producer::SenderParts;
 use ottla_client::machine::time::{Moment, Timestamp};
-use ottla_client::machine::producer::DeliveryHandler;
 use ottla_client::producer::{Producer, Record, RecordMetadata};
 
 /// Acknowledges every batch at once.

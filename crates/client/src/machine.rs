@@ -6,9 +6,7 @@ pub mod time {
 }
 
 pub mod config {
-    pub use crate::config::document::render;
-    pub use crate::config::key::*;
-    pub use crate::config::keys::all as client_keys;
+    pub use ottla_wire::config_keys::client_keys;
 }
 
 pub mod network {

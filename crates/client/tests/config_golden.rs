@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use ottla_client::config::{AdminConfig, ClientKind, Config, ConsumerConfig, ProducerConfig};
-use ottla_client::machine::config::{ClientKey, Default, Rule, client_keys};
+use ottla_wire::config_keys::{Allowed, ConfigKey, client_keys};
 
 fn client(name: &str) -> ClientKind {
     ClientKind::ALL
@@ -15,26 +15,26 @@ fn client(name: &str) -> ClientKind {
 }
 
 /// In the form in which Apache Kafka prints its validators.
-fn range(key: &ClientKey) -> String {
-    match key.rule {
-        Rule::Any | Rule::NotEmptyList => String::new(),
-        Rule::AtLeast(minimum) => format!("[{minimum},...]"),
-        Rule::Between(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
-        Rule::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
-        Rule::Within(minimum, maximum) => format!("[{minimum:?},...,{maximum:?}]"),
-        Rule::OneOf(words) => format!("[{}]", words.join(", ")),
-        Rule::Either(one, other) => format!("[{one}, {other}]"),
-        Rule::OneOfIgnoringCase(words) => format!("(case insensitive) [{}]", words.join(", ")),
-        Rule::NotEmpty => "non-empty string".to_owned(),
-        Rule::OffsetReset => "[latest, earliest, none, by_duration:PnDTnHnMn.nS]".to_owned(),
+fn range(key: &ConfigKey) -> String {
+    match key.allowed {
+        Allowed::Any | Allowed::NotEmptyList => String::new(),
+        Allowed::AtLeast(minimum) => format!("[{minimum},...]"),
+        Allowed::Between(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
+        Allowed::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
+        Allowed::Within(minimum, maximum) => format!("[{minimum:?},...,{maximum:?}]"),
+        Allowed::OneOf(words) => format!("[{}]", words.join(", ")),
+        Allowed::Either(one, other) => format!("[{one}, {other}]"),
+        Allowed::OneOfIgnoringCase(words) => format!("(case insensitive) [{}]", words.join(", ")),
+        Allowed::NotEmpty => "non-empty string".to_owned(),
+        Allowed::OffsetReset => "[latest, earliest, none, by_duration:PnDTnHnMn.nS]".to_owned(),
     }
 }
 
-fn default(key: &ClientKey) -> String {
+fn default(key: &ConfigKey) -> String {
     match key.default {
-        Default::Required => "required".to_owned(),
-        Default::Unset => "null".to_owned(),
-        Default::Text(text) => format!("={text}"),
+        _ if key.is_required => "required".to_owned(),
+        None => "null".to_owned(),
+        Some(text) => format!("={text}"),
     }
 }
 

@@ -152,8 +152,9 @@ fn ranges_are_kafkas() {
             Allowed::AtLeast(minimum) => format!("[{minimum},...]"),
             Allowed::Between(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
             Allowed::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
-            Allowed::Ratio => "[0,...,1]".to_owned(),
+            Allowed::Within(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
             Allowed::OneOf(words) => format!("[{}]", words.join(", ")),
+            other => panic!("{}: {other:?} is for clients", key.name),
         };
         if NARROWER_RANGES.contains(&key.name) {
             assert!(definition.range.is_empty() && !ours.is_empty(), "{}", key.name);

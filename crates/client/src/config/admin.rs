@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Config;
 use super::client::ClientConfig;
-use super::key::ClientKind;
-use super::settings::Settings;
-use super::value::config_error;
+use super::settings::{Settings, config_error};
+use super::{ClientKind, Config};
 use crate::error::Error;
 
 /// An admin client's settings, checked.

@@ -1,6 +1,6 @@
 //! Parses `bootstrap.servers` from `host:port` to addresses.
 
-use super::value::config_error;
+use super::settings::config_error;
 use crate::error::Error;
 use crate::network::io::Address;
 

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::bootstrap;
-use super::key::ClientKind;
 use super::security::Security;
 use super::settings::{Settings, Warning};
+use super::{ClientKind, bootstrap};
 use crate::error::{Error, Feature};
 use crate::network::io::Address;
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Config;
+use ottla_wire::config_keys::duration;
+
 use super::client::ClientConfig;
-use super::duration;
-use super::key::ClientKind;
-use super::settings::Settings;
-use super::value::config_error;
+use super::settings::{Settings, config_error};
+use super::{ClientKind, Config};
 use crate::error::Error;
 
 /// `auto.offset.reset`: where to read without a valid committed offset.
@@ -173,7 +172,7 @@ fn auto_commit(settings: &Settings, has_group: bool) -> Result<bool, Error> {
 }
 
 /// `None` when the text is none of Kafka's values.
-pub(super) fn offset_reset(text: &str) -> Option<OffsetReset> {
+fn offset_reset(text: &str) -> Option<OffsetReset> {
     match text {
         "earliest" => Some(OffsetReset::Earliest),
         "latest" => Some(OffsetReset::Latest),

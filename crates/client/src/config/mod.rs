@@ -2,12 +2,7 @@
 //!
 //! Names, types, defaults, ranges and error texts are those of Apache Kafka 4.3's Java client.
 
-#[expect(missing_docs, reason = "reachable through `machine` only")]
-pub(crate) mod key;
-pub(crate) mod keys;
-mod value;
 mod settings;
-mod duration;
 mod bootstrap;
 mod jaas;
 mod security;
@@ -15,7 +10,6 @@ mod client;
 mod producer;
 mod consumer;
 mod admin;
-pub(crate) mod document;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +17,7 @@ mod tests;
 use std::fmt;
 use std::path::Path;
 
+use ottla_wire::config_keys::client_keys;
 use ottla_wire::properties;
 
 use crate::error::Error;
@@ -30,13 +25,13 @@ use crate::error::Error;
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, OffsetReset};
-pub use self::key::ClientKind;
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
     Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,
 };
 pub use self::settings::Warning;
 pub use crate::network::io::Address;
+pub use ottla_wire::config_keys::ClientKind;
 pub use ottla_wire::records::compression::{Codec, Compression};
 
 /// Settings as the user wrote them: Kafka's keys, with values as text.
@@ -46,9 +41,10 @@ pub use ottla_wire::records::compression::{Codec, Compression};
 ///     .set("bootstrap.servers", "localhost:9092")
 ///     .set("linger.ms", "10");
 /// ```
-#[derive(Clone, std::default::Default)]
+#[derive(Clone, Default)]
 pub struct Config {
     entries: Vec<(String, String)>,
+    is_strict: bool,
 }
 
 impl Config {
@@ -71,7 +67,16 @@ impl Config {
         let entries = properties::parse(&text).map_err(|error| broken(error.to_string()))?;
         Ok(Config {
             entries: entries.into_iter().collect(),
+            is_strict: false,
         })
+    }
+
+    /// Makes a key that the client does not have an error that names it and the most similar known
+    /// key. Without this it is a warning, as in Kafka.
+    #[must_use]
+    pub fn strict(mut self) -> Config {
+        self.is_strict = true;
+        self
     }
 
     /// Sets a key; the last value of a key wins.
@@ -120,8 +125,8 @@ impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for (name, value) in &self.entries {
-            let is_harmless = keys::all().any(|key| key.name == name)
-                && !keys::all().any(|key| key.name == name && key.is_secret());
+            let is_harmless = client_keys().any(|key| key.name == name)
+                && !client_keys().any(|key| key.name == name && key.is_sensitive());
             map.entry(name, &if is_harmless { value.as_str() } else { "[hidden]" });
         }
         map.finish()

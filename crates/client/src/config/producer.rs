@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use ottla_wire::records::compression::{Codec, Compression};
 
-use super::Config;
 use super::client::ClientConfig;
-use super::key::ClientKind;
-use super::settings::Settings;
-use super::value::{config_error, invalid};
+use super::settings::{Settings, config_error, invalid};
+use super::{ClientKind, Config};
 use crate::error::{Error, Feature};
 
 /// `acks`: what the leader waits for before it answers.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::jaas;
-use super::settings::Settings;
-use super::value::{config_error, invalid};
+use super::settings::{Settings, config_error, invalid};
 use crate::error::{Error, Feature};
 
 /// With neither field set the protocol is PLAINTEXT: neither encrypted nor authenticated.

@@ -67,6 +67,16 @@ fn unknown_keys_give_a_warning_with_the_nearest_known_key() {
 }
 
 #[test]
+fn strict_settings_refuse_unknown_keys() {
+    let strict = producer().set("linger.msec", "5").strict();
+    assert_eq!(
+        message(ProducerConfig::from_config(&strict)),
+        "linger.msec is no setting of Kafka; linger.ms may be meant"
+    );
+    assert!(ProducerConfig::from_config(&producer().set("linger.ms", "5").strict()).is_ok());
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let config = producer()
         .set("security.protocol", "SASL_PLAINTEXT")
@@ -98,24 +108,6 @@ fn addresses_of_both_families() {
         .clone();
     let servers: Vec<(&str, u16)> = servers.iter().map(|a| (&*a.host, a.port)).collect();
     assert_eq!(servers, [("a.example", 1), ("::1", 9092), ("b", 3)]);
-}
-
-#[test]
-fn every_key_is_described_once_for_each_client() {
-    for key in keys::all() {
-        assert!(key.doc.ends_with('.') && key.doc.len() > 10, "{}", key.name);
-        assert!(
-            !key.doc.contains('|') && !key.cost.is_some_and(|cost| cost.ends_with('.')),
-            "{}",
-            key.name
-        );
-        for client in key.clients {
-            let rows = keys::of(*client).filter(|other| other.name == key.name).count();
-            assert_eq!(rows, 1, "{}", key.name);
-        }
-    }
-    let page = document::render();
-    assert!(keys::all().all(|key| page.contains(&format!("`{}`", key.name))));
 }
 
 #[test]

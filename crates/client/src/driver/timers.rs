@@ -75,7 +75,9 @@ impl Timers {
             return;
         }
         let mut waiting = self.lock();
-        let later = waiting.wakers.split_off(&(Moment::from_nanos(now.nanos().saturating_add(1)), 0));
+        let later = waiting
+            .wakers
+            .split_off(&(Moment::from_nanos(now.nanos().saturating_add(1)), 0));
         let due = std::mem::replace(&mut waiting.wakers, later);
         self.note_earliest(&waiting);
         drop(waiting);

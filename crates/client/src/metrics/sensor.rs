@@ -3,19 +3,9 @@
 
 use std::sync::Arc;
 
-use super::window::{Several, WindowSettings, Windows};
+pub use ottla_wire::config_keys::ClientKind;
 
-/// The kind of client: Kafka's group names and KIP-714 names begin with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientKind {
-    /// A producer's.
-    #[default]
-    Producer,
-    /// A consumer's.
-    Consumer,
-    /// An admin client's.
-    Admin,
-}
+use super::window::{Several, WindowSettings, Windows};
 
 /// A family's place in Kafka's naming. `Own…` are groups that Kafka does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -45,10 +45,7 @@ pub fn values_error(resource_type: ConfigResourceType, values: &ConfigValues) ->
         .iter()
         .find_map(|(name, value)| match key_of(resource_type, name) {
             None => Some(format!("Unknown configuration name: {name}")),
-            Some(key) => {
-                let error = parse_value(key, value).err()?;
-                Some(format!("Invalid value {value} for configuration {name}: {error}"))
-            }
+            Some(key) => parse_value(key, value).err().map(|error| error.to_string()),
         })
 }
 
@@ -77,7 +74,7 @@ pub(super) fn warnings(properties: &BTreeMap<String, String>, config: &NodeConfi
                 ..
             }) => {}
             BrokerKeyStatus::Listed(ConfigKey {
-                support: Support::NoEffect(reason),
+                support: Support::NoEffect(reason) | Support::Refused(reason),
                 ..
             }) => {
                 warnings.push(format!("{name} has no effect: {reason}"));

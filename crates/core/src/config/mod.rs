@@ -210,7 +210,7 @@ impl<'a> Properties<'a> {
             .text(name)
             .or(key.default)
             .expect("a key without default is not read as a value");
-        config_keys::parse_value(key, text).map_err(|problem| ConfigError::new(name, text, problem))
+        config_keys::parse_value(key, text).map_err(|error| ConfigError::new(name, text, error.why))
     }
 
     fn long(&self, name: &str) -> Result<i64, ConfigError> {
@@ -378,7 +378,7 @@ fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigE
             continue;
         };
         if !value.trim().is_empty() {
-            config_keys::parse_value(key, value).map_err(|problem| ConfigError::new(name, value, problem))?;
+            config_keys::parse_value(key, value).map_err(|error| ConfigError::new(name, value, error.why))?;
         }
     }
     Ok(())

@@ -122,7 +122,7 @@ impl TopicConfig {
             _ => None,
         };
         let value = config_keys::parse_value(key, scaled.as_deref().unwrap_or(text))
-            .map_err(|error| describe(error.to_string()))?;
+            .map_err(|error| describe(error.why))?;
         if key.name == "remote.storage.enable" && value == ConfigValue::Boolean(true) {
             return Err(describe("there is no tiered storage".to_owned()));
         }

@@ -487,7 +487,9 @@ mod tests {
         let sessions = FetchSessions::new(10);
         for count in [ENTRIES_MAX, ENTRIES_MAX + 1] {
             let partitions = (0..count).map(|index| partition("a", index as i32, 0)).collect();
-            let opened = sessions.begin(request(0, 0), partitions, &[], Moment::from_micros(5)).unwrap();
+            let opened = sessions
+                .begin(request(0, 0), partitions, &[], Moment::from_micros(5))
+                .unwrap();
             let is_large = |epoch| sessions.continues_large(request(opened.session_id, epoch));
             assert_eq!([-1, 0, 1].map(is_large), [false, false, count > ENTRIES_MAX]);
         }

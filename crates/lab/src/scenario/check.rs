@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_client::config::{ClientKind, Config, ConsumerConfig, ProducerConfig};
-use ottla_client::machine::config::client_keys;
 use ottla_wire::config_keys::{
-    BrokerKeyStatus, Scope, broker_key_status, nearest_key, parse_value, topic_key,
+    BrokerKeyStatus, Scope, broker_key_status, client_keys, nearest_key, parse_value, topic_key,
 };
 
 use super::error::hint;
@@ -264,9 +263,7 @@ fn check_topic_setting(key: &str, value: &str) -> Result<(), String> {
         };
         return Err(format!("is no setting of a topic{near}"));
     };
-    parse_value(row, value)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    parse_value(row, value).map(drop).map_err(|error| error.why)
 }
 
 fn check_broker(settings: &BTreeMap<String, String>) -> Checked {

@@ -142,7 +142,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .no_effect("the cleaner is not throttled yet"),
     long("log.cleaner.max.compaction.lag.ms", "9223372036854775807", "The maximum time until a record is compacted.").ms().at_least(1).cluster_wide(),
     double("log.cleaner.min.cleanable.ratio", "0.5", "The minimum share of a log that must be uncompacted before it is compacted again.")
-        .allowed(Allowed::Ratio)
+        .allowed(Allowed::Within(0.0, 1.0))
         .cluster_wide(),
     long("log.cleaner.min.compaction.lag.ms", "0", "The minimum time before a record may be compacted.").ms().at_least(0).cluster_wide(),
     int("log.cleaner.threads", "1", "Number of compaction threads.").at_least(0).cluster_wide().no_effect("there is one maintenance thread"),

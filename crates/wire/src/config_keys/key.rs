@@ -9,6 +9,27 @@ pub enum Scope {
     ClientMetrics,
 }
 
+/// Which client a setting belongs to: the three share most keys and differ in some defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ClientKind {
+    #[default]
+    Producer,
+    Consumer,
+    Admin,
+}
+
+impl ClientKind {
+    pub const ALL: [ClientKind; 3] = [ClientKind::Producer, ClientKind::Consumer, ClientKind::Admin];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ClientKind::Producer => "producer",
+            ClientKind::Consumer => "consumer",
+            ClientKind::Admin => "admin",
+        }
+    }
+}
+
 /// Kafka's types of values, as DescribeConfigs names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
@@ -94,9 +115,20 @@ pub enum Allowed {
     Between(i64, i64),
     /// The range, and -1 for the default.
     BetweenOrMinusOne(i64, i64),
-    Ratio,
+    /// For doubles.
+    Within(f64, f64),
     /// For lists: every word is one of them.
     OneOf(&'static [&'static str]),
+    /// The words in the order in which Kafka's error lists them.
+    OneOfIgnoringCase(&'static [&'static str]),
+    /// One of two words in any case, with an error text of its own.
+    Either(&'static str, &'static str),
+    /// Not set, or not empty.
+    NotEmpty,
+    /// For lists: at least one word.
+    NotEmptyList,
+    /// `auto.offset.reset`: three words or `by_duration:` and an ISO 8601 duration (KIP-1106).
+    OffsetReset,
 }
 
 /// When a new value takes effect.
@@ -122,9 +154,12 @@ impl Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     Honoured,
-    /// Accepted, checked and stored for Apache Kafka, in case it opens the directory, but without
-    /// effect on Ottla.
+    /// Accepted and checked, but without effect: a broker stores it for Apache Kafka, in case that
+    /// opens the directory; a client takes files that were written for Java.
     NoEffect(&'static str),
+    /// Of a client: any value other than the default is an error, because ignoring it would break a
+    /// guarantee. The text is the reason.
+    Refused(&'static str),
 }
 
 /// A key whose value applies if this one is not set.
@@ -143,6 +178,8 @@ pub struct ConfigKey {
     pub unit: Unit,
     /// As Kafka prints it; `None`: null, not set.
     pub default: Option<&'static str>,
+    /// A client cannot be created without it.
+    pub is_required: bool,
     pub allowed: Allowed,
     /// One sentence.
     pub doc: &'static str,
@@ -152,9 +189,17 @@ pub struct ConfigKey {
     pub update: Update,
     /// Broker keys, in order of precedence.
     pub synonyms: &'static [Synonym],
+    /// Of a client's setting: the clients that have it.
+    pub clients: &'static [ClientKind],
+    /// Not one of Kafka's own names.
+    pub is_ours: bool,
 }
 
 impl ConfigKey {
+    pub fn is_of(&self, client: ClientKind) -> bool {
+        self.clients.contains(&client)
+    }
+
     pub fn is_sensitive(&self) -> bool {
         self.value_type == ValueType::Password
     }
@@ -178,8 +223,11 @@ impl ConfigKey {
             doc,
             cost: None,
             support: Support::Honoured,
+            is_required: false,
             update: Update::ReadOnly,
             synonyms: &[],
+            clients: &ClientKind::ALL,
+            is_ours: false,
         }
     }
 
@@ -239,6 +287,28 @@ impl ConfigKey {
         self.update(Update::ClusterWide)
     }
 
+    /// Makes it a key of these clients.
+    pub(super) const fn of(mut self, clients: &'static [ClientKind]) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    pub(super) const fn required(mut self) -> Self {
+        self.default = None;
+        self.is_required = true;
+        self
+    }
+
+    pub(super) const fn refused(mut self, reason: &'static str) -> Self {
+        self.support = Support::Refused(reason);
+        self
+    }
+
+    pub(super) const fn ours(mut self) -> Self {
+        self.is_ours = true;
+        self
+    }
+
     pub(super) const fn from(mut self, synonyms: &'static [Synonym]) -> Self {
         self.synonyms = synonyms;
         self
@@ -270,4 +340,10 @@ constructors! {
     long Long
     double Double
     list List
+    class Class
+}
+
+/// A secret; it never has a default.
+pub(super) const fn password(name: &'static str, doc: &'static str) -> ConfigKey {
+    ConfigKey::new(name, ValueType::Password, None, doc)
 }

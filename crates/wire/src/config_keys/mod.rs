@@ -12,16 +12,19 @@ mod broker;
 mod group;
 mod kafka_names;
 mod nearest;
+mod clients;
+pub mod duration;
 mod document;
 
 #[cfg(test)]
 mod tests;
 
 pub use broker::BROKER_KEYS;
-pub use document::render;
+pub use clients::{client_key, client_keys, keys_of};
+pub use document::{render, render_clients};
 pub use group::{CLIENT_METRICS_KEYS, GROUP_KEYS};
 pub use kafka_names::KAFKA_BROKER_NAMES;
-pub use key::{Allowed, ConfigKey, Scope, Support, Synonym, Unit, Update, ValueType};
+pub use key::{Allowed, ClientKind, ConfigKey, Scope, Support, Synonym, Unit, Update, ValueType};
 pub use nearest::nearest;
 pub use topic::TOPIC_KEYS;
 pub use value::{ConfigError, ConfigValue, parse_value};
@@ -36,7 +39,7 @@ pub fn keys(scope: Scope) -> &'static [ConfigKey] {
     }
 }
 
-/// Finds the row of a key.
+/// Finds the row of a key of a broker, topic or group; [`client_key`] finds a client's.
 pub fn find(scope: Scope, name: &str) -> Option<&'static ConfigKey> {
     let keys = keys(scope);
     keys.binary_search_by(|key| key.name.cmp(name))

@@ -88,7 +88,7 @@ pub const TOPIC_KEYS: &[ConfigKey] = &dynamic([
         .one_of(&["CreateTime", "LogAppendTime"])
         .from(&[same("log.message.timestamp.type")]),
     double("min.cleanable.dirty.ratio", "0.5", "The minimum share of a log that must be uncompacted before the next compaction starts.")
-        .allowed(Allowed::Ratio)
+        .allowed(Allowed::Within(0.0, 1.0))
         .costs("a lower ratio compacts more often (write amplification); a higher one keeps more superseded records on disk")
         .from(&[same("log.cleaner.min.cleanable.ratio")]),
     long("min.compaction.lag.ms", "0", "The minimum time before a record may be compacted.")

@@ -1,7 +1,8 @@
-//! Parses a key's text to a typed value; errors name the allowed range.
+//! Parses a key's text to a typed value, with the texts of Kafka's errors.
 
 use std::fmt;
 
+use super::duration;
 use super::key::{Allowed, ConfigKey, ValueType};
 
 /// A valid value of a key.
@@ -56,43 +57,23 @@ impl ConfigValue {
     }
 }
 
-/// Why a value is refused. `value` is the text as given; empty for a secret.
+/// Why a value is refused.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ConfigError {
-    WrongType {
-        key: &'static str,
-        value: String,
-        expected: ValueType,
-    },
-    OutOfRange {
-        key: &'static str,
-        value: String,
-        allowed: Allowed,
-    },
-    NotAllowed {
-        key: &'static str,
-        value: String,
-        words: &'static [&'static str],
-    },
-    Duplicate {
-        key: &'static str,
-        word: String,
-    },
+pub struct ConfigError {
+    pub key: &'static str,
+    /// The value as given, `[hidden]` for a secret; `None` where Kafka's text does not repeat it.
+    pub shown: Option<String>,
+    /// What is wrong, in Kafka's words.
+    pub why: String,
 }
 
 impl fmt::Display for ConfigError {
+    /// The text of Kafka's ConfigException.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::WrongType { key, value, expected } => {
-                write!(f, "{key}: '{value}' is not of type {}", expected.name())
-            }
-            ConfigError::OutOfRange { key, value, allowed } => {
-                write!(f, "{key}: '{value}' is out of range, allowed is {allowed}")
-            }
-            ConfigError::NotAllowed { key, value, words } => {
-                write!(f, "{key}: '{value}' is not one of {}", words.join(", "))
-            }
-            ConfigError::Duplicate { key, word } => write!(f, "{key}: '{word}' occurs twice"),
+        let ConfigError { key, shown, why } = self;
+        match shown {
+            Some(shown) => write!(f, "Invalid value {shown} for configuration {key}: {why}"),
+            None => f.write_str(why),
         }
     }
 }
@@ -102,12 +83,15 @@ impl std::error::Error for ConfigError {}
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Allowed::Any => f.write_str("any value"),
+            Allowed::Any | Allowed::OffsetReset => f.write_str("any value"),
             Allowed::AtLeast(minimum) => write!(f, "at least {minimum}"),
             Allowed::Between(minimum, maximum) => write!(f, "{minimum} to {maximum}"),
             Allowed::BetweenOrMinusOne(minimum, maximum) => write!(f, "{minimum} to {maximum}, or -1"),
-            Allowed::Ratio => f.write_str("0 to 1"),
+            Allowed::Within(minimum, maximum) => write!(f, "{minimum} to {maximum}"),
             Allowed::OneOf(words) => f.write_str(&words.join(", ")),
+            Allowed::OneOfIgnoringCase(words) => write!(f, "{}, in any case", words.join(", ")),
+            Allowed::Either(one, other) => write!(f, "{one}, {other}"),
+            Allowed::NotEmpty | Allowed::NotEmptyList => f.write_str("not empty"),
         }
     }
 }
@@ -115,110 +99,137 @@ impl fmt::Display for Allowed {
 /// Parses `text` as a value of `key`.
 ///
 /// - Shape: as Kafka does: surrounding blanks are ignored, `true` and `false` in any case, words of
-///   a
-///   list separated by commas.
-/// - Errors: name what is allowed.
+///   a list separated by commas. Empty words of a list are dropped: values stored by Kafka before
+///   4.3, which refuses them (KIP-1161), must keep their meaning.
+/// - Errors: name the key, the value and what is allowed.
 pub fn parse_value(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
-    let text = text.trim();
-    let shown = || {
-        if key.is_sensitive() {
-            String::new()
-        } else {
-            text.to_owned()
-        }
-    };
-    let wrong_type = || ConfigError::WrongType {
-        key: key.name,
-        value: shown(),
-        expected: key.value_type,
-    };
+    let trimmed = text.trim();
     match key.value_type {
-        ValueType::Boolean => {
-            let is = |word: &str| text.eq_ignore_ascii_case(word);
-            if is("true") || is("false") {
-                Ok(ConfigValue::Boolean(is("true")))
-            } else {
-                Err(wrong_type())
-            }
-        }
-        ValueType::Int | ValueType::Short | ValueType::Long => {
-            let number: i64 = text.parse().map_err(|_| wrong_type())?;
-            if !fits(number, key.value_type) {
-                return Err(wrong_type());
-            }
-            if !is_in_range(number, &key.allowed) {
-                return Err(ConfigError::OutOfRange {
-                    key: key.name,
-                    value: shown(),
-                    allowed: key.allowed,
-                });
-            }
-            Ok(match key.value_type {
-                ValueType::Long => ConfigValue::Long(number),
-                _ => ConfigValue::Int(i32::try_from(number).expect("checked to fit")),
-            })
-        }
+        ValueType::Boolean => match trimmed.to_ascii_lowercase().as_str() {
+            "true" => Ok(ConfigValue::Boolean(true)),
+            "false" => Ok(ConfigValue::Boolean(false)),
+            _ => Err(invalid(key, text, "Expected value to be either true or false")),
+        },
+        ValueType::Int | ValueType::Short | ValueType::Long => parse_number(key, text),
         ValueType::Double => {
-            let number: f64 = text.parse().map_err(|_| wrong_type())?;
-            if !number.is_finite() {
-                return Err(wrong_type());
-            }
-            if key.allowed == Allowed::Ratio && !(0.0..=1.0).contains(&number) {
-                return Err(ConfigError::OutOfRange {
-                    key: key.name,
-                    value: shown(),
-                    allowed: key.allowed,
-                });
+            let number = trimmed.parse().ok().filter(|number: &f64| number.is_finite());
+            let number = number.ok_or_else(|| not_a_number(key, text))?;
+            if let Allowed::Within(minimum, maximum) = key.allowed {
+                check_bounds(key, number, minimum, maximum, &format!("{number:?}"))?;
             }
             Ok(ConfigValue::Double(number))
         }
         ValueType::String | ValueType::Class | ValueType::Password => {
-            check_word(key, text)?;
-            Ok(ConfigValue::String(text.to_owned()))
+            check_word(key, trimmed)?;
+            Ok(ConfigValue::String(trimmed.to_owned()))
         }
-        ValueType::List => parse_list(key, text),
+        ValueType::List => parse_list(key, trimmed),
     }
 }
 
-fn parse_list(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
-    let mut words: Vec<String> = Vec::new();
-    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        check_word(key, word)?;
-        if matches!(key.allowed, Allowed::OneOf(_)) && words.iter().any(|known| known == word) {
-            return Err(ConfigError::Duplicate {
-                key: key.name,
-                word: word.to_owned(),
-            });
-        }
-        words.push(word.to_owned());
+fn invalid(key: &ConfigKey, value: &str, why: &str) -> ConfigError {
+    let shown = if key.is_sensitive() { "[hidden]" } else { value };
+    ConfigError {
+        key: key.name,
+        shown: Some(shown.to_owned()),
+        why: why.to_owned(),
     }
-    Ok(ConfigValue::List(words))
+}
+
+fn not_a_number(key: &ConfigKey, text: &str) -> ConfigError {
+    let expected = key.value_type.name().to_ascii_uppercase();
+    invalid(key, text, &format!("Not a number of type {expected}"))
+}
+
+fn parse_number(key: &ConfigKey, text: &str) -> Result<ConfigValue, ConfigError> {
+    let number: i64 = text.trim().parse().map_err(|_| not_a_number(key, text))?;
+    let value = match key.value_type {
+        ValueType::Short => i16::try_from(number)
+            .ok()
+            .map(|number| ConfigValue::Int(number.into())),
+        ValueType::Int => i32::try_from(number).ok().map(ConfigValue::Int),
+        _ => Some(ConfigValue::Long(number)),
+    };
+    let value = value.ok_or_else(|| not_a_number(key, text))?;
+    let shown = number.to_string();
+    match key.allowed {
+        Allowed::AtLeast(minimum) => check_bounds(key, number, minimum, i64::MAX, &shown)?,
+        Allowed::Between(minimum, maximum) => check_bounds(key, number, minimum, maximum, &shown)?,
+        Allowed::BetweenOrMinusOne(minimum, maximum)
+            if number != -1 && !(minimum..=maximum).contains(&number) =>
+        {
+            let why = format!("Value must be between {minimum} and {maximum} or equal to -1");
+            return Err(invalid(key, &shown, &why));
+        }
+        _ => {}
+    }
+    Ok(value)
+}
+
+fn check_bounds<N>(key: &ConfigKey, number: N, minimum: N, maximum: N, shown: &str) -> Result<(), ConfigError>
+where
+    N: PartialOrd + fmt::Debug,
+{
+    if number < minimum {
+        return Err(invalid(
+            key,
+            shown,
+            &format!("Value must be at least {minimum:?}"),
+        ));
+    }
+    if number > maximum {
+        let why = format!("Value must be no more than {maximum:?}");
+        return Err(invalid(key, shown, &why));
+    }
+    Ok(())
 }
 
 fn check_word(key: &ConfigKey, word: &str) -> Result<(), ConfigError> {
-    match key.allowed {
-        Allowed::OneOf(words) if !words.contains(&word) => Err(ConfigError::NotAllowed {
-            key: key.name,
-            value: word.to_owned(),
-            words,
-        }),
-        _ => Ok(()),
-    }
+    let name = key.name;
+    let is_one_of = |words: &[&str]| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let why = match key.allowed {
+        Allowed::OneOf(words) if !words.contains(&word) => {
+            format!("String must be one of: {}", words.join(", "))
+        }
+        Allowed::OneOfIgnoringCase(words) if !is_one_of(words) => {
+            format!("String must be one of (case insensitive): {}", words.join(", "))
+        }
+        Allowed::Either(one, other) if !is_one_of(&[one, other]) => format!(
+            "Invalid value `{word}` for configuration {name}. The value must either be '{one}' or '{other}'."
+        ),
+        Allowed::OffsetReset if !is_offset_reset(word) => format!(
+            "Invalid value `{word}` for configuration {name}. The value must be either 'earliest', 'latest', \
+             'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+        ),
+        Allowed::NotEmpty if word.is_empty() => "String must be non-empty".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(invalid(key, word, &why))
 }
 
-fn fits(number: i64, value_type: ValueType) -> bool {
-    match value_type {
-        ValueType::Short => i16::try_from(number).is_ok(),
-        ValueType::Int => i32::try_from(number).is_ok(),
-        _ => true,
-    }
+fn is_offset_reset(word: &str) -> bool {
+    let duration = || duration::parse_ms(word.strip_prefix("by_duration:")?);
+    ["earliest", "latest", "none"].contains(&word) || duration().is_some()
 }
 
-fn is_in_range(number: i64, allowed: &Allowed) -> bool {
-    match *allowed {
-        Allowed::AtLeast(minimum) => number >= minimum,
-        Allowed::Between(minimum, maximum) => (minimum..=maximum).contains(&number),
-        Allowed::BetweenOrMinusOne(minimum, maximum) => number == -1 || (minimum..=maximum).contains(&number),
-        Allowed::Any | Allowed::Ratio | Allowed::OneOf(_) => true,
+fn parse_list(key: &ConfigKey, trimmed: &str) -> Result<ConfigValue, ConfigError> {
+    let mut words: Vec<String> = Vec::new();
+    for word in trimmed.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        check_word(key, word)?;
+        if matches!(key.allowed, Allowed::OneOf(_)) && words.iter().any(|known| known == word) {
+            return Err(invalid(key, trimmed, &format!("'{word}' occurs twice")));
+        }
+        words.push(word.to_owned());
     }
+    if words.is_empty() && key.allowed == Allowed::NotEmptyList {
+        let name = key.name;
+        return Err(ConfigError {
+            key: name,
+            shown: None,
+            why: format!(
+                "Configuration '{name}' must not be empty. Valid values include: any non-empty value"
+            ),
+        });
+    }
+    Ok(ConfigValue::List(words))
 }

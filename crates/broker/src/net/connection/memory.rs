@@ -360,8 +360,15 @@ mod tests {
         keep(&mut small, 60_000);
         keep(&mut large, 70_000);
         assert_eq!((fixture.of_loop.used_bytes(), shared_bytes()), (60_000, 70_000));
-        assert_eq!(small.reader_stalls_at(Moment::from_micros(0), 0), None, "blocks no other");
-        assert_eq!(large.reader_stalls_at(Moment::from_micros(0), 0), Some(Moment::from_micros(10_000_000)));
+        assert_eq!(
+            small.reader_stalls_at(Moment::from_micros(0), 0),
+            None,
+            "blocks no other"
+        );
+        assert_eq!(
+            large.reader_stalls_at(Moment::from_micros(0), 0),
+            Some(Moment::from_micros(10_000_000))
+        );
         assert_eq!(
             large.reader_stalls_at(Moment::from_micros(0), MIB as u64),
             Some(Moment::from_micros(26_000_000))
@@ -416,7 +423,10 @@ mod tests {
         fixture.count(&mut memory, 4_096, 4 * MIB);
         assert_eq!(memory.stalls_at(0), Some(Moment::from_micros(10_000_000)));
         assert_eq!(memory.stalls_at(MIB), Some(Moment::from_micros(26_000_000)));
-        assert_eq!(next_look(Moment::from_micros(10_000_000), Moment::from_micros(0)), Moment::from_micros(10_000_000));
+        assert_eq!(
+            next_look(Moment::from_micros(10_000_000), Moment::from_micros(0)),
+            Moment::from_micros(10_000_000)
+        );
         assert_eq!(
             next_look(Moment::from_micros(10_000_000), Moment::from_micros(60_000_000)),
             Moment::from_micros(61_000_000)

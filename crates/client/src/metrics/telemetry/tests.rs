@@ -76,7 +76,9 @@ fn pushing() -> (Telemetry, Moment) {
 
 #[test]
 fn the_first_push_comes_after_half_to_one_and_a_half_intervals() {
-    let firsts: Vec<u64> = (0..200).map(|seed| subscribed(seed).1.nanos() / 1_000_000).collect();
+    let firsts: Vec<u64> = (0..200)
+        .map(|seed| subscribed(seed).1.nanos() / 1_000_000)
+        .collect();
     assert!(
         firsts.iter().all(|first| (5_000..15_000).contains(first)),
         "{firsts:?}"

@@ -42,7 +42,7 @@ fn connection(activity: Activity) -> ConnectionCounts {
                 offset: partition.offset,
                 end: partition.end,
             });
-            (at.0, positions.collect())
+            (at.micros(), positions.collect())
         }),
         is_closed: activity.is_closed,
     }

@@ -1,12 +1,12 @@
 //! Keys that only consumers have.
 
-use super::super::key::{ClientKey, ClientKind, Rule, boolean, class, int, list, string};
+use super::super::key::{Allowed, ClientKind, ConfigKey, boolean, class, int, list, string};
 
 const CONSUMER: &[ClientKind] = &[ClientKind::Consumer];
 const BYTES: &str = "records are bytes here; what reads them is the caller's";
 const SHARE: &str = "only for share groups, which are not supported";
 
-pub const CONSUMER_KEYS: &[ClientKey] = &[
+pub(super) const CONSUMER_KEYS: &[ConfigKey] = &[
     string("group.id", "", "The group that shares the partitions and keeps the offsets; not set: no group.").unset().of(CONSUMER),
     string(
         "group.instance.id",
@@ -14,10 +14,10 @@ pub const CONSUMER_KEYS: &[ClientKey] = &[
         "A name that outlives this consumer, so that a restart within the session moves no partitions (KIP-345).",
     )
     .unset()
-    .rule(Rule::NotEmpty)
+    .allowed(Allowed::NotEmpty)
     .of(CONSUMER),
     string("group.protocol", "classic", "Whether members (classic) or the broker (consumer, KIP-848) assign partitions.")
-        .rule(Rule::OneOfIgnoringCase(&["CONSUMER", "CLASSIC"]))
+        .allowed(Allowed::OneOfIgnoringCase(&["CONSUMER", "CLASSIC"]))
         .refused("only the classic group protocol is supported")
         .of(CONSUMER),
     string("group.remote.assignor", "", "How the broker assigns partitions.")
@@ -52,7 +52,7 @@ pub const CONSUMER_KEYS: &[ClientKey] = &[
         .costs("higher: more records are seen twice after a crash")
         .of(CONSUMER),
     string("auto.offset.reset", "latest", "Where to start without a committed offset: earliest, latest, by_duration:PT1H, or none for an error.")
-        .rule(Rule::OffsetReset)
+        .allowed(Allowed::OffsetReset)
         .of(CONSUMER),
     string("isolation.level", "read_uncommitted", "Whether records of open and aborted transactions are returned.")
         .one_of(&["read_committed", "read_uncommitted"])
@@ -78,11 +78,11 @@ pub const CONSUMER_KEYS: &[ClientKey] = &[
     boolean("allow.auto.create.topics", "true", "Whether the broker may create a topic because this consumer subscribes to it.")
         .of(CONSUMER),
     string("share.acknowledgement.mode", "implicit", "How records of a share group are acknowledged.")
-        .rule(Rule::Either("implicit", "explicit"))
+        .allowed(Allowed::Either("implicit", "explicit"))
         .no_effect(SHARE)
         .of(CONSUMER),
     string("share.acquire.mode", "BATCH_OPTIMIZED", "How records of a share group are handed out.")
-        .rule(Rule::Either("batch_optimized", "record_limit"))
+        .allowed(Allowed::Either("batch_optimized", "record_limit"))
         .no_effect(SHARE)
         .of(CONSUMER),
     class("key.deserializer", "", "What reads the bytes of keys.").required().no_effect(BYTES).of(CONSUMER),

@@ -5,7 +5,7 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// - Shape: `PnDTnHnMn.nS` in any case, at least one part, fractions of a second cut to
 ///   milliseconds. The only sign accepted is a leading `+` of a part, because an offset reset never
 ///   points to the future.
-pub(super) fn parse_ms(text: &str) -> Option<u64> {
+pub fn parse_ms(text: &str) -> Option<u64> {
     let text = text.to_ascii_uppercase();
     let rest = text.strip_prefix('P')?;
     let (days, time) = match rest.split_once('T') {

@@ -1,14 +1,14 @@
 //! Keys that all three clients, or two of them, share.
 
 use super::super::key::{
-    ClientKey,
+    Allowed,
     ClientKind::{Admin, Consumer, Producer},
-    Rule, boolean, int, list, long, string,
+    ConfigKey, boolean, int, list, long, string,
 };
 
 const CLASSES: &str = "classes of a Java program cannot be loaded here";
 
-pub const CLIENT_KEYS: &[ClientKey] = &[
+pub(super) const CLIENT_KEYS: &[ConfigKey] = &[
     list(
         "bootstrap.servers",
         "",
@@ -16,7 +16,7 @@ pub const CLIENT_KEYS: &[ClientKey] = &[
     )
     .of(&[Producer, Consumer])
     .required()
-    .rule(Rule::NotEmptyList),
+    .allowed(Allowed::NotEmptyList),
     list(
         "bootstrap.servers",
         "",
@@ -172,7 +172,7 @@ pub const CLIENT_KEYS: &[ClientKey] = &[
         "rebootstrap",
         "Whether bootstrap.servers are asked again when no known broker answers (KIP-899).",
     )
-    .rule(Rule::OneOfIgnoringCase(&["REBOOTSTRAP", "NONE"])),
+    .allowed(Allowed::OneOfIgnoringCase(&["REBOOTSTRAP", "NONE"])),
     long(
         "metadata.recovery.rebootstrap.trigger.ms",
         "300000",

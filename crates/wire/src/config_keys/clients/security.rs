@@ -1,7 +1,8 @@
 //! Keys of TLS and SASL.
 
-use super::super::key::{ClientKey, Rule, boolean, class, double, int, list, long, password, short, string};
-use ottla_wire::config_keys::Unit;
+use super::super::key::{
+    Allowed, ConfigKey, Unit, boolean, class, double, int, list, long, password, short, string,
+};
 
 const KERBEROS: &str = "only for GSSAPI (Kerberos), which is refused";
 const OAUTH: &str = "only for OAUTHBEARER, which is refused";
@@ -10,9 +11,9 @@ const LOGIN: &str =
 const JAVA: &str = "Java's security providers are not used; TLS is rustls with the aws-lc-rs cryptography";
 const CLASSES: &str = "classes of a Java program cannot be loaded here";
 
-pub const SECURITY_KEYS: &[ClientKey] = &[
+pub(super) const SECURITY_KEYS: &[ConfigKey] = &[
     string("security.protocol", "PLAINTEXT", "Whether connections are encrypted, and whether this client proves who it is.")
-        .rule(Rule::OneOfIgnoringCase(&["SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"]))
+        .allowed(Allowed::OneOfIgnoringCase(&["SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"]))
         .costs("SASL_PLAINTEXT shows everything to the network, with PLAIN the password as well"),
     string("sasl.mechanism", "GSSAPI", "How the password is proved: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
     password(
@@ -65,10 +66,10 @@ pub const SECURITY_KEYS: &[ClientKey] = &[
         .between(0, 900)
         .no_effect(LOGIN),
     double("sasl.login.refresh.window.factor", "0.8", "After which part of its life a login is renewed.")
-        .rule(Rule::Within(0.5, 1.0))
+        .allowed(Allowed::Within(0.5, 1.0))
         .no_effect(LOGIN),
     double("sasl.login.refresh.window.jitter", "0.05", "How much chance is in the time of renewals.")
-        .rule(Rule::Within(0.0, 0.25))
+        .allowed(Allowed::Within(0.0, 0.25))
         .no_effect(LOGIN),
     long("sasl.login.retry.backoff.ms", "100", "How long to wait before a login is tried again.").ms().no_effect(LOGIN),
     long("sasl.login.retry.backoff.max.ms", "10000", "The longest wait before a login is tried again.").ms().no_effect(LOGIN),
@@ -78,7 +79,7 @@ pub const SECURITY_KEYS: &[ClientKey] = &[
     double("sasl.kerberos.ticket.renew.jitter", "0.05", "How much chance is in the time of renewals.").no_effect(KERBEROS),
     double("sasl.kerberos.ticket.renew.window.factor", "0.8", "After which part of its life a ticket is renewed.").no_effect(KERBEROS),
     string("sasl.oauthbearer.assertion.algorithm", "RS256", "How assertions are signed.")
-        .rule(Rule::OneOfIgnoringCase(&["ES256", "RS256"]))
+        .allowed(Allowed::OneOfIgnoringCase(&["ES256", "RS256"]))
         .no_effect(OAUTH),
     string("sasl.oauthbearer.assertion.claim.aud", "", "The audience of an assertion.").unset().no_effect(OAUTH),
     int("sasl.oauthbearer.assertion.claim.exp.seconds", "300", "How long an assertion is good.")

@@ -1,12 +1,11 @@
 //! Keys that only producers have.
 
-use super::super::key::{ClientKey, ClientKind, Rule, boolean, class, int, long, string};
-use ottla_wire::config_keys::Unit;
+use super::super::key::{Allowed, ClientKind, ConfigKey, Unit, boolean, class, int, long, string};
 
 const PRODUCER: &[ClientKind] = &[ClientKind::Producer];
 const BYTES: &str = "records are bytes here; what makes them is the caller's";
 
-pub const PRODUCER_KEYS: &[ClientKey] = &[
+pub(super) const PRODUCER_KEYS: &[ConfigKey] = &[
     string("acks", "all", "Which replicas must have a batch before it counts as sent: all in sync, the leader, or none.")
         .one_of(&["all", "-1", "0", "1"])
         .costs("anything but all loses records when a leader fails, and switches idempotence off")
@@ -52,7 +51,7 @@ pub const PRODUCER_KEYS: &[ClientKey] = &[
         .costs("processor time here and in every consumer, for less network and disk")
         .of(PRODUCER),
     int("compression.gzip.level", "-1", "How hard gzip tries; -1 is its usual level, 6.")
-        .rule(Rule::BetweenOrMinusOne(1, 9))
+        .allowed(Allowed::BetweenOrMinusOne(1, 9))
         .of(PRODUCER),
     int("compression.lz4.level", "9", "How hard lz4 tries.")
         .between(1, 17)
@@ -79,7 +78,7 @@ pub const PRODUCER_KEYS: &[ClientKey] = &[
     .of(PRODUCER),
     string("transactional.id", "", "The name under which transactions outlive this producer.")
         .unset()
-        .rule(Rule::NotEmpty)
+        .allowed(Allowed::NotEmpty)
         .refused("transactions are not supported yet")
         .of(PRODUCER),
     int("transaction.timeout.ms", "60000", "How long a transaction may stay open.")
