@@ -30,22 +30,6 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 const COMMENT_COLUMNS_MAX: usize = 100;
 
-/// Modules that still lie beside their folder.
-const BESIDE_THEIR_FOLDER: &[&str] = &[
-    "crates/broker/src/net/connection.rs",
-    "crates/broker/src/net/memory_shares.rs",
-    "crates/lab/src/bench/predict.rs",
-    "crates/lab/src/bench/stages.rs",
-    "crates/lab/src/doctor/otlp.rs",
-    "crates/lab/src/doctor/rules/producer.rs",
-    "crates/lab/src/link/conversation.rs",
-    "crates/lab/src/link/namespace.rs",
-    "crates/lab/src/link/relay.rs",
-    "crates/lab/src/machine.rs",
-    "crates/lab/src/process.rs",
-    "crates/ottla/src/cli/doctor/watch/draw.rs",
-];
-
 /// Words of translated English (CONTRIBUTING.md, "English"). Each has a plain replacement: a noun
 /// that the code knows, "this many", "again", "without effect".
 const BANNED: &str = r"(?i)\b(so many|so often|for so long|in vain|for want of|anew|whoever|whomever|whom|nobody|somebody|himself|his|him|he|it is looked|thereof)\b";
@@ -268,7 +252,7 @@ fn folders(sources: &[Source]) -> Vec<Complaint> {
     sources
         .iter()
         .map(|source| source.path.as_str())
-        .filter(|path| path.contains("/src/") && !BESIDE_THEIR_FOLDER.contains(path) && has_folder(path))
+        .filter(|path| path.contains("/src/") && has_folder(path))
         .map(|path| Complaint::Error(format!("{path} lies beside its folder: name it mod.rs in there")))
         .collect()
 }

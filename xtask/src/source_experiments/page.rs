@@ -198,7 +198,7 @@ mod tests {
             .into();
         assert_eq!(
             shown,
-            ["0", "0.13", "13.7", "678,113", "1,234,567", "-1,234", "-123"]
+            ["0", "0.126", "13.7", "678,113", "1,234,567", "-1,234", "-123"]
         );
     }
 
@@ -220,8 +220,8 @@ mod tests {
             low: 10.0,
             high: 20.0,
         };
-        assert_eq!(predicted(range, 15.0), "10.0 to 20.0");
-        assert_eq!(predicted(range, 22.0), "10.0 to 20.0, +10 %");
-        assert_eq!(predicted(Range::exactly(10.0), 9.0), "10.0, -10 %");
+        assert_eq!(predicted(range, 15.0), "10 to 20");
+        assert_eq!(predicted(range, 22.0), "10 to 20, +10 %");
+        assert_eq!(predicted(Range::exactly(10.0), 9.0), "10, -10 %");
     }
 }

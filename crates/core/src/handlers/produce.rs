@@ -8,8 +8,8 @@
 //! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served
 //!   yet.
 //! - Every batch is checked whole, compressed ones by decompressing them
-//!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a long-answer
-//!   thread continues from that partition on (`placement.rs`).
+//!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a
+//!   long-answer thread continues from that partition on (`placement.rs`).
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};

@@ -94,8 +94,8 @@ fn a_victim_is_compared_within_its_own_round() {
     // 11/10, 6.5/5 and 30/10.
     let ratios = ratios(&report, &report.points[2], 0);
     assert_eq!(ratios, [1.1, 1.3, 3.0]);
-    assert_eq!(ratio_cell(&ratios), "**1.30** [1.10, 3.00]");
-    assert_eq!(ratio_cell(&[1.1]), "1.10");
+    assert_eq!(ratio_cell(&ratios), "**1.3** [1.1, 3]");
+    assert_eq!(ratio_cell(&[1.1]), "1.1");
     assert_eq!(ratio_cell(&[]), "-");
 }
 
@@ -121,7 +121,7 @@ fn the_rest_is_what_the_victim_does_not_use() {
         &processors(&[0], &[1]),
     );
     // Only the first round has a measurement of the victim alone.
-    assert_eq!(row[..5], ["1,000", "600", "70 %", "75 %", "93 %"]);
+    assert_eq!(row[..5], ["1,000", "600", "70 %", "75 %", "93.3 %"]);
 }
 
 #[test]
@@ -133,11 +133,8 @@ fn the_page_has_a_row_for_each_point_with_a_victim_and_marks_invalid_ones() {
     }
     let page = write(&[report], &processors(&[0], &[1]));
     let rows: BTreeMap<&str, &str> = page.lines().filter_map(|line| line.split_once(" | ")).collect();
-    assert!(
-        rows["| alone"].starts_with("Ottla | - | 10.0 [5.00, 10.0]"),
-        "{page}"
-    );
-    assert!(rows["| beside flood"].contains("~~**1.30**"), "{page}");
+    assert!(rows["| alone"].starts_with("Ottla | - | 10 [5, 10]"), "{page}");
+    assert!(rows["| beside flood"].contains("~~**1.3**"), "{page}");
     assert!(rows["| flood"].contains("| 1,000 | 600 |"), "{page}");
     assert!(
         page.contains("- beside flood (Ottla): INVALID: 7 records were not acknowledged"),
