@@ -11,9 +11,9 @@
 //!   reads no more than it can serve, and asks for shared memory. Answers may fill at most half of
 //!   it.
 //! - **The shared part** for the rest, divided fairly between tenants (`fair_semaphore/mod.rs`,
-//!   which argues why there is no deadlock). A request asks before it is read, and one that will have a
-//!   large answer asks before it is served. Back pressure: a connection that waits is not read, so
-//!   the bytes stay in the socket, and in the end with the sender.
+//!   which argues why there is no deadlock). A request asks before it is read, and one that will
+//!   have a large answer asks before it is served. Back pressure: a connection that waits is not
+//!   read, so the bytes stay in the socket, and in the end with the sender.
 //!
 //! Requests never exceed the limit. The size of an answer is known only when it is made: each event
 //! loop, and each thread for long answers, may exceed the limit by the one answer it is making.
