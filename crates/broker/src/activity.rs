@@ -42,7 +42,7 @@ impl Clone for ActivityView {
 
 /// All clients' activity at one moment. Two readings make a window.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct ActivityReading {
     pub node_id: i32,
     pub at: Timestamp,
     pub moment: Moment,
@@ -79,7 +79,7 @@ impl ActivityView {
 
     /// Reads everything. A connection closed less than a minute ago, and since this view's last
     /// reading, is included once.
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> ActivityReading {
         let mut connections = Vec::new();
         let mut busy_micros = 0;
         let now = self.clock.moment();
@@ -97,7 +97,7 @@ impl ActivityView {
         }
         drop(departed);
         let processor = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        Reading {
+        ActivityReading {
             node_id: self.node_id,
             at: self.clock.timestamp(),
             moment: now,

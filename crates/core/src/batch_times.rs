@@ -72,11 +72,11 @@ pub struct ReaderId(pub u64);
 #[derive(Debug, Default)]
 pub struct BatchTimes {
     is_on: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<TimesState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TimesState {
     /// Start and end moment of each reader.
     readers: BTreeMap<ReaderId, (Moment, Moment)>,
     next_reader: u64,
@@ -86,9 +86,9 @@ struct State {
     partitions: BTreeMap<Key, PartitionTimes>,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State {
+impl Default for TimesState {
+    fn default() -> TimesState {
+        TimesState {
             readers: BTreeMap::new(),
             next_reader: 1,
             count: 0,
@@ -183,12 +183,12 @@ impl BatchTimes {
         self.lock().given(key, given, now);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TimesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TimesState {
     fn forget_if_unread(&mut self) {
         if self.readers.is_empty() {
             (self.count, self.stride) = (0, 1);
@@ -291,14 +291,14 @@ mod tests {
         }
     }
 
-    fn filled(base_offsets: impl Iterator<Item = i64>) -> State {
-        let mut state = State::default();
+    fn filled(base_offsets: impl Iterator<Item = i64>) -> TimesState {
+        let mut state = TimesState::default();
         let topic = Arc::from("topic");
         base_offsets.for_each(|base_offset| state.add(KEY, &topic, batch(base_offset)));
         state
     }
 
-    fn check(state: &State, of: impl Fn(&BatchTime) -> Option<Moment>, expected: &[Option<u64>]) {
+    fn check(state: &TimesState, of: impl Fn(&BatchTime) -> Option<Moment>, expected: &[Option<u64>]) {
         let found: Vec<Option<u64>> = state.partitions[&KEY]
             .batches
             .iter()

@@ -62,7 +62,7 @@ fn copied(request: &Request<'_>, entries: u64, serve: Box<Serve>) -> Handled {
         quota: request.connection.quota.clone(),
         seen: Seen::default(),
         executor: None,
-        stage: Stage::Resting(Box::new(unread), None),
+        stage: LongAnswerStage::Resting(Box::new(unread), None),
     }))
 }
 
@@ -95,10 +95,10 @@ struct LongAnswer {
     seen: Seen,
     /// Set at the first step.
     executor: Option<Arc<dyn NodeExecutor>>,
-    stage: Stage,
+    stage: LongAnswerStage,
 }
 
-enum Stage {
+enum LongAnswerStage {
     /// Waiting for its first step, or for the wake-up for the next.
     Resting(Box<dyn PendingReply>, Option<Arc<Woken>>),
     /// A step runs or is queued; the fields describe the work as it was before.
@@ -120,7 +120,7 @@ enum Worked {
 impl LongAnswer {
     /// Hands the work over, unless it was neither woken nor is due.
     fn start(&mut self, node: &Node, waker: &Waker, fetched: &mut Fetched) {
-        let Stage::Resting(work, woken) = &self.stage else {
+        let LongAnswerStage::Resting(work, woken) = &self.stage else {
             return;
         };
         let is_woken = woken
@@ -133,11 +133,12 @@ impl LongAnswer {
         if !is_woken && !is_due() {
             return;
         }
-        let Stage::Resting(work, woken) = std::mem::replace(&mut self.stage, Stage::Over) else {
+        let LongAnswerStage::Resting(work, woken) = std::mem::replace(&mut self.stage, LongAnswerStage::Over)
+        else {
             unreachable!("looked at above")
         };
         let result = Arc::new(Slot::default());
-        self.stage = Stage::Working {
+        self.stage = LongAnswerStage::Working {
             result: result.clone(),
             is_alone: work.is_alone(),
             kept_bytes: work.kept_bytes(),
@@ -165,20 +166,20 @@ impl PendingReply for LongAnswer {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
         loop {
             self.start(node, waker, &mut reply.fetched);
-            let Stage::Working { result, .. } = &self.stage else {
+            let LongAnswerStage::Working { result, .. } = &self.stage else {
                 return Poll::Pending;
             };
             match result.take_or_register(waker) {
                 None => return Poll::Pending,
                 Some(Worked::Written(written)) => {
-                    self.stage = Stage::Over;
+                    self.stage = LongAnswerStage::Over;
                     *reply = written;
                     reply.seen.add(&self.seen);
                     return Poll::Ready(());
                 }
                 Some(Worked::Rested(work, woken, seen)) => {
                     self.seen.add(&seen);
-                    self.stage = Stage::Resting(work, Some(woken));
+                    self.stage = LongAnswerStage::Resting(work, Some(woken));
                 }
             }
         }
@@ -186,31 +187,31 @@ impl PendingReply for LongAnswer {
 
     fn deadline(&self) -> Option<Moment> {
         match &self.stage {
-            Stage::Resting(work, _) => work.deadline(),
-            Stage::Working { .. } | Stage::Over => None,
+            LongAnswerStage::Resting(work, _) => work.deadline(),
+            LongAnswerStage::Working { .. } | LongAnswerStage::Over => None,
         }
     }
 
     fn waits_for(&self) -> WaitKind {
         match &self.stage {
-            Stage::Resting(work, Some(_)) => work.waits_for(),
+            LongAnswerStage::Resting(work, Some(_)) => work.waits_for(),
             _ => WaitKind::Reading,
         }
     }
 
     fn is_alone(&self) -> bool {
         match &self.stage {
-            Stage::Resting(work, _) => work.is_alone(),
-            Stage::Working { is_alone, .. } => *is_alone,
-            Stage::Over => false,
+            LongAnswerStage::Resting(work, _) => work.is_alone(),
+            LongAnswerStage::Working { is_alone, .. } => *is_alone,
+            LongAnswerStage::Over => false,
         }
     }
 
     fn kept_bytes(&self) -> usize {
         match &self.stage {
-            Stage::Resting(work, _) => work.kept_bytes(),
-            Stage::Working { kept_bytes, .. } => *kept_bytes,
-            Stage::Over => 0,
+            LongAnswerStage::Resting(work, _) => work.kept_bytes(),
+            LongAnswerStage::Working { kept_bytes, .. } => *kept_bytes,
+            LongAnswerStage::Over => 0,
         }
     }
 }
@@ -220,7 +221,8 @@ impl Drop for LongAnswer {
         // A reply that waits for a hundred thousand partitions takes a while to drop its
         // registrations.
         if let Some(executor) = &self.executor
-            && let Stage::Resting(work, _) = std::mem::replace(&mut self.stage, Stage::Over)
+            && let LongAnswerStage::Resting(work, _) =
+                std::mem::replace(&mut self.stage, LongAnswerStage::Over)
         {
             drop_elsewhere(&**executor, self.payer, self.entries, work);
         }

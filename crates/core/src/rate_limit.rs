@@ -10,11 +10,11 @@ const SECOND_MICROS: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct RateLimit {
     per_second: u32,
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimitState {
     window_began: Option<Moment>,
     passed: u32,
     suppressed: u64,

@@ -21,10 +21,10 @@ const VERSION: u32 = 1;
 const SECONDS_MAX: u64 = 3_600;
 
 /// The status of an answer, and a sentence for the caller.
-pub type Refusal = (StatusCode, String);
+pub type BatchesRefusal = (StatusCode, String);
 
 /// Begins to record for a new reader, whose number is in the answer.
-pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
+pub fn begin(node: &Node, query: Option<&str>) -> Result<String, BatchesRefusal> {
     let seconds = (number(query, "seconds="))
         .filter(|seconds| (1..=SECONDS_MAX).contains(seconds))
         .ok_or_else(|| {
@@ -43,7 +43,7 @@ pub fn begin(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
 }
 
 /// Ends a reader's recording.
-pub fn end(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
+pub fn end(node: &Node, query: Option<&str>) -> Result<String, BatchesRefusal> {
     let reader = number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?;
     match node.services().batch_times.end(ReaderId(reader)) {
         true => Ok(format!("{}\n", json!({"version": VERSION, "reader": reader}))),
@@ -55,11 +55,11 @@ fn number(query: Option<&str>, name: &str) -> Option<u64> {
     query?.strip_prefix(name)?.parse().ok()
 }
 
-fn bad(reason: String) -> Refusal {
+fn bad(reason: String) -> BatchesRefusal {
     (StatusCode::BAD_REQUEST, reason)
 }
 
-fn unknown(reader: u64) -> Refusal {
+fn unknown(reader: u64) -> BatchesRefusal {
     (
         StatusCode::NOT_FOUND,
         format!("reader {reader} is unknown or has ended\n"),
@@ -67,7 +67,7 @@ fn unknown(reader: u64) -> Refusal {
 }
 
 /// Renders what was recorded since a reader began; without a reader, everything there is.
-pub fn render(node: &Node, query: Option<&str>) -> Result<String, Refusal> {
+pub fn render(node: &Node, query: Option<&str>) -> Result<String, BatchesRefusal> {
     let reader = match query {
         None | Some("") => None,
         Some(_) => Some(number(query, "reader=").ok_or_else(|| bad("missing ?reader=N\n".to_owned()))?),

@@ -184,7 +184,7 @@ async fn end_batches(State(view): State<AdminView>, RawQuery(query): RawQuery) -
     said(debug_batches::end(&view.node, query.as_deref()))
 }
 
-fn said(document: Result<String, debug_batches::Refusal>) -> Response {
+fn said(document: Result<String, debug_batches::BatchesRefusal>) -> Response {
     match document {
         Ok(document) => json(&document),
         Err((status, reason)) => (status, reason).into_response(),

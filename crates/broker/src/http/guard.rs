@@ -76,7 +76,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    fn refusal(&self, request: &Request) -> Option<Refusal> {
+    fn refusal(&self, request: &Request) -> Option<HttpRefusal> {
         let (method, headers) = (request.method(), request.headers());
         let misdirected = self.names.as_ref().and_then(|names| misdirected(names, request));
         let unprepared = || unprepared(method, headers).filter(|_| self.changes_are_prepared);
@@ -100,10 +100,10 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     response
 }
 
-type Refusal = (StatusCode, &'static str);
+type HttpRefusal = (StatusCode, &'static str);
 
 /// Refuses a host name that is not this server's.
-fn misdirected(names: &Names, request: &Request) -> Option<Refusal> {
+fn misdirected(names: &Names, request: &Request) -> Option<HttpRefusal> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let in_target = request.uri().authority().map(|authority| authority.as_str());
     let (host, is_more) = (hosts.next(), hosts.next().is_some());
@@ -123,7 +123,7 @@ fn misdirected(names: &Names, request: &Request) -> Option<Refusal> {
 }
 
 /// Refuses requests that a browser marks as coming from another site.
-fn foreign(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
+fn foreign(method: &Method, headers: &HeaderMap) -> Option<HttpRefusal> {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
     // Following a link from another site shows the page to the user; the linking site cannot read
@@ -139,7 +139,7 @@ fn foreign(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
 }
 
 /// Refuses a change without the header that a page cannot send without a preflight.
-fn unprepared(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
+fn unprepared(method: &Method, headers: &HeaderMap) -> Option<HttpRefusal> {
     let is_change = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     (is_change && !headers.contains_key(CHANGE_HEADER)).then_some((
         StatusCode::FORBIDDEN,
@@ -147,7 +147,7 @@ fn unprepared(method: &Method, headers: &HeaderMap) -> Option<Refusal> {
     ))
 }
 
-fn too_long(headers: &HeaderMap, body_bytes_max: u64) -> Option<Refusal> {
+fn too_long(headers: &HeaderMap, body_bytes_max: u64) -> Option<HttpRefusal> {
     let announced = headers.get(CONTENT_LENGTH)?;
     let is_fine = |length: &str| length.parse::<u64>().is_ok_and(|length| length <= body_bytes_max);
     (!announced.to_str().is_ok_and(is_fine))

@@ -149,7 +149,7 @@ struct Taken {
 
 impl Places {
     /// Returns a place as soon as one is free.
-    async fn take(self: &Arc<Self>, connections_max: usize) -> Place {
+    async fn take(self: &Arc<Self>, connections_max: usize) -> ConnectionPlace {
         loop {
             if let Some(place) = self.try_take(connections_max) {
                 return place;
@@ -158,7 +158,7 @@ impl Places {
         }
     }
 
-    fn try_take(self: &Arc<Self>, connections_max: usize) -> Option<Place> {
+    fn try_take(self: &Arc<Self>, connections_max: usize) -> Option<ConnectionPlace> {
         let mut taken = self.lock();
         if taken.pulses.len() >= connections_max {
             let waiting = taken.pulses.iter();
@@ -171,7 +171,7 @@ impl Places {
         taken.next += 1;
         let pulse = Arc::new(Pulse::new(Instant::now()));
         taken.pulses.insert(number, pulse.clone());
-        Some(Place {
+        Some(ConnectionPlace {
             number,
             pulse,
             places: self.clone(),
@@ -184,13 +184,13 @@ impl Places {
 }
 
 /// The place of one connection; given back when dropped.
-struct Place {
+struct ConnectionPlace {
     number: u64,
     pulse: Arc<Pulse>,
     places: Arc<Places>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.lock().pulses.remove(&self.number);
         self.places.freed.notify_one();
@@ -219,7 +219,7 @@ async fn accept(socket: tokio::net::TcpListener, router: Router, limits: HttpLim
     }
 }
 
-async fn serve(socket: TcpStream, place: Place, router: Router, patience: Patience) {
+async fn serve(socket: TcpStream, place: ConnectionPlace, router: Router, patience: Patience) {
     let pulse = place.pulse.clone();
     let pages = TowerToHyperService::new(router);
     let of_requests = pulse.clone();

@@ -17,7 +17,7 @@ use super::connection::{Connection, Turn};
 use super::input::SHARED_READ_BYTES;
 use super::loop_context::{LoopContext, LoopParts, NetSettings};
 use super::mailbox::{Mail, Mailbox, NewConnection, Token};
-use super::refusal::Refusal;
+use super::refusal::CloseReason;
 use super::scheduler::{CHARGE_MICROS_MAX, QUANTUM_MICROS, Ready, Scheduler};
 use crate::metrics::accounts::Sum;
 use crate::rate_limit::RateLimit;
@@ -385,7 +385,7 @@ impl Looper {
         }
     }
 
-    fn close(&mut self, token: Token, refusal: &Refusal) {
+    fn close(&mut self, token: Token, refusal: &CloseReason) {
         let entry = self.connections.remove(token.index as usize);
         entry.connection.leave(&self.context);
         if let Some(armed) = entry.armed {
@@ -393,7 +393,7 @@ impl Looper {
         }
         self.context.records().closed(refusal.name());
         let peer = entry.connection.peer();
-        if matches!(refusal, Refusal::Panicked { .. }) {
+        if matches!(refusal, CloseReason::Panicked { .. }) {
             error!(%peer, reason = %refusal, "connection closed");
         } else if !refusal.is_worth_a_line() {
             debug!(%peer, reason = %refusal, "connection closed");
@@ -410,13 +410,13 @@ fn entry_of(connections: &mut Slab<Entry>, token: Token) -> Option<&mut Entry> {
 }
 
 /// Finishes opening a connection in its first turn; does nothing in later turns.
-fn open(epoll: &OwnedFd, entry: &mut Entry, settings: &NetSettings) -> Result<(), Refusal> {
+fn open(epoll: &OwnedFd, entry: &mut Entry, settings: &NetSettings) -> Result<(), CloseReason> {
     if !entry.connection.opened() {
         return Ok(());
     }
     if let Err(error) = watch(epoll, entry, settings) {
         warn!(peer = %entry.connection.peer(), %error, "connection cannot be watched");
-        return Err(Refusal::Gone);
+        return Err(CloseReason::Gone);
     }
     Ok(())
 }

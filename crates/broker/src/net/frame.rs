@@ -1,6 +1,6 @@
 //! Cutting requests out of a byte stream.
 
-use super::refusal::{Lookalike, Refusal};
+use super::refusal::{CloseReason, Lookalike};
 
 pub const LENGTH_BYTES: usize = 4;
 
@@ -16,19 +16,19 @@ pub enum Cut {
 /// Looks at the first bytes of a request.
 ///
 /// - Errors: the announced length is negative or beyond `bytes_max` (`socket.request.max.bytes`).
-pub fn cut(bytes: &[u8], bytes_max: i32) -> Result<Cut, Refusal> {
+pub fn cut(bytes: &[u8], bytes_max: i32) -> Result<Cut, CloseReason> {
     let Some((first, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(Cut::Missing(LENGTH_BYTES - bytes.len()));
     };
     let announced = i32::from_be_bytes(*first);
     let Ok(length) = usize::try_from(announced) else {
-        return Err(Refusal::NegativeLength {
+        return Err(CloseReason::NegativeLength {
             bytes: announced,
             lookalike: Lookalike::of(*first),
         });
     };
     if announced > bytes_max {
-        return Err(Refusal::FrameTooLarge {
+        return Err(CloseReason::FrameTooLarge {
             bytes: announced,
             bytes_max,
             lookalike: Lookalike::of(*first),
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn impossible_lengths_are_refused_by_what_they_look_like() {
         let lookalike = |bytes: &[u8]| match cut(bytes, 104_857_600) {
-            Err(Refusal::FrameTooLarge { lookalike, .. } | Refusal::NegativeLength { lookalike, .. }) => {
-                lookalike
-            }
+            Err(
+                CloseReason::FrameTooLarge { lookalike, .. } | CloseReason::NegativeLength { lookalike, .. },
+            ) => lookalike,
             other => panic!("not refused: {other:?}"),
         };
         assert_eq!(lookalike(b"GET / HTTP/1.1\r\n"), Lookalike::Http);

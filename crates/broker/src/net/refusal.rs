@@ -27,7 +27,7 @@ impl Lookalike {
 
 /// Why the connection is closed. `Display` is the log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CloseReason {
     /// The client closed the connection, or the network did; not worth a line.
     Gone,
     FrameTooLarge {
@@ -62,95 +62,97 @@ pub enum Refusal {
     ReplyUnreadable(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Gone => write!(f, "the peer closed the connection"),
-            Refusal::FrameTooLarge {
+            CloseReason::Gone => write!(f, "the peer closed the connection"),
+            CloseReason::FrameTooLarge {
                 lookalike: Lookalike::Http,
                 ..
             }
-            | Refusal::NegativeLength {
+            | CloseReason::NegativeLength {
                 lookalike: Lookalike::Http,
                 ..
             } => {
                 write!(f, "looks like an HTTP request on a Kafka port")
             }
-            Refusal::FrameTooLarge {
+            CloseReason::FrameTooLarge {
                 lookalike: Lookalike::TlsHello,
                 ..
             }
-            | Refusal::NegativeLength {
+            | CloseReason::NegativeLength {
                 lookalike: Lookalike::TlsHello,
                 ..
             } => {
                 write!(f, "looks like a TLS handshake on a PLAINTEXT port")
             }
-            Refusal::FrameTooLarge { bytes, bytes_max, .. } => {
+            CloseReason::FrameTooLarge { bytes, bytes_max, .. } => {
                 write!(
                     f,
                     "request announces {bytes} bytes, socket.request.max.bytes is {bytes_max}"
                 )
             }
-            Refusal::NegativeLength { bytes, .. } => write!(f, "request announces {bytes} bytes"),
-            Refusal::Header(reason) => write!(f, "request header: {reason}"),
-            Refusal::UnsupportedApi { api_key } => write!(f, "api key {api_key} is not supported"),
-            Refusal::UnsupportedVersion { api, version } => {
+            CloseReason::NegativeLength { bytes, .. } => write!(f, "request announces {bytes} bytes"),
+            CloseReason::Header(reason) => write!(f, "request header: {reason}"),
+            CloseReason::UnsupportedApi { api_key } => write!(f, "api key {api_key} is not supported"),
+            CloseReason::UnsupportedVersion { api, version } => {
                 write!(f, "{api} version {version} is not supported")
             }
-            Refusal::Handler(reason) => write!(f, "{reason}"),
-            Refusal::Panicked { api_key, api_version } => {
+            CloseReason::Handler(reason) => write!(f, "{reason}"),
+            CloseReason::Panicked { api_key, api_version } => {
                 write!(f, "a bug was hit while serving {api_key} version {api_version}")
             }
-            Refusal::Idle(limit) => write!(f, "idle for more than {} ms", limit.as_millis()),
-            Refusal::RequestTooSlow(limit) => {
+            CloseReason::Idle(limit) => write!(f, "idle for more than {} ms", limit.as_millis()),
+            CloseReason::RequestTooSlow(limit) => {
                 write!(
                     f,
                     "request incomplete {} ms after its first byte",
                     limit.as_millis()
                 )
             }
-            Refusal::RequestInTheWay(bytes) => {
+            CloseReason::RequestInTheWay(bytes) => {
                 write!(
                     f,
                     "request of {bytes} bytes arrives too slowly while others wait for memory (queued.max.request.bytes)"
                 )
             }
-            Refusal::ReaderTooSlow(limit) => {
+            CloseReason::ReaderTooSlow(limit) => {
                 write!(f, "took no byte of its replies for {} ms", limit.as_millis())
             }
-            Refusal::ReaderInTheWay(bytes) => {
+            CloseReason::ReaderInTheWay(bytes) => {
                 write!(
                     f,
                     "answers of {bytes} bytes are read too slowly while others wait for memory (queued.max.request.bytes)"
                 )
             }
-            Refusal::ReplyUnreadable(reason) => write!(f, "reply could not be read from the log: {reason}"),
+            CloseReason::ReplyUnreadable(reason) => {
+                write!(f, "reply could not be read from the log: {reason}")
+            }
         }
     }
 }
 
-impl Refusal {
+impl CloseReason {
     /// The value of the counter's label.
     pub fn name(&self) -> &'static str {
         match self {
-            Refusal::Gone => "gone",
-            Refusal::FrameTooLarge { .. } | Refusal::NegativeLength { .. } => "frame-length",
-            Refusal::Header(_) => "header",
-            Refusal::UnsupportedApi { .. } | Refusal::UnsupportedVersion { .. } => "unsupported",
-            Refusal::Handler(_) => "request",
-            Refusal::Panicked { .. } => "bug",
-            Refusal::Idle(_) => "idle",
-            Refusal::RequestTooSlow(_) => "request-too-slow",
-            Refusal::RequestInTheWay(_) => "request-in-the-way",
-            Refusal::ReaderTooSlow(_) => "reader-too-slow",
-            Refusal::ReaderInTheWay(_) => "reader-in-the-way",
-            Refusal::ReplyUnreadable(_) => "log-unreadable",
+            CloseReason::Gone => "gone",
+            CloseReason::FrameTooLarge { .. } | CloseReason::NegativeLength { .. } => "frame-length",
+            CloseReason::Header(_) => "header",
+            CloseReason::UnsupportedApi { .. } | CloseReason::UnsupportedVersion { .. } => "unsupported",
+            CloseReason::Handler(_) => "request",
+            CloseReason::Panicked { .. } => "bug",
+            CloseReason::Idle(_) => "idle",
+            CloseReason::RequestTooSlow(_) => "request-too-slow",
+            CloseReason::RequestInTheWay(_) => "request-in-the-way",
+            CloseReason::ReaderTooSlow(_) => "reader-too-slow",
+            CloseReason::ReaderInTheWay(_) => "reader-in-the-way",
+            CloseReason::ReplyUnreadable(_) => "log-unreadable",
         }
     }
 
     /// Whether it is worth a log line.
     pub fn is_worth_a_line(&self) -> bool {
-        !matches!(self, Refusal::Gone | Refusal::Idle(_))
+        !matches!(self, CloseReason::Gone | CloseReason::Idle(_))
     }
 }

@@ -48,7 +48,7 @@ pub type Encode = Arc<dyn Fn(i16) -> Vec<u8> + Send + Sync>;
 
 /// A node's answer.
 #[derive(Debug)]
-pub struct Answer {
+pub struct AdminAnswer {
     pub version: i16,
     pub body: Bytes,
 }
@@ -65,7 +65,7 @@ pub struct Mailbox {
     pub wants_metadata: bool,
     /// Asks that the machine has not yet taken.
     pub asks: Vec<Ask>,
-    pub answers: BTreeMap<u64, Result<Answer, Error>>,
+    pub answers: BTreeMap<u64, Result<AdminAnswer, Error>>,
     pub sleeps: BTreeMap<u64, Moment>,
     pub backoff: Backoff,
     pub random: Random,
@@ -135,7 +135,7 @@ impl Context {
         api_key: ApiKey,
         versions: Versions,
         encode: impl Fn(i16) -> Vec<u8> + Send + Sync + 'static,
-        decode: impl Fn(&Answer) -> Result<T, Error>,
+        decode: impl Fn(&AdminAnswer) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let encode: Encode = Arc::new(encode);
         let mut failures = 0;
@@ -157,7 +157,7 @@ impl Context {
         api_key: ApiKey,
         versions: Versions,
         encode: Encode,
-    ) -> Result<Answer, Error> {
+    ) -> Result<AdminAnswer, Error> {
         let destination = match destination {
             Destination::Coordinator(group) => Destination::Node(self.find_coordinator(group).await?),
             other => other.clone(),
@@ -172,7 +172,7 @@ impl Context {
         api_key: ApiKey,
         versions: Versions,
         encode: Encode,
-    ) -> Result<Answer, Error> {
+    ) -> Result<AdminAnswer, Error> {
         let id = {
             let mut mailbox = self.lock();
             if mailbox.is_expired {
@@ -289,7 +289,7 @@ fn says_metadata_is_old(error: &Error) -> bool {
 
 /// Decodes an answer with one of the wire's message types.
 pub fn decode_with<'a, T>(
-    answer: &'a Answer,
+    answer: &'a AdminAnswer,
     decode: impl FnOnce(&mut Reader<'a>, i16) -> Result<T, ottla_wire::primitives::DecodeError>,
 ) -> Result<T, Error> {
     decode(&mut Reader::new(&answer.body), answer.version).map_err(|error| Error::Malformed {

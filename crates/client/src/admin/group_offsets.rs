@@ -13,7 +13,7 @@ use ottla_wire::messages::offset_delete::{
 use ottla_wire::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse};
 use ottla_wire::primitives::Uuid;
 
-use super::context::{Answer, Context, Destination, Versions, decode_with};
+use super::context::{AdminAnswer, Context, Destination, Versions, decode_with};
 use super::partitions::{PartitionResults, group_by_topic};
 use super::{Admin, body, resource_error, resource_result};
 use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
@@ -83,13 +83,16 @@ async fn list(
         max: VERSION_BEFORE_TOPIC_IDS,
     };
     let coordinator = Destination::Coordinator(group.clone());
-    let decode = |answer: &Answer| committed(answer, &group);
+    let decode = |answer: &AdminAnswer| committed(answer, &group);
     context
         .ask(coordinator, ApiKey::OffsetFetch, versions, encode, decode)
         .await
 }
 
-fn committed(answer: &Answer, group: &str) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
+fn committed(
+    answer: &AdminAnswer,
+    group: &str,
+) -> Result<BTreeMap<TopicPartition, OffsetAndMetadata>, Error> {
     let response = decode_with(answer, OffsetFetchResponse::decode)?;
     let group_code = response
         .groups
@@ -181,7 +184,7 @@ async fn alter(
         };
         body(|out| request.encode(out, version))
     };
-    let decode = |answer: &Answer| {
+    let decode = |answer: &AdminAnswer| {
         let response = decode_with(answer, OffsetCommitResponse::decode)?;
         let mut results = PartitionResults::new();
         for topic in &response.topics {
@@ -242,7 +245,7 @@ async fn delete(
         };
         body(|out| request.encode(out, version))
     };
-    let decode = |answer: &Answer| {
+    let decode = |answer: &AdminAnswer| {
         let response = decode_with(answer, OffsetDeleteResponse::decode)?;
         if let Some(error) = resource_error(response.error_code, None, || format!("group {group}")) {
             return Err(error);

@@ -12,7 +12,7 @@ use ottla_wire::messages::delete_groups::{DeleteGroupsRequest, DeleteGroupsRespo
 use ottla_wire::messages::describe_groups::{self, DescribeGroupsRequest, DescribeGroupsResponse};
 use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse};
 
-use super::context::{Answer, Context, Destination, Versions, decode_with, join_all};
+use super::context::{AdminAnswer, Context, Destination, Versions, decode_with, join_all};
 use super::{Admin, Results, body, resource_error, resource_result};
 use crate::consumer::assignor::subscription::decode_assignment;
 use crate::consumer::topic_partition::TopicPartition;
@@ -166,7 +166,7 @@ async fn describe_classic(context: &Context, id: Arc<str>) -> Result<GroupDescri
         };
         body(|out| request.encode(out, version))
     };
-    let decode = |answer: &Answer| {
+    let decode = |answer: &AdminAnswer| {
         let group = only(decode_with(answer, DescribeGroupsResponse::decode)?.groups)?;
         let description = GroupDescription {
             state: group.group_state.to_owned(),
@@ -212,7 +212,7 @@ async fn describe_consumer(context: &Context, id: Arc<str>) -> Result<GroupDescr
         };
         body(|out| request.encode(out, version))
     };
-    let decode = |answer: &Answer| {
+    let decode = |answer: &AdminAnswer| {
         let group = only(decode_with(answer, ConsumerGroupDescribeResponse::decode)?.groups)?;
         let description = GroupDescription {
             state: group.group_state.to_owned(),
@@ -261,7 +261,7 @@ async fn delete(context: Context, id: Arc<str>) -> Result<(), Error> {
         };
         body(|out| request.encode(out, version))
     };
-    let decode = |answer: &Answer| {
+    let decode = |answer: &AdminAnswer| {
         let group = only(decode_with(answer, DeleteGroupsResponse::decode)?.results)?;
         resource_result((), group.error_code, None, || format!("group {id}"))
     };

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use super::context::{Answer, Ask, Context, Destination, Mailbox};
+use super::context::{AdminAnswer, Ask, Context, Destination, Mailbox};
 use crate::config::AdminConfig;
 use crate::error::Error;
 use crate::metadata::MetadataCell;
@@ -71,7 +71,7 @@ impl Inbox {
 
 /// Which request an answer belongs to.
 #[derive(Clone, Copy, Debug)]
-pub enum Ticket {
+pub enum AdminTicket {
     Call { task: u64, ask: u64 },
     Telemetry,
 }
@@ -92,12 +92,12 @@ struct Task {
 pub struct AdminMachine {
     config: Arc<AdminConfig>,
     inbox: Arc<Inbox>,
-    cluster: Cluster<Ticket>,
+    cluster: Cluster<AdminTicket>,
     telemetry: Telemetry,
     tasks: BTreeMap<u64, Task>,
     next_task: u64,
     random: Random,
-    replies: Vec<Reply<Ticket>>,
+    replies: Vec<Reply<AdminTicket>>,
     is_finished: bool,
 }
 
@@ -171,12 +171,12 @@ impl AdminMachine {
     fn take_replies(&mut self, now: Moment) {
         for reply in std::mem::take(&mut self.replies) {
             match reply.ticket {
-                Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
-                Ticket::Call { task, ask } => {
+                AdminTicket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
+                AdminTicket::Call { task, ask } => {
                     // The call may have ended before its last answer.
                     if let Some(task) = self.tasks.get_mut(&task) {
                         let version = reply.api_version;
-                        let answer = reply.result.map(|body| Answer { version, body });
+                        let answer = reply.result.map(|body| AdminAnswer { version, body });
                         task.answered(ask, answer);
                     }
                 }
@@ -214,7 +214,7 @@ impl Task {
         self.mailbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answered(&mut self, ask: u64, answer: Result<Answer, Error>) {
+    fn answered(&mut self, ask: u64, answer: Result<AdminAnswer, Error>) {
         if let Some(place) = self.sent.iter().position(|sent| *sent == ask) {
             self.sent.swap_remove(place);
             self.lock().answers.insert(ask, answer);
@@ -270,7 +270,7 @@ impl Task {
         &mut self,
         id: u64,
         now: Moment,
-        cluster: &mut Cluster<Ticket>,
+        cluster: &mut Cluster<AdminTicket>,
         timeout_ms: u64,
         actions: &mut Vec<Action>,
     ) -> bool {
@@ -294,7 +294,7 @@ impl Task {
                         timeout_ms,
                         expects_answer: true,
                     };
-                    let ticket = Ticket::Call {
+                    let ticket = AdminTicket::Call {
                         task: id,
                         ask: ask.id,
                     };
@@ -314,7 +314,7 @@ enum Choice {
 }
 
 /// Chooses the node that must answer, if one is available now.
-fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
+fn choose(now: Moment, cluster: &mut Cluster<AdminTicket>, ask: &Ask) -> Choice {
     let node = match ask.destination {
         Destination::Node(node) => Some(node),
         // A KRaft cluster names any broker as controller; it forwards.
@@ -351,7 +351,7 @@ fn choose(now: Moment, cluster: &mut Cluster<Ticket>, ask: &Ask) -> Choice {
     }
 }
 
-fn is_known(cluster: &Cluster<Ticket>, node: NodeId) -> bool {
+fn is_known(cluster: &Cluster<AdminTicket>, node: NodeId) -> bool {
     cluster.snapshot().nodes.contains_key(&node)
 }
 
@@ -371,7 +371,7 @@ impl Machine for AdminMachine {
             self.run_calls(now, actions);
         }
         self.telemetry
-            .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
+            .turn(now, wall, &mut self.cluster, || AdminTicket::Telemetry, actions);
         self.is_finished = self.telemetry.is_closed(now);
     }
 

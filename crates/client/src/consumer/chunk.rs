@@ -23,16 +23,16 @@ const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// One fetch response, alive as long as a chunk of it has unread records. The number of a node's
 /// unread responses is counted with it.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FetchAnswer {
     /// Records handed to the application so far.
     pub records: AtomicU64,
     /// Their encoded bytes, uncompressed.
     pub bytes: AtomicU64,
 }
 
-impl Answer {
-    pub fn new() -> Arc<Answer> {
-        Arc::new(Answer {
+impl FetchAnswer {
+    pub fn new() -> Arc<FetchAnswer> {
+        Arc::new(FetchAnswer {
             records: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         })
@@ -41,7 +41,7 @@ impl Answer {
 
 /// How batches are read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct ChunkReading {
     /// `check.crcs`.
     pub checks_crcs: bool,
     /// `isolation.level`.
@@ -55,8 +55,8 @@ pub struct Chunk {
     /// `PartitionState::version` at the time of the fetch.
     pub version: u64,
     /// `None` once the chunk owns its memory, see `detach`.
-    pub answer: Option<Arc<Answer>>,
-    reading: Reading,
+    pub answer: Option<Arc<FetchAnswer>>,
+    reading: ChunkReading,
     /// Batches not yet begun.
     rest: Bytes,
     open: Option<OpenBatch>,
@@ -123,8 +123,8 @@ impl Chunk {
     pub fn new(
         topic_partition: TopicPartition,
         version: u64,
-        answer: Arc<Answer>,
-        reading: Reading,
+        answer: Arc<FetchAnswer>,
+        reading: ChunkReading,
         from: Position,
         records: Bytes,
         mut aborted: Vec<AbortedTransaction>,

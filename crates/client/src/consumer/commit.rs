@@ -47,11 +47,11 @@ struct Commit {
     expires: Moment,
     failures: u32,
     not_before: Option<Moment>,
-    state: State,
+    state: CommitState,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum State {
+enum CommitState {
     Waiting,
     Sent,
     Done(Result<(), Error>),
@@ -70,11 +70,11 @@ impl Commits {
         self.next_number += 1;
         let is_wrong = offsets.values().find(|offset| offset.offset < 0);
         let state = match is_wrong {
-            Some(wrong) => State::Done(Err(Error::InvalidArgument {
+            Some(wrong) => CommitState::Done(Err(Error::InvalidArgument {
                 message: format!("offset {} cannot be committed", wrong.offset).into(),
             })),
-            None if offsets.is_empty() => State::Done(Ok(())),
-            None => State::Waiting,
+            None if offsets.is_empty() => CommitState::Done(Ok(())),
+            None => CommitState::Waiting,
         };
         self.queue.push_back(Commit {
             number: self.next_number,
@@ -96,7 +96,7 @@ impl Commits {
         !self
             .queue
             .iter()
-            .any(|commit| commit.origin == Origin::Step && !matches!(commit.state, State::Done(_)))
+            .any(|commit| commit.origin == Origin::Step && !matches!(commit.state, CommitState::Done(_)))
     }
 
     /// Drops the step's commit: nothing waits for it any more.
@@ -107,8 +107,8 @@ impl Commits {
     /// `commitAsync` makes one attempt, and finding the coordinator is part of it.
     pub fn coordinator_not_found(&mut self, error: &Error) {
         for commit in &mut self.queue {
-            if commit.kind == CommitKind::Async && commit.state == State::Waiting {
-                commit.state = State::Done(Err(error.clone()));
+            if commit.kind == CommitKind::Async && commit.state == CommitState::Waiting {
+                commit.state = CommitState::Done(Err(error.clone()));
             }
         }
     }
@@ -116,17 +116,17 @@ impl Commits {
     /// Fails everything; nothing is sent any more.
     pub fn end(&mut self, error: &Error) {
         for commit in &mut self.queue {
-            if !matches!(commit.state, State::Done(_)) {
-                commit.state = State::Done(Err(error.clone()));
+            if !matches!(commit.state, CommitState::Done(_)) {
+                commit.state = CommitState::Done(Err(error.clone()));
             }
         }
     }
 
     pub fn next_deadline(&self, is_coordinator_known: bool) -> Option<Moment> {
         let of_commit = |commit: &Commit| match commit.state {
-            State::Done(_) => None,
-            State::Sent => matches!(commit.kind, CommitKind::Sync { .. }).then_some(commit.expires),
-            State::Waiting => {
+            CommitState::Done(_) => None,
+            CommitState::Sent => matches!(commit.kind, CommitKind::Sync { .. }).then_some(commit.expires),
+            CommitState::Waiting => {
                 let retry = commit.not_before.filter(|_| is_coordinator_known);
                 Some(retry.map_or(commit.expires, |retry| retry.min(commit.expires)))
             }
@@ -137,12 +137,12 @@ impl Commits {
     fn expire(&mut self, now: Moment, timeout: impl Fn() -> Error) {
         for commit in &mut self.queue {
             let is_limited = match commit.state {
-                State::Waiting => true,
-                State::Sent => matches!(commit.kind, CommitKind::Sync { .. }),
-                State::Done(_) => false,
+                CommitState::Waiting => true,
+                CommitState::Sent => matches!(commit.kind, CommitKind::Sync { .. }),
+                CommitState::Done(_) => false,
             };
             if is_limited && commit.expires <= now {
-                commit.state = State::Done(Err(timeout()));
+                commit.state = CommitState::Done(Err(timeout()));
             }
         }
     }
@@ -194,7 +194,7 @@ impl GroupMembership {
         });
         for index in 0..self.commits.queue.len() {
             let commit = &mut self.commits.queue[index];
-            if commit.state == State::Waiting {
+            if commit.state == CommitState::Waiting {
                 if commit.not_before.is_some_and(|not_before| not_before > now) {
                     return;
                 }
@@ -206,7 +206,7 @@ impl GroupMembership {
             }
             // A commit that may be retried must be done before a later one is sent.
             let commit = &self.commits.queue[index];
-            if commit.kind != CommitKind::Async && !matches!(commit.state, State::Done(_)) {
+            if commit.kind != CommitKind::Async && !matches!(commit.state, CommitState::Done(_)) {
                 return;
             }
         }
@@ -220,14 +220,14 @@ impl GroupMembership {
             (true, MemberState::Unjoined) => {
                 let reason =
                     "the consumer is not part of an active group; it is likely that it was kicked out of it";
-                self.commits.queue[index].state = State::Done(Err(Error::CommitFailed {
+                self.commits.queue[index].state = CommitState::Done(Err(Error::CommitFailed {
                     reason: reason.into(),
                 }));
                 return;
             }
             (true, _) => {
                 let error = self.refused(ErrorCode::RebalanceInProgress.code());
-                self.commits.queue[index].state = State::Done(Err(error));
+                self.commits.queue[index].state = CommitState::Done(Err(error));
                 return;
             }
         };
@@ -237,7 +237,7 @@ impl GroupMembership {
         let api_version = match version {
             Ok(version) => version,
             Err(error) => {
-                self.commits.queue[index].state = State::Done(Err(error));
+                self.commits.queue[index].state = CommitState::Done(Err(error));
                 return;
             }
         };
@@ -252,7 +252,7 @@ impl GroupMembership {
         };
         let mut body = Vec::new();
         message.encode(&mut body, api_version);
-        commit.state = State::Sent;
+        commit.state = CommitState::Sent;
         let number = commit.number;
         let request = self.small_request(ApiKey::OffsetCommit, api_version, body);
         network.send(
@@ -294,16 +294,16 @@ impl GroupMembership {
         let failures = self.commits.queue[index].failures;
         let retry_at = self.backoff_after(now, failures);
         let commit = &mut self.commits.queue[index];
-        if commit.state != State::Sent {
+        if commit.state != CommitState::Sent {
             return;
         }
         match result {
             Err(error) if error.is_retriable() && commit.kind != CommitKind::Async => {
                 commit.failures = failures.saturating_add(1);
                 commit.not_before = Some(retry_at);
-                commit.state = State::Waiting;
+                commit.state = CommitState::Waiting;
             }
-            result => commit.state = State::Done(result),
+            result => commit.state = CommitState::Done(result),
         }
     }
 
@@ -396,11 +396,11 @@ impl GroupMembership {
 
     /// Reports results from the front of the queue.
     pub(super) fn report_commits(&mut self, now: Moment) {
-        while let Some(State::Done(_)) = self.commits.queue.front().map(|commit| &commit.state) {
+        while let Some(CommitState::Done(_)) = self.commits.queue.front().map(|commit| &commit.state) {
             let Some(commit) = self.commits.queue.pop_front() else {
                 return;
             };
-            let State::Done(result) = commit.state else {
+            let CommitState::Done(result) = commit.state else {
                 return;
             };
             match (commit.origin, result) {

@@ -207,7 +207,7 @@ fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -
 }
 
 /// One partition of a response of any version.
-struct Answer<'a> {
+struct CommittedAnswer<'a> {
     topic: &'a str,
     partition: i32,
     offset: i64,
@@ -222,7 +222,7 @@ fn decode(group_id: &str, body: &[u8], version: i16) -> Result<Offsets, Error> {
     let mut answers = Vec::new();
     let mut error_code = response.error_code;
     for topic in &response.topics {
-        answers.extend(topic.partitions.iter().map(|partition| Answer {
+        answers.extend(topic.partitions.iter().map(|partition| CommittedAnswer {
             topic: topic.name,
             partition: partition.partition_index,
             offset: partition.committed_offset,
@@ -237,7 +237,7 @@ fn decode(group_id: &str, body: &[u8], version: i16) -> Result<Offsets, Error> {
             found.ok_or_else(|| malformed("OffsetFetch", &format!("no group {group_id} in the answer")))?;
         error_code = group.error_code;
         for topic in &group.topics {
-            answers.extend(topic.partitions.iter().map(|partition| Answer {
+            answers.extend(topic.partitions.iter().map(|partition| CommittedAnswer {
                 topic: topic.name,
                 partition: partition.partition_index,
                 offset: partition.committed_offset,
@@ -253,7 +253,7 @@ fn decode(group_id: &str, body: &[u8], version: i16) -> Result<Offsets, Error> {
     offsets(&answers)
 }
 
-fn offsets(answers: &[Answer<'_>]) -> Result<Offsets, Error> {
+fn offsets(answers: &[CommittedAnswer<'_>]) -> Result<Offsets, Error> {
     let mut offsets = Offsets::new();
     let mut unstable = None;
     let mut unauthorized: BTreeSet<&str> = BTreeSet::new();

@@ -28,7 +28,7 @@ pub struct Coordinator {
     request_timeout_ms: u64,
     backoff: Backoff,
     random: Random,
-    state: State,
+    state: CoordinatorState,
     /// Consecutive failed attempts.
     failures: u32,
     must_disconnect: Option<NodeId>,
@@ -37,7 +37,7 @@ pub struct Coordinator {
 }
 
 #[derive(Debug)]
-enum State {
+enum CoordinatorState {
     Unknown {
         not_before: Moment,
     },
@@ -51,7 +51,7 @@ enum State {
 
 /// The outcome of a FindCoordinator, or of the connection.
 #[derive(Debug, PartialEq)]
-pub enum Found {
+pub enum CoordinatorLookup {
     Yes,
     /// It is retried.
     No(Error),
@@ -66,7 +66,7 @@ impl Coordinator {
             request_timeout_ms,
             backoff,
             random: Random::new(seed),
-            state: State::Unknown {
+            state: CoordinatorState::Unknown {
                 not_before: Moment::from_nanos(0),
             },
             failures: 0,
@@ -76,14 +76,14 @@ impl Coordinator {
     }
 
     pub fn is_known(&self) -> bool {
-        matches!(self.state, State::Known { .. })
+        matches!(self.state, CoordinatorState::Known { .. })
     }
 
     /// When the next lookup is due; `None` while it is known, or while a connection must be made
     /// first.
     pub fn due(&self) -> Option<Moment> {
         match self.state {
-            State::Unknown { not_before } if !self.has_no_node => Some(not_before),
+            CoordinatorState::Unknown { not_before } if !self.has_no_node => Some(not_before),
             _ => None,
         }
     }
@@ -97,12 +97,12 @@ impl Coordinator {
             network.disconnect(now, node);
         }
         match &mut self.state {
-            State::Unknown { not_before } if *not_before <= now => {
+            CoordinatorState::Unknown { not_before } if *not_before <= now => {
                 self.ask(now, network)?;
                 Ok(None)
             }
-            State::Unknown { .. } | State::Asking => Ok(None),
-            State::Known {
+            CoordinatorState::Unknown { .. } | CoordinatorState::Asking => Ok(None),
+            CoordinatorState::Known {
                 node,
                 address,
                 is_added,
@@ -116,12 +116,12 @@ impl Coordinator {
                     Readiness::Connecting => Ok(None),
                     Readiness::BackingOff(_) => {
                         // It may have moved; a lookup does not need the connection to it.
-                        self.state = State::Unknown { not_before: now };
+                        self.state = CoordinatorState::Unknown { not_before: now };
                         self.retry_later(now);
                         Ok(None)
                     }
                     Readiness::Impossible(error) => {
-                        self.state = State::Unknown { not_before: now };
+                        self.state = CoordinatorState::Unknown { not_before: now };
                         self.retry_later(now);
                         Err(error)
                     }
@@ -157,13 +157,13 @@ impl Coordinator {
             expects_answer: true,
         };
         network.send(now, node, request, GroupTicket::FindCoordinator);
-        self.state = State::Asking;
+        self.state = CoordinatorState::Asking;
         Ok(())
     }
 
-    pub fn answered(&mut self, now: Moment, reply: &Reply<GroupTicket>) -> Found {
-        if !matches!(self.state, State::Asking) {
-            return Found::Yes;
+    pub fn answered(&mut self, now: Moment, reply: &Reply<GroupTicket>) -> CoordinatorLookup {
+        if !matches!(self.state, CoordinatorState::Asking) {
+            return CoordinatorLookup::Yes;
         }
         let found = match &reply.result {
             Ok(body) => decode(body, reply.api_version, &self.group_id),
@@ -175,20 +175,20 @@ impl Coordinator {
                 // Head-of-line blocking: a JoinGroup that waits would hold up fetches, so the
                 // coordinator gets a connection of its own.
                 let node = NodeId(i32::MAX - broker_id);
-                self.state = State::Known {
+                self.state = CoordinatorState::Known {
                     node,
                     address,
                     is_added: false,
                 };
-                Found::Yes
+                CoordinatorLookup::Yes
             }
             Err(error) => {
-                self.state = State::Unknown { not_before: now };
+                self.state = CoordinatorState::Unknown { not_before: now };
                 self.retry_later(now);
                 if error.is_retriable() {
-                    Found::No(error)
+                    CoordinatorLookup::No(error)
                 } else {
-                    Found::Refused(error)
+                    CoordinatorLookup::Refused(error)
                 }
             }
         }
@@ -197,16 +197,16 @@ impl Coordinator {
     /// Another broker coordinates the group, or none does. With `must_disconnect`, requests in
     /// flight to it fail at once.
     pub fn forget(&mut self, now: Moment, must_disconnect: bool) {
-        if let State::Known { node, .. } = self.state {
+        if let CoordinatorState::Known { node, .. } = self.state {
             self.must_disconnect = must_disconnect.then_some(node);
-            self.state = State::Unknown { not_before: now };
+            self.state = CoordinatorState::Unknown { not_before: now };
             self.retry_later(now);
         }
     }
 
     /// The connection to this node was lost.
     pub fn lost(&mut self, now: Moment, lost: NodeId) {
-        if matches!(self.state, State::Known { node, .. } if node == lost) {
+        if matches!(self.state, CoordinatorState::Known { node, .. } if node == lost) {
             self.forget(now, false);
         }
     }
@@ -217,7 +217,7 @@ impl Coordinator {
                 .saturating_add(self.backoff.nanos(self.failures, &mut self.random)),
         );
         self.failures = self.failures.saturating_add(1);
-        self.state = State::Unknown { not_before };
+        self.state = CoordinatorState::Unknown { not_before };
     }
 }
 

@@ -80,7 +80,7 @@ pub struct TopicDescription {
 
 /// All state under the lock.
 #[derive(Debug)]
-pub struct State {
+pub struct ExchangeState {
     pub assignment: Assignment,
     pub commands: VecDeque<Command>,
     /// Each fails one `poll`.
@@ -100,9 +100,9 @@ pub struct State {
     wakers: Vec<Waker>,
 }
 
-impl State {
-    pub fn new(assignment: Assignment) -> State {
-        State {
+impl ExchangeState {
+    pub fn new(assignment: Assignment) -> ExchangeState {
+        ExchangeState {
             assignment,
             commands: VecDeque::new(),
             errors: VecDeque::new(),
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// See [`State::news`].
+/// See [`ExchangeState::news`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     changes: u64,
@@ -171,7 +171,7 @@ pub struct News {
 
 /// Where the two threads meet.
 pub struct Exchange {
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
     changed: Condvar,
     driver: Arc<dyn Wake>,
     is_woken_up: AtomicBool,
@@ -186,14 +186,14 @@ impl fmt::Debug for Exchange {
 impl Exchange {
     pub fn new(assignment: Assignment, driver: Arc<dyn Wake>) -> Arc<Exchange> {
         Arc::new(Exchange {
-            state: Mutex::new(State::new(assignment)),
+            state: Mutex::new(ExchangeState::new(assignment)),
             changed: Condvar::new(),
             driver,
             is_woken_up: AtomicBool::new(false),
         })
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, ExchangeState> {
         // A panic under the lock ends the driver, which leaves `Closed` behind for every caller.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,7 +215,11 @@ impl Exchange {
     }
 
     /// Blocks for at most `limit`, or until something changed for the application.
-    pub fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+    pub fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, ExchangeState>,
+        limit: Duration,
+    ) -> MutexGuard<'a, ExchangeState> {
         self.changed
             .wait_timeout(state, limit)
             .unwrap_or_else(PoisonError::into_inner)
@@ -223,7 +227,7 @@ impl Exchange {
     }
 
     /// Wakes the application: something changed for it.
-    pub fn announce(&self, mut state: MutexGuard<'_, State>) {
+    pub fn announce(&self, mut state: MutexGuard<'_, ExchangeState>) {
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         self.changed.notify_all();

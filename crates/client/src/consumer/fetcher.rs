@@ -23,8 +23,8 @@ use ottla_wire::messages::fetch::{
 use ottla_wire::primitives::{Reader, Uuid};
 
 use super::assignment::UNREAD_CHUNKS_MAX;
-use super::chunk::{Answer, Chunk, Reading, extent};
-use super::exchange::State;
+use super::chunk::{Chunk, ChunkReading, FetchAnswer, extent};
+use super::exchange::ExchangeState;
 use super::position::{LeaderHint, Phase};
 use super::session::{Ask, FINAL_EPOCH, FetchSession, SessionRequest};
 use super::topic_partition::TopicPartition;
@@ -61,7 +61,7 @@ pub struct Fetcher {
 struct NodeFetch {
     session: FetchSession,
     is_in_flight: bool,
-    unread: Vec<Weak<Answer>>,
+    unread: Vec<Weak<FetchAnswer>>,
     not_before: Moment,
 }
 
@@ -104,7 +104,7 @@ impl Fetcher {
     pub fn send<T>(
         &mut self,
         now: Moment,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
         cluster: &mut Cluster<T>,
         ticket: impl Fn() -> T,
@@ -158,7 +158,7 @@ impl Fetcher {
     fn wanted(
         &mut self,
         now: Moment,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
     ) -> (BTreeMap<NodeId, BTreeMap<TopicPartition, Ask>>, bool) {
         let mut wanted: BTreeMap<NodeId, BTreeMap<TopicPartition, Ask>> = BTreeMap::new();
@@ -259,7 +259,12 @@ impl Fetcher {
         requests
     }
 
-    pub fn take_reply<T>(&mut self, now: Moment, reply: &Reply<T>, state: &mut State) -> Consequences {
+    pub fn take_reply<T>(
+        &mut self,
+        now: Moment,
+        reply: &Reply<T>,
+        state: &mut ExchangeState,
+    ) -> Consequences {
         let Some(fetch) = self.nodes.get_mut(&reply.node) else {
             return Consequences::default();
         };
@@ -319,7 +324,7 @@ impl Fetcher {
         reply: &Reply<T>,
         frame: &Bytes,
         response: FetchResponse<'_>,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) -> Consequences {
         let node = reply.node;
         let fetch = self.nodes.entry(node).or_default();
@@ -357,7 +362,7 @@ impl Fetcher {
             self.delay(node, now);
             return Consequences::default();
         }
-        let answer = Answer::new();
+        let answer = FetchAnswer::new();
         let mut consequences = Consequences::default();
         let mut taking = Taking {
             config: &self.config,
@@ -389,13 +394,19 @@ impl Fetcher {
 struct Taking<'a> {
     config: &'a ConsumerConfig,
     now: Moment,
-    answer: &'a Arc<Answer>,
+    answer: &'a Arc<FetchAnswer>,
     frame: &'a Bytes,
 }
 
 impl Taking<'_> {
     /// Returns true when the metadata is outdated.
-    fn take(&mut self, name: TopicPartition, ask: &Ask, data: &PartitionData<'_>, state: &mut State) -> bool {
+    fn take(
+        &mut self,
+        name: TopicPartition,
+        ask: &Ask,
+        data: &PartitionData<'_>,
+        state: &mut ExchangeState,
+    ) -> bool {
         let Some(partition) = state.assignment.current(&name, ask.version) else {
             return false;
         };
@@ -432,7 +443,7 @@ impl Taking<'_> {
         ask: &Ask,
         data: &PartitionData<'_>,
         records: &[u8],
-        state: &mut State,
+        state: &mut ExchangeState,
     ) {
         let Some(partition) = state.assignment.current(&name, ask.version) else {
             return;
@@ -451,7 +462,7 @@ impl Taking<'_> {
             }
             _ => {}
         }
-        let reading = Reading {
+        let reading = ChunkReading {
             checks_crcs: self.config.check_crcs,
             read_committed: self.config.read_committed,
         };
@@ -469,7 +480,7 @@ impl Taking<'_> {
 
     /// Handles a partition's error, after Kafka's table. Returns true when the metadata is
     /// outdated.
-    fn take_error(&self, name: TopicPartition, data: &PartitionData<'_>, state: &mut State) -> bool {
+    fn take_error(&self, name: TopicPartition, data: &PartitionData<'_>, state: &mut ExchangeState) -> bool {
         let Some(partition) = state.assignment.get_mut(&name) else {
             return false;
         };
@@ -523,7 +534,7 @@ impl Taking<'_> {
         }
     }
 
-    fn take_out_of_range(&self, name: &TopicPartition, had_replica: bool, state: &mut State) {
+    fn take_out_of_range(&self, name: &TopicPartition, had_replica: bool, state: &mut ExchangeState) {
         let Some(partition) = state.assignment.get(name) else {
             return;
         };
@@ -570,7 +581,11 @@ fn is_session_error(error: &Error) -> bool {
 }
 
 /// The node cannot be reached: partitions that use it as preferred replica go back to the leader.
-fn forget_replica<'a>(state: &mut State, names: impl Iterator<Item = &'a TopicPartition>, node: NodeId) {
+fn forget_replica<'a>(
+    state: &mut ExchangeState,
+    names: impl Iterator<Item = &'a TopicPartition>,
+    node: NodeId,
+) {
     for name in names {
         if let Some(partition) = state.assignment.get_mut(name)
             && partition

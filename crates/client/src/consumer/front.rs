@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::assignment::Assignment;
 use super::committing::AsyncCommit;
-use super::exchange::{Command, Exchange, State};
+use super::exchange::{Command, Exchange, ExchangeState};
 use super::group::GroupMetadata;
 use super::listener::RebalanceListener;
 use super::machine::ConsumerMachine;
@@ -213,7 +213,7 @@ impl Consumer {
         Ok(())
     }
 
-    fn note_assignment(&self, state: &State) {
+    fn note_assignment(&self, state: &ExchangeState) {
         let names = state.assignment.names();
         let consumer = self.metrics.consumer();
         consumer.assignment_changed(names.map(|name| (&name.topic, name.partition)));
@@ -517,7 +517,7 @@ impl Consumer {
 }
 
 /// Whether a poll has anything to do other than wait.
-pub(super) fn has_news(state: &State) -> bool {
+pub(super) fn has_news(state: &ExchangeState) -> bool {
     state.has_error() || !state.calls.is_empty() || state.assignment.has_readable()
 }
 

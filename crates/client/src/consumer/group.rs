@@ -21,7 +21,7 @@ use super::assignor::user_data::LastAssignment;
 use super::assignor::{RebalanceProtocol, common_protocol};
 use super::commit::Commits;
 use super::committed::Fetches;
-use super::coordinator::{Coordinator, Found};
+use super::coordinator::{Coordinator, CoordinatorLookup};
 use super::group_network::GroupNetwork;
 use super::heartbeat::Heartbeat;
 use super::poll_activity::PollActivity;
@@ -317,9 +317,9 @@ impl GroupMembership {
         }
         match reply.ticket.clone() {
             GroupTicket::FindCoordinator => match self.coordinator.answered(now, &reply) {
-                Found::Yes => self.heartbeat.reset_session(now),
-                Found::No(error) => self.commits.coordinator_not_found(&error),
-                Found::Refused(error) => {
+                CoordinatorLookup::Yes => self.heartbeat.reset_session(now),
+                CoordinatorLookup::No(error) => self.commits.coordinator_not_found(&error),
+                CoordinatorLookup::Refused(error) => {
                     self.commits.coordinator_not_found(&error);
                     self.fetches.end(&error);
                     self.fail(error);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::exchange::{Command, TopicDescription};
 use super::front::Consumer;
-use super::offsets_by_time::{EARLIEST, Found, LATEST};
+use super::offsets_by_time::{EARLIEST, FoundOffsets, LATEST};
 use super::position_calls::{known_position, timed_out};
 use super::topic_partition::{OffsetAndTimestamp, TopicPartition};
 use crate::error::Error;
@@ -124,10 +124,10 @@ impl Consumer {
         self.list_offsets(targets)
     }
 
-    fn list_offsets(&mut self, targets: BTreeMap<TopicPartition, i64>) -> Result<Found, Error> {
+    fn list_offsets(&mut self, targets: BTreeMap<TopicPartition, i64>) -> Result<FoundOffsets, Error> {
         self.check_open()?;
         if targets.is_empty() {
-            return Ok(Found::new());
+            return Ok(FoundOffsets::new());
         }
         let (promise, pending) = pending();
         self.exchange.command(Command::ListOffsets {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::exchange::{Command, Exchange, State};
+use super::exchange::{Command, Exchange, ExchangeState};
 use super::fetcher::Fetcher;
 use super::group::{GroupEvent, GroupMembership, GroupTicket, Offsets};
 use super::group_network::ClusterLink;
@@ -26,7 +26,7 @@ use crate::time::{Moment, Timestamp};
 
 /// What is kept with a request of a consumer until its reply.
 #[derive(Debug)]
-pub enum Ticket {
+pub enum ConsumerTicket {
     Fetch,
     /// The end of a fetch session; its answer changes nothing.
     SessionEnd,
@@ -37,9 +37,9 @@ pub enum Ticket {
     Telemetry,
 }
 
-impl From<GroupTicket> for Ticket {
-    fn from(ticket: GroupTicket) -> Ticket {
-        Ticket::Group(ticket)
+impl From<GroupTicket> for ConsumerTicket {
+    fn from(ticket: GroupTicket) -> ConsumerTicket {
+        ConsumerTicket::Group(ticket)
     }
 }
 
@@ -69,7 +69,7 @@ pub struct ConsumerMachine {
     metadata: Arc<MetadataCell>,
     metrics: Arc<ConsumerMetrics>,
     activity: Arc<PollActivity>,
-    cluster: Cluster<Ticket>,
+    cluster: Cluster<ConsumerTicket>,
     fetcher: Fetcher,
     offsets_by_time: OffsetsByTime,
     truncation: TruncationCheck,
@@ -77,7 +77,7 @@ pub struct ConsumerMachine {
     position_calls: PositionCalls,
     group: Option<GroupMembership>,
     telemetry: Telemetry,
-    replies: Vec<Reply<Ticket>>,
+    replies: Vec<Reply<ConsumerTicket>>,
     group_events: Vec<GroupEvent>,
     next_ticket: u64,
     commits: BTreeMap<u64, Vec<Promise<Offsets>>>,
@@ -153,7 +153,7 @@ impl ConsumerMachine {
         self.next_ticket
     }
 
-    fn take_command(&mut self, now: Moment, command: Command, state: &mut State) {
+    fn take_command(&mut self, now: Moment, command: Command, state: &mut ExchangeState) {
         match command {
             Command::Look => {}
             Command::ListOffsets {
@@ -178,7 +178,7 @@ impl ConsumerMachine {
         }
     }
 
-    fn take_group_command(&mut self, now: Moment, command: Command, state: &mut State) {
+    fn take_group_command(&mut self, now: Moment, command: Command, state: &mut ExchangeState) {
         let ticket = self.ticket();
         let Some(group) = &mut self.group else {
             // The front refuses these calls without `group.id`; dropping their promises gives
@@ -217,13 +217,13 @@ impl ConsumerMachine {
     fn take_reply(
         &mut self,
         now: Moment,
-        reply: Reply<Ticket>,
-        state: &mut State,
+        reply: Reply<ConsumerTicket>,
+        state: &mut ExchangeState,
         actions: &mut Vec<Action>,
     ) {
         let mut needs_metadata = false;
         match &reply.ticket {
-            Ticket::Fetch => {
+            ConsumerTicket::Fetch => {
                 let consequences = self.fetcher.take_reply(now, &reply, state);
                 needs_metadata = consequences.needs_metadata;
                 if consequences.throttle_ms > 0 {
@@ -235,24 +235,24 @@ impl ConsumerMachine {
                         .disconnect(now, reply.node, &mut self.replies, actions);
                 }
             }
-            Ticket::Offsets(ticket) => {
+            ConsumerTicket::Offsets(ticket) => {
                 needs_metadata = self.offsets_by_time.take_reply(now, &reply, ticket, state);
             }
-            Ticket::Epochs(ticket) => {
+            ConsumerTicket::Epochs(ticket) => {
                 needs_metadata = self.truncation.take_reply(now, &reply, ticket, state);
             }
-            Ticket::Topics => self.topic_listing.take_reply(now, &reply),
-            Ticket::SessionEnd => {}
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
-            Ticket::Group(_) => self.pass_to_group(now, reply),
+            ConsumerTicket::Topics => self.topic_listing.take_reply(now, &reply),
+            ConsumerTicket::SessionEnd => {}
+            ConsumerTicket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
+            ConsumerTicket::Group(_) => self.pass_to_group(now, reply),
         }
         if needs_metadata {
             self.cluster.request_metadata();
         }
     }
 
-    fn pass_to_group(&mut self, now: Moment, reply: Reply<Ticket>) {
-        let (Some(group), Ticket::Group(ticket)) = (&mut self.group, reply.ticket) else {
+    fn pass_to_group(&mut self, now: Moment, reply: Reply<ConsumerTicket>) {
+        let (Some(group), ConsumerTicket::Group(ticket)) = (&mut self.group, reply.ticket) else {
             return;
         };
         let reply = Reply {
@@ -266,7 +266,7 @@ impl ConsumerMachine {
         group.take_reply(now, reply);
     }
 
-    fn turn_group(&mut self, now: Moment, state: &mut State, actions: &mut Vec<Action>) {
+    fn turn_group(&mut self, now: Moment, state: &mut ExchangeState, actions: &mut Vec<Action>) {
         let uncommitted = state.assignment.take_uncommitted(now);
         let ticket = self.ticket();
         let Some(group) = &mut self.group else {
@@ -294,7 +294,7 @@ impl ConsumerMachine {
         }
     }
 
-    fn take_group_event(&mut self, now: Moment, event: GroupEvent, state: &mut State) {
+    fn take_group_event(&mut self, now: Moment, event: GroupEvent, state: &mut ExchangeState) {
         match event {
             GroupEvent::Call(call) if state.is_abandoned => {
                 state.commands.push_back(Command::Acknowledge {
@@ -343,7 +343,7 @@ impl ConsumerMachine {
         now: Moment,
         asked: &BTreeMap<TopicPartition, u64>,
         result: Result<Offsets, Error>,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) {
         let not_before = now.after_ms(self.config.client.retry_backoff_ms);
         for (name, &version) in asked {
@@ -366,7 +366,7 @@ impl ConsumerMachine {
     }
 
     /// Limits the metadata to the topics that this consumer needs.
-    fn want_topics(&mut self, state: &State) {
+    fn want_topics(&mut self, state: &ExchangeState) {
         let group_topics = match self.group.as_ref().map(GroupMembership::metadata_topics) {
             Some(Some(topics)) => topics,
             Some(None) => {
@@ -391,7 +391,7 @@ impl ConsumerMachine {
 
     /// All brokers refuse this client (a wrong password, an expired certificate): a poll fails with
     /// that error after every attempt, as Java's does.
-    fn report_failure(&mut self, state: &mut State) {
+    fn report_failure(&mut self, state: &mut ExchangeState) {
         if let Some(error) = self.metadata.take_failure() {
             self.offsets_by_time.fail_all(&error);
             self.topic_listing.fail(&error);
@@ -401,7 +401,7 @@ impl ConsumerMachine {
 
     /// Reports topics that the application named and may not read, or whose name is invalid; as in
     /// Kafka, on every new response.
-    fn report_refused(&mut self, snapshot: &Snapshot, state: &mut State) {
+    fn report_refused(&mut self, snapshot: &Snapshot, state: &mut ExchangeState) {
         if snapshot.version == self.reported_version {
             return;
         }
@@ -413,29 +413,42 @@ impl ConsumerMachine {
         }
     }
 
-    fn send_requests(&mut self, now: Moment, wall: Timestamp, state: &mut State, actions: &mut Vec<Action>) {
+    fn send_requests(
+        &mut self,
+        now: Moment,
+        wall: Timestamp,
+        state: &mut ExchangeState,
+        actions: &mut Vec<Action>,
+    ) {
         let snapshot = self.cluster.snapshot();
         self.report_refused(&snapshot, state);
         self.report_failure(state);
         let cluster = &mut self.cluster;
-        let mut needs_metadata =
-            self.offsets_by_time
-                .send(now, wall, state, &snapshot, cluster, Ticket::Offsets, actions);
-        needs_metadata |= self
-            .truncation
-            .send(now, state, &snapshot, cluster, Ticket::Epochs, actions);
-        needs_metadata |= self
-            .fetcher
-            .send(now, state, &snapshot, cluster, || Ticket::Fetch, actions);
-        self.topic_listing.send(now, cluster, || Ticket::Topics, actions);
+        let mut needs_metadata = self.offsets_by_time.send(
+            now,
+            wall,
+            state,
+            &snapshot,
+            cluster,
+            ConsumerTicket::Offsets,
+            actions,
+        );
+        needs_metadata |=
+            self.truncation
+                .send(now, state, &snapshot, cluster, ConsumerTicket::Epochs, actions);
+        needs_metadata |=
+            self.fetcher
+                .send(now, state, &snapshot, cluster, || ConsumerTicket::Fetch, actions);
+        self.topic_listing
+            .send(now, cluster, || ConsumerTicket::Topics, actions);
         self.telemetry
-            .turn(now, wall, cluster, || Ticket::Telemetry, actions);
+            .turn(now, wall, cluster, || ConsumerTicket::Telemetry, actions);
         if needs_metadata {
             self.cluster.request_metadata();
         }
     }
 
-    fn turn_closing(&mut self, now: Moment, state: &mut State, actions: &mut Vec<Action>) {
+    fn turn_closing(&mut self, now: Moment, state: &mut ExchangeState, actions: &mut Vec<Action>) {
         let Closing::Leaving { deadline } = self.closing else {
             return;
         };
@@ -447,14 +460,15 @@ impl ConsumerMachine {
         }
         for (node, request) in self.fetcher.closing_requests(&self.cluster) {
             if self.cluster.readiness(now, node) == Readiness::Ready {
-                self.cluster.send(now, node, request, Ticket::SessionEnd, actions);
+                self.cluster
+                    .send(now, node, request, ConsumerTicket::SessionEnd, actions);
             }
         }
         state.has_left = true;
         self.closing = Closing::Done;
     }
 
-    fn earliest_deadline(&self, now: Moment, state: &State) -> Option<Moment> {
+    fn earliest_deadline(&self, now: Moment, state: &ExchangeState) -> Option<Moment> {
         if !self.replies.is_empty() || !state.commands.is_empty() {
             return Some(now);
         }
@@ -512,8 +526,13 @@ impl Machine for ConsumerMachine {
             self.want_topics(&state);
             self.send_requests(now, wall, &mut state, actions);
         } else {
-            self.telemetry
-                .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
+            self.telemetry.turn(
+                now,
+                wall,
+                &mut self.cluster,
+                || ConsumerTicket::Telemetry,
+                actions,
+            );
         }
         let limit_ms = self.config.default_api_timeout_ms;
         self.position_calls.turn(now, limit_ms, &mut state);

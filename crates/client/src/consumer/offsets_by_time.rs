@@ -13,7 +13,7 @@ use ottla_wire::messages::list_offsets::{
 };
 use ottla_wire::primitives::Reader;
 
-use super::exchange::State;
+use super::exchange::ExchangeState;
 use super::position::{Phase, Position, ResetTo};
 use super::topic_partition::{OffsetAndTimestamp, TopicPartition};
 use crate::config::ConsumerConfig;
@@ -31,13 +31,13 @@ pub const LATEST: i64 = -1;
 pub const EARLIEST: i64 = -2;
 
 /// The result of a lookup. Partitions without a record at or after their time are left out.
-pub type Found = BTreeMap<TopicPartition, OffsetAndTimestamp>;
+pub type FoundOffsets = BTreeMap<TopicPartition, OffsetAndTimestamp>;
 
 /// Kept with a ListOffsets request until its reply.
 #[derive(Clone, Debug)]
 pub struct OffsetsTicket {
     purpose: Purpose,
-    asked: BTreeMap<TopicPartition, Asked>,
+    asked: BTreeMap<TopicPartition, AskedTimes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ enum Purpose {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
+struct AskedTimes {
     timestamp: i64,
     leader_epoch: i32,
     version: u64,
@@ -60,14 +60,14 @@ struct Asked {
 struct Question {
     remaining: BTreeMap<TopicPartition, i64>,
     asked: BTreeSet<TopicPartition>,
-    found: Found,
+    found: FoundOffsets,
     not_before: Moment,
     deadline: Moment,
-    promise: Promise<Found>,
+    promise: Promise<FoundOffsets>,
 }
 
 /// The partitions to ask each node for, for one purpose.
-type Asks = BTreeMap<NodeId, BTreeMap<TopicPartition, Asked>>;
+type Asks = BTreeMap<NodeId, BTreeMap<TopicPartition, AskedTimes>>;
 
 /// The lookups in progress.
 #[derive(Debug)]
@@ -89,7 +89,12 @@ impl OffsetsByTime {
     }
 
     /// Starts a lookup for the application. A timestamp may be `LATEST` or `EARLIEST`.
-    pub fn ask(&mut self, targets: BTreeMap<TopicPartition, i64>, deadline: Moment, promise: Promise<Found>) {
+    pub fn ask(
+        &mut self,
+        targets: BTreeMap<TopicPartition, i64>,
+        deadline: Moment,
+        promise: Promise<FoundOffsets>,
+    ) {
         let question = Question {
             remaining: targets,
             asked: BTreeSet::new(),
@@ -131,7 +136,7 @@ impl OffsetsByTime {
         &mut self,
         now: Moment,
         wall: Timestamp,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
         cluster: &mut Cluster<T>,
         ticket: impl Fn(OffsetsTicket) -> T,
@@ -162,7 +167,7 @@ impl OffsetsByTime {
         &mut self,
         now: Moment,
         wall: Timestamp,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
         needs_metadata: &mut bool,
     ) -> Asks {
@@ -191,7 +196,7 @@ impl OffsetsByTime {
                     wall.0.saturating_sub(ms).max(0)
                 }
             };
-            let asked = Asked {
+            let asked = AskedTimes {
                 timestamp,
                 leader_epoch,
                 version: partition.version,
@@ -245,7 +250,7 @@ impl OffsetsByTime {
                     *needs_metadata = true;
                     continue;
                 };
-                let asked = Asked {
+                let asked = AskedTimes {
                     timestamp,
                     leader_epoch: known.leader_epoch,
                     version: 0,
@@ -283,8 +288,8 @@ impl OffsetsByTime {
         now: Moment,
         node: NodeId,
         purpose: Purpose,
-        asked: BTreeMap<TopicPartition, Asked>,
-        state: &mut State,
+        asked: BTreeMap<TopicPartition, AskedTimes>,
+        state: &mut ExchangeState,
         cluster: &mut Cluster<T>,
         ticket: &impl Fn(OffsetsTicket) -> T,
         actions: &mut Vec<Action>,
@@ -332,7 +337,7 @@ impl OffsetsByTime {
         true
     }
 
-    fn encode(&self, api_version: i16, asked: &BTreeMap<TopicPartition, Asked>) -> Bytes {
+    fn encode(&self, api_version: i16, asked: &BTreeMap<TopicPartition, AskedTimes>) -> Bytes {
         let mut topics: Vec<ListOffsetsTopic<'_>> = Vec::new();
         for (name, ask) in asked {
             let partition = ListOffsetsPartition {
@@ -364,8 +369,8 @@ impl OffsetsByTime {
         &mut self,
         now: Moment,
         purpose: Purpose,
-        asked: &BTreeMap<TopicPartition, Asked>,
-        state: &mut State,
+        asked: &BTreeMap<TopicPartition, AskedTimes>,
+        state: &mut ExchangeState,
         error: Error,
     ) {
         for (name, ask) in asked {
@@ -378,8 +383,8 @@ impl OffsetsByTime {
         now: Moment,
         purpose: Purpose,
         name: &TopicPartition,
-        ask: &Asked,
-        state: &mut State,
+        ask: &AskedTimes,
+        state: &mut ExchangeState,
         error: Error,
     ) {
         let not_before = now.after_ms(self.config.client.retry_backoff_ms);
@@ -414,7 +419,7 @@ impl OffsetsByTime {
         now: Moment,
         reply: &Reply<T>,
         ticket: &OffsetsTicket,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) -> bool {
         let OffsetsTicket { purpose, asked } = ticket;
         let frame = match &reply.result {
@@ -466,9 +471,9 @@ impl OffsetsByTime {
         now: Moment,
         purpose: Purpose,
         name: &TopicPartition,
-        ask: &Asked,
+        ask: &AskedTimes,
         answer: &ListOffsetsPartitionResponse,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) -> bool {
         // Records of an older format have no timestamps to search: treated as no match.
         const NO_TIMES: i16 = ErrorCode::UnsupportedForMessageFormat as i16;
@@ -502,9 +507,9 @@ impl OffsetsByTime {
     fn take_reset(
         &self,
         name: &TopicPartition,
-        ask: &Asked,
+        ask: &AskedTimes,
         found: Option<OffsetAndTimestamp>,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) {
         let Some(partition) = state.assignment.current(name, ask.version) else {
             return;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::exchange::State;
+use super::exchange::ExchangeState;
 use super::position::Phase;
 use super::topic_partition::TopicPartition;
 use crate::error::Error;
@@ -34,7 +34,7 @@ impl PositionCalls {
     /// Answers the calls whose position is known, cannot be known, or is overdue.
     ///
     /// - `limit_ms`: `default.api.timeout.ms`, for the text.
-    pub fn turn(&mut self, now: Moment, limit_ms: u64, state: &mut State) {
+    pub fn turn(&mut self, now: Moment, limit_ms: u64, state: &mut ExchangeState) {
         for call in std::mem::take(&mut self.calls) {
             match known_position(state, &call.partition) {
                 Some(result) => call.promise.fulfil(result),
@@ -52,7 +52,7 @@ impl PositionCalls {
 }
 
 /// The position, or why there will be none; `None` while it is being looked up.
-pub fn known_position(state: &mut State, partition: &TopicPartition) -> Option<Result<i64, Error>> {
+pub fn known_position(state: &mut ExchangeState, partition: &TopicPartition) -> Option<Result<i64, Error>> {
     let Some(found) = state.assignment.get(partition) else {
         let message = format!(
             "you can only check the position for partitions assigned to this consumer, not of {partition}"

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::chunk::{Answer, Chunk};
-use super::exchange::{Exchange, State};
+use super::chunk::{Chunk, FetchAnswer};
+use super::exchange::{Exchange, ExchangeState};
 use super::position::PartitionState;
 use super::records::{ConsumerRecords, Run};
 use crate::error::Error;
@@ -68,7 +68,7 @@ impl Reader {
     /// it void.
     fn settle(
         &self,
-        mut state: std::sync::MutexGuard<'_, State>,
+        mut state: std::sync::MutexGuard<'_, ExchangeState>,
         mut chunk: Chunk,
         outcome: Result<usize, Error>,
         runs: &mut Vec<Run>,
@@ -129,8 +129,8 @@ impl Reader {
     }
 
     /// The last chunk of a response makes room for the next fetch.
-    fn finish(&self, answer: Arc<Answer>) {
-        if let Some(Answer { records, bytes, .. }) = Arc::into_inner(answer) {
+    fn finish(&self, answer: Arc<FetchAnswer>) {
+        if let Some(FetchAnswer { records, bytes, .. }) = Arc::into_inner(answer) {
             self.exchange.wake_driver();
             self.metrics
                 .fetch_consumed(records.into_inner(), bytes.into_inner());

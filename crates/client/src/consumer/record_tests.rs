@@ -7,7 +7,7 @@ use ottla_wire::records::batch::TimestampType;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::record::Header;
 
-use super::chunk::{Answer, Chunk, Reading};
+use super::chunk::{Chunk, ChunkReading, FetchAnswer};
 use super::position::Position;
 use super::records::ConsumerRecords;
 use super::topic_partition::TopicPartition;
@@ -15,14 +15,14 @@ use super::topic_partition::TopicPartition;
 /// All records of these batches from `offset` on, as one poll would return them.
 fn records(batches: &[u8], offset: i64) -> ConsumerRecords {
     let name = TopicPartition::new("t", 3);
-    let reading = Reading {
+    let reading = ChunkReading {
         checks_crcs: true,
         read_committed: false,
     };
     let mut chunk = Chunk::new(
         name.clone(),
         1,
-        Answer::new(),
+        FetchAnswer::new(),
         reading,
         Position::at(offset),
         Bytes::copy_from_slice(batches),

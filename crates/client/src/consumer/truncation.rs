@@ -12,7 +12,7 @@ use ottla_wire::messages::offset_for_leader_epoch::{
 };
 use ottla_wire::primitives::Reader;
 
-use super::exchange::State;
+use super::exchange::ExchangeState;
 use super::position::{Phase, Position};
 use super::topic_partition::TopicPartition;
 use crate::config::ConsumerConfig;
@@ -28,11 +28,11 @@ const OLDEST_VERSION: i16 = 3;
 /// Kept with an OffsetForLeaderEpoch request until its reply.
 #[derive(Clone, Debug)]
 pub struct EpochTicket {
-    asked: BTreeMap<TopicPartition, Asked>,
+    asked: BTreeMap<TopicPartition, AskedEpochs>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Asked {
+struct AskedEpochs {
     position: Position,
     leader_epoch: i32,
     version: u64,
@@ -61,7 +61,7 @@ impl TruncationCheck {
     pub fn send<T>(
         &mut self,
         now: Moment,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
         cluster: &mut Cluster<T>,
         ticket: impl Fn(EpochTicket) -> T,
@@ -83,11 +83,11 @@ impl TruncationCheck {
     fn due(
         &mut self,
         now: Moment,
-        state: &mut State,
+        state: &mut ExchangeState,
         snapshot: &Snapshot,
         needs_metadata: &mut bool,
-    ) -> BTreeMap<NodeId, BTreeMap<TopicPartition, Asked>> {
-        let mut due: BTreeMap<NodeId, BTreeMap<TopicPartition, Asked>> = BTreeMap::new();
+    ) -> BTreeMap<NodeId, BTreeMap<TopicPartition, AskedEpochs>> {
+        let mut due: BTreeMap<NodeId, BTreeMap<TopicPartition, AskedEpochs>> = BTreeMap::new();
         for (name, partition) in state.assignment.iter_mut() {
             let (Phase::Validation, Some(position)) = (partition.phase, partition.position) else {
                 continue;
@@ -104,7 +104,7 @@ impl TruncationCheck {
                 *needs_metadata = true;
                 continue;
             };
-            let asked = Asked {
+            let asked = AskedEpochs {
                 position,
                 leader_epoch,
                 version: partition.version,
@@ -122,8 +122,8 @@ impl TruncationCheck {
         &self,
         now: Moment,
         node: NodeId,
-        asked: BTreeMap<TopicPartition, Asked>,
-        state: &mut State,
+        asked: BTreeMap<TopicPartition, AskedEpochs>,
+        state: &mut ExchangeState,
         cluster: &mut Cluster<T>,
         ticket: &impl Fn(EpochTicket) -> T,
         actions: &mut Vec<Action>,
@@ -156,7 +156,7 @@ impl TruncationCheck {
         now: Moment,
         reply: &Reply<T>,
         ticket: &EpochTicket,
-        state: &mut State,
+        state: &mut ExchangeState,
     ) -> bool {
         let not_before = now.after_ms(self.config.client.retry_backoff_ms);
         for (name, ask) in &ticket.asked {
@@ -194,7 +194,7 @@ impl TruncationCheck {
 }
 
 /// A position with a leader epoch is checked once under every new leader epoch.
-fn doubt_after_leader_changes(state: &mut State, snapshot: &Snapshot) {
+fn doubt_after_leader_changes(state: &mut ExchangeState, snapshot: &Snapshot) {
     let mut doubtful = Vec::new();
     for (name, partition) in state.assignment.iter_mut() {
         let (Phase::Fetching, Some(position)) = (partition.phase, partition.position) else {
@@ -218,7 +218,7 @@ fn doubt_after_leader_changes(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-fn complete(name: &TopicPartition, ask: &Asked, state: &mut State) {
+fn complete(name: &TopicPartition, ask: &AskedEpochs, state: &mut ExchangeState) {
     if let Some(partition) = state.assignment.current(name, ask.version) {
         partition.phase = Phase::Fetching;
         partition.validated_leader_epoch = ask.leader_epoch;
@@ -228,7 +228,12 @@ fn complete(name: &TopicPartition, ask: &Asked, state: &mut State) {
 }
 
 /// Returns true when the metadata is outdated.
-fn take_answer(name: &TopicPartition, ask: &Asked, answer: &EpochEndOffset, state: &mut State) -> bool {
+fn take_answer(
+    name: &TopicPartition,
+    ask: &AskedEpochs,
+    answer: &EpochEndOffset,
+    state: &mut ExchangeState,
+) -> bool {
     let is_current = state
         .assignment
         .current(name, ask.version)
@@ -259,7 +264,12 @@ fn take_answer(name: &TopicPartition, ask: &Asked, answer: &EpochEndOffset, stat
 /// The log was truncated before the position. With a reset policy the consumer continues where the
 /// logs diverge, or, if that is not known, where the policy says; without one the application must
 /// decide.
-fn take_truncation(name: &TopicPartition, ask: &Asked, divergent: Option<Position>, state: &mut State) {
+fn take_truncation(
+    name: &TopicPartition,
+    ask: &AskedEpochs,
+    divergent: Option<Position>,
+    state: &mut ExchangeState,
+) {
     if state.assignment.reset_policy().is_none() {
         // Every attempt reports it again, until the application seeks.
         state.report(Error::LogTruncated {
@@ -284,7 +294,7 @@ fn take_truncation(name: &TopicPartition, ask: &Asked, divergent: Option<Positio
     }
 }
 
-fn encode(api_version: i16, asked: &BTreeMap<TopicPartition, Asked>) -> Bytes {
+fn encode(api_version: i16, asked: &BTreeMap<TopicPartition, AskedEpochs>) -> Bytes {
     let mut topics: Vec<OffsetForLeaderTopic<'_>> = Vec::new();
     for (name, ask) in asked {
         let partition = OffsetForLeaderPartition {

@@ -16,7 +16,7 @@ use crate::metrics::NetworkMetrics;
 use crate::network::io::{Action, Address, ConnectionId, Event, Machine};
 use crate::time::{Clock, Moment};
 
-use super::link::{Drained, Link, ReadEnd, Stage, Transport};
+use super::link::{Drained, Link, LinkStage, ReadEnd, Transport};
 use super::resolver::{Resolved, Resolver};
 use super::socket;
 use super::timers::Timers;
@@ -192,7 +192,7 @@ impl Engine {
             }
             let id = ConnectionId(event.token().0 as u64);
             match self.links.get(&id).map(|link| &link.stage) {
-                Some(Stage::Connecting { .. }) => {
+                Some(LinkStage::Connecting { .. }) => {
                     self.finish_connect(id);
                     if event.is_readable() || event.is_read_closed() {
                         // Edge-triggered: the readable event is not repeated, and the machine must
@@ -200,8 +200,8 @@ impl Engine {
                         self.undrained.insert(id);
                     }
                 }
-                Some(Stage::Shaking(_)) => self.shake_hands(id),
-                Some(Stage::Open(_)) => {
+                Some(LinkStage::Shaking(_)) => self.shake_hands(id),
+                Some(LinkStage::Open(_)) => {
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         self.read(now, id, event.is_read_closed() || event.is_error());
                     }
@@ -235,7 +235,7 @@ impl Engine {
                 }
                 Action::Close { connection } => {
                     if let Some(link) = self.links.remove(&connection)
-                        && let Stage::Connecting { address, .. } = link.stage
+                        && let LinkStage::Connecting { address, .. } = link.stage
                     {
                         // The machine gave up waiting: the next attempt starts with the next
                         // address.
@@ -275,7 +275,7 @@ impl Engine {
             && link
                 .round_trip_at
                 .is_none_or(|at| now.ms_since(at) >= ROUND_TRIP_EVERY_MS)
-            && let Stage::Open(transport) = &mut link.stage
+            && let LinkStage::Open(transport) = &mut link.stage
         {
             link.round_trip_at = Some(now);
             if let Some(nanos) = socket::round_trip_nanos(transport.stream()) {
@@ -371,7 +371,7 @@ impl Engine {
             });
             match opened {
                 Ok(stream) => {
-                    link.stage = Stage::Connecting {
+                    link.stage = LinkStage::Connecting {
                         stream,
                         address,
                         others,
@@ -388,13 +388,14 @@ impl Engine {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let Stage::Connecting { stream, .. } = &link.stage else {
+        let LinkStage::Connecting { stream, .. } = &link.stage else {
             return;
         };
         let Some(result) = socket::connected(stream) else {
             return;
         };
-        let Stage::Connecting { stream, others, .. } = std::mem::replace(&mut link.stage, Stage::Resolving)
+        let LinkStage::Connecting { stream, others, .. } =
+            std::mem::replace(&mut link.stage, LinkStage::Resolving)
         else {
             return;
         };
@@ -405,7 +406,7 @@ impl Engine {
                 None => self.open(id, Transport::Plain(stream)),
                 Some(tls) => match tls.open(&link.address.host, stream) {
                     Ok(stream) => {
-                        link.stage = Stage::Shaking(Box::new(stream));
+                        link.stage = LinkStage::Shaking(Box::new(stream));
                         self.shake_hands(id);
                     }
                     Err(error) => self.close(id, error),
@@ -418,13 +419,13 @@ impl Engine {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let Stage::Shaking(stream) = &mut link.stage else {
+        let LinkStage::Shaking(stream) = &mut link.stage else {
             return;
         };
         match stream.shake_hands() {
             Ok(false) => {}
             Ok(true) => {
-                if let Stage::Shaking(stream) = std::mem::replace(&mut link.stage, Stage::Resolving) {
+                if let LinkStage::Shaking(stream) = std::mem::replace(&mut link.stage, LinkStage::Resolving) {
                     self.open(id, Transport::Tls(stream));
                     // Data right behind the handshake came with the same readable event.
                     self.undrained.insert(id);
@@ -436,7 +437,7 @@ impl Engine {
 
     fn open(&mut self, id: ConnectionId, transport: Transport) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.stage = Stage::Open(transport);
+            link.stage = LinkStage::Open(transport);
             self.news.push_back(Event::Connected { connection: id });
         }
     }

@@ -28,7 +28,7 @@ pub enum Transport {
 
 /// The connection's progress.
 #[derive(Debug)]
-pub enum Stage {
+pub enum LinkStage {
     Resolving,
     /// `others`: addresses of the same host to try when this one fails
     /// (client.dns.lookup=use_all_dns_ips).
@@ -46,7 +46,7 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Link {
     pub address: Address,
-    pub stage: Stage,
+    pub stage: LinkStage,
     /// When the round trip time was last read.
     pub round_trip_at: Option<Moment>,
     receiver: Receiver,
@@ -104,7 +104,7 @@ impl Link {
     pub fn new(address: Address) -> Link {
         Link {
             address,
-            stage: Stage::Resolving,
+            stage: LinkStage::Resolving,
             round_trip_at: None,
             receiver: Receiver::default(),
             unsent: VecDeque::new(),
@@ -119,8 +119,8 @@ impl Link {
     /// Whether an open connection has frames that the kernel has not accepted.
     pub fn has_unsent(&self) -> bool {
         match &self.stage {
-            Stage::Open(Transport::Tls(stream)) => !self.unsent.is_empty() || stream.has_unsent(),
-            Stage::Open(Transport::Plain(_)) => !self.unsent.is_empty(),
+            LinkStage::Open(Transport::Tls(stream)) => !self.unsent.is_empty() || stream.has_unsent(),
+            LinkStage::Open(Transport::Plain(_)) => !self.unsent.is_empty(),
             _ => false,
         }
     }
@@ -128,7 +128,7 @@ impl Link {
     /// Writes queued frames until the kernel accepts no more. Each part is dropped as soon as it is
     /// written.
     pub fn write(&mut self) -> io::Result<()> {
-        let Stage::Open(transport) = &mut self.stage else {
+        let LinkStage::Open(transport) = &mut self.stage else {
             return Ok(());
         };
         match write_all(transport, &mut self.unsent) {
@@ -147,7 +147,7 @@ impl Link {
         is_closing: bool,
         frames: &mut Vec<Bytes>,
     ) -> Result<Drained, ReadEnd> {
-        let Stage::Open(transport) = &mut self.stage else {
+        let LinkStage::Open(transport) = &mut self.stage else {
             return Ok(Drained::Yes);
         };
         let mut read_bytes = 0;

@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 /// A place in `Waiting`, given up on drop.
-struct Place<'a> {
+struct TimerPlace<'a> {
     timers: &'a Timers,
     key: Option<(Moment, u64)>,
 }
@@ -46,7 +46,7 @@ impl Timers {
     /// Runs `future` until `deadline`; `None` when it has not completed by then.
     pub async fn limit<T>(&self, deadline: Moment, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
-        let mut place = Place {
+        let mut place = TimerPlace {
             timers: self,
             key: None,
         };
@@ -95,7 +95,7 @@ impl Timers {
     }
 }
 
-impl Place<'_> {
+impl TimerPlace<'_> {
     fn wait_until(&mut self, deadline: Moment, waker: &Waker) {
         let mut waiting = self.timers.lock();
         let id = self.key.map_or(waiting.next_id, |(_, id)| id);
@@ -110,7 +110,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for TimerPlace<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let mut waiting = self.timers.lock();

@@ -22,7 +22,7 @@ const GAPS_MAX: usize = 10_000;
 
 /// What a metadata request asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum AskedTopics {
     All,
     /// Every wanted topic.
     Wanted(Vec<Arc<str>>),
@@ -53,7 +53,7 @@ pub fn merge(
     previous: &Snapshot,
     response: &MetadataResponse<'_>,
     version: i16,
-    asked: &Asked,
+    asked: &AskedTopics,
 ) -> Result<Merged, Flaw> {
     let nodes = nodes(&response.brokers).map_err(Flaw::Malformed)?;
     if nodes.is_empty() {
@@ -66,7 +66,7 @@ pub fn merge(
         nodes,
         ..Snapshot::default()
     };
-    if let Asked::New(topics) = asked {
+    if let AskedTopics::New(topics) = asked {
         let asked: BTreeSet<&Arc<str>> = topics.iter().collect();
         let others = |name: &Arc<str>| !asked.contains(name);
         snapshot.topics = kept(&previous.topics, others);

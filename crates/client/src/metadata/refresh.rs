@@ -13,7 +13,7 @@ use crate::events;
 use crate::network::backoff::{Backoff, Random};
 use crate::time::Moment;
 
-use super::answer::{Asked, Flaw, Merged, merge};
+use super::answer::{AskedTopics, Flaw, Merged, merge};
 use super::cell::{Interest, MetadataCell};
 use super::snapshot::Snapshot;
 
@@ -49,7 +49,7 @@ pub struct Refresh {
     failures: u32,
     /// When the current series of failed attempts began.
     failing_since: Option<Moment>,
-    under_way: Option<Asked>,
+    under_way: Option<AskedTopics>,
     /// Wanted topics that the last answers did not know, with the number of these answers.
     unknown: BTreeMap<Arc<str>, u32>,
 }
@@ -126,10 +126,10 @@ impl Refresh {
         let asked = self.question(now);
         let topics = match &asked {
             // Version 0 has no null: there an empty list means all topics.
-            Asked::All if version >= 1 => None,
-            Asked::All => Some(&[][..]),
-            Asked::Wanted(topics) | Asked::New(topics) => Some(&topics[..]),
-            Asked::Nodes => Some(&[][..]),
+            AskedTopics::All if version >= 1 => None,
+            AskedTopics::All => Some(&[][..]),
+            AskedTopics::Wanted(topics) | AskedTopics::New(topics) => Some(&topics[..]),
+            AskedTopics::Nodes => Some(&[][..]),
         };
         let request = MetadataRequest {
             topics: topics.map(|topics| {
@@ -157,21 +157,21 @@ impl Refresh {
         body
     }
 
-    fn question(&self, now: Moment) -> Asked {
+    fn question(&self, now: Moment) -> AskedTopics {
         let is_whole = self.is_update_wanted || self.last_success.is_none() || !self.has_new_topics;
         match self.cell.interest() {
-            Interest::All => Asked::All,
-            Interest::Named | Interest::Nodes if !is_whole => Asked::New(self.cell.new_topics()),
-            Interest::Named => Asked::Wanted(self.cell.wanted_topics(now, self.idle_ms_max)),
+            Interest::All => AskedTopics::All,
+            Interest::Named | Interest::Nodes if !is_whole => AskedTopics::New(self.cell.new_topics()),
+            Interest::Named => AskedTopics::Wanted(self.cell.wanted_topics(now, self.idle_ms_max)),
             Interest::Nodes => match self.cell.wanted_topics(now, self.idle_ms_max) {
-                topics if topics.is_empty() => Asked::Nodes,
-                topics => Asked::Wanted(topics),
+                topics if topics.is_empty() => AskedTopics::Nodes,
+                topics => AskedTopics::Wanted(topics),
             },
         }
     }
 
     pub fn answered(&mut self, now: Moment, body: &[u8], version: i16) -> Outcome {
-        let asked = self.under_way.take().unwrap_or(Asked::Nodes);
+        let asked = self.under_way.take().unwrap_or(AskedTopics::Nodes);
         let response = match MetadataResponse::decode(&mut Reader::new(body), version) {
             Ok(response) => response,
             Err(error) => return Outcome::Malformed(self.unusable(error.to_string())),
@@ -190,7 +190,7 @@ impl Refresh {
             Err(Flaw::Malformed(reason)) => return Outcome::Malformed(self.unusable(reason)),
             Err(Flaw::NoBrokers) => return Outcome::Unusable(self.unusable("it names no broker".into())),
         };
-        if let Asked::New(topics) | Asked::Wanted(topics) = &asked {
+        if let AskedTopics::New(topics) | AskedTopics::Wanted(topics) = &asked {
             self.cell.mark_answered(topics);
             merged.snapshot.topics.retain(|name, _| self.cell.is_wanted(name));
             merged

@@ -183,11 +183,11 @@ pub struct ConsumerMetrics {
     settings: WindowSettings,
     clock: Arc<dyn Clock>,
     network: OnceLock<Arc<NetworkMetrics>>,
-    state: Mutex<State>,
+    state: Mutex<ConsumerSensors>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConsumerSensors {
     client: Family,
     fetch: Family,
     coordinator: Family,
@@ -217,7 +217,7 @@ impl ConsumerMetrics {
             settings,
             clock,
             network: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(ConsumerSensors {
                 client: Family::new(&CLIENT),
                 fetch: Family::new(&FETCH),
                 coordinator: Family::new(&COORDINATOR),
@@ -235,7 +235,7 @@ impl ConsumerMetrics {
         let _ = self.network.set(network);
     }
 
-    fn lock(&self) -> (Moment, MutexGuard<'_, State>) {
+    fn lock(&self) -> (Moment, MutexGuard<'_, ConsumerSensors>) {
         let now = self.clock.moment();
         (now, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -471,7 +471,7 @@ impl ConsumerMetrics {
     }
 }
 
-impl State {
+impl ConsumerSensors {
     fn partition(&mut self, topic: &Arc<str>, partition: i32) -> Option<&mut Family> {
         let key = (topic.clone(), partition);
         let is_new = !self.partitions.contains_key(&key);

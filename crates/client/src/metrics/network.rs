@@ -119,11 +119,11 @@ pub struct NetworkMetrics {
     kind: ClientKind,
     settings: WindowSettings,
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<NetworkSensors>,
 }
 
 #[derive(Debug)]
-struct State {
+struct NetworkSensors {
     client: Family,
     nodes: BTreeMap<i32, Node>,
     connections: u64,
@@ -155,7 +155,7 @@ impl NetworkMetrics {
             kind,
             settings,
             clock,
-            state: Mutex::new(State {
+            state: Mutex::new(NetworkSensors {
                 client: Family::new(&CLIENT),
                 nodes: BTreeMap::new(),
                 connections: 0,
@@ -165,7 +165,7 @@ impl NetworkMetrics {
         }
     }
 
-    fn lock(&self) -> (u64, MutexGuard<'_, State>) {
+    fn lock(&self) -> (u64, MutexGuard<'_, NetworkSensors>) {
         let now_ms = self.clock.moment().nanos() / 1_000_000;
         (now_ms, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -313,7 +313,7 @@ impl NetworkMetrics {
     }
 }
 
-impl State {
+impl NetworkSensors {
     fn node(&mut self, id: i32) -> Option<&mut Node> {
         let is_full = self.nodes.len() >= NODES_MAX;
         match self.nodes.entry(id) {

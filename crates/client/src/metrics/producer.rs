@@ -170,10 +170,10 @@ pub struct ProducerMetrics {
     sends: ThreadTallies,
     callbacks: Tally,
     in_flight: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ProducerSensors>,
 }
 
-struct State {
+struct ProducerSensors {
     producer: Family,
     own: Family,
     topics: HashMap<Arc<str>, Family>,
@@ -202,7 +202,7 @@ impl ProducerMetrics {
             sends: ThreadTallies::default(),
             callbacks: Tally::default(),
             in_flight: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(ProducerSensors {
                 producer: Family::new(&PRODUCER),
                 own: Family::new(&OWN),
                 topics: HashMap::new(),
@@ -222,7 +222,7 @@ impl ProducerMetrics {
         let _ = self.read_buffer.set(Box::new(read));
     }
 
-    fn lock(&self) -> (u64, MutexGuard<'_, State>) {
+    fn lock(&self) -> (u64, MutexGuard<'_, ProducerSensors>) {
         let now_ms = self.clock.moment().nanos() / 1_000_000;
         (now_ms, self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -383,7 +383,7 @@ impl ProducerMetrics {
         self.callbacks.add(count, nanos, nanos_max);
     }
 
-    fn fold(&self, state: &mut State, now_ms: u64) {
+    fn fold(&self, state: &mut ProducerSensors, now_ms: u64) {
         state.folded_at_ms = now_ms;
         let settings = self.settings;
         let sends = self.sends.take(MS_PER_NANO, now_ms, settings.span_ms());
@@ -428,7 +428,7 @@ impl ProducerMetrics {
     }
 }
 
-impl State {
+impl ProducerSensors {
     fn topic(&mut self, name: &str) -> Option<&mut Family> {
         if !self.topics.contains_key(name) {
             if self.topics.len() >= TOPICS_MAX {

@@ -14,7 +14,7 @@ use crate::metadata::refresh::Refresh;
 use crate::metadata::snapshot::{NodeId, Snapshot};
 use crate::metrics::NetworkMetrics;
 use crate::network::backoff::{Backoff, Random};
-use crate::network::connection::{Connection, Stage};
+use crate::network::connection::{Connection, ConnectionStage};
 use crate::network::in_flight::Purpose;
 use crate::network::io::{Action, Address, ConnectionId, Event};
 use crate::time::{Moment, Timestamp};
@@ -200,23 +200,25 @@ impl<T> Cluster<T> {
             return Readiness::Impossible(unknown_node(node));
         };
         match connection.stage {
-            Stage::Ready if now < connection.throttled_until => {
+            ConnectionStage::Ready if now < connection.throttled_until => {
                 Readiness::BackingOff(connection.throttled_until)
             }
-            Stage::Ready if now >= connection.renew_at => {
+            ConnectionStage::Ready if now >= connection.renew_at => {
                 if let Some(connection) = self.nodes.get_mut(&node) {
                     connection.renewing_since = Some(now);
                 }
                 self.authenticate(now, node);
                 Readiness::Connecting
             }
-            Stage::Ready => Readiness::Ready,
-            Stage::Connecting { .. } | Stage::Negotiating | Stage::Authenticating(_) => Readiness::Connecting,
-            Stage::Idle if now < connection.not_before => match &connection.trouble {
+            ConnectionStage::Ready => Readiness::Ready,
+            ConnectionStage::Connecting { .. }
+            | ConnectionStage::Negotiating
+            | ConnectionStage::Authenticating(_) => Readiness::Connecting,
+            ConnectionStage::Idle if now < connection.not_before => match &connection.trouble {
                 Some(error) if connection.is_refused() => Readiness::Impossible(error.clone()),
                 _ => Readiness::BackingOff(connection.not_before),
             },
-            Stage::Idle => {
+            ConnectionStage::Idle => {
                 self.connect(now, node);
                 Readiness::Connecting
             }

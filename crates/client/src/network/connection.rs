@@ -15,7 +15,7 @@ use super::cluster::Request;
 
 /// A connection's progress.
 #[derive(Debug)]
-pub enum Stage {
+pub enum ConnectionStage {
     /// Not connected; `not_before` is when the next attempt is allowed.
     Idle,
     /// The driver resolves, connects, does the TLS handshake.
@@ -33,7 +33,7 @@ pub enum Stage {
 #[derive(Debug)]
 pub struct Connection<T> {
     pub address: Address,
-    pub stage: Stage,
+    pub stage: ConnectionStage,
     pub id: Option<ConnectionId>,
     /// From the last negotiation; kept while the node is reconnected.
     pub versions: Option<Box<ApiVersions>>,
@@ -64,7 +64,7 @@ impl<T> Connection<T> {
     pub fn new(address: Address) -> Connection<T> {
         Connection {
             address,
-            stage: Stage::Idle,
+            stage: ConnectionStage::Idle,
             id: None,
             versions: None,
             in_flight: InFlights::default(),
@@ -84,11 +84,11 @@ impl<T> Connection<T> {
     }
 
     pub fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Ready)
+        matches!(self.stage, ConnectionStage::Ready)
     }
 
     pub fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Idle)
+        matches!(self.stage, ConnectionStage::Idle)
     }
 
     /// Neither usable nor idle.
@@ -148,13 +148,15 @@ impl<T> Connection<T> {
     /// unused.
     pub fn deadline(&self, idle_ms_max: u64) -> Option<Moment> {
         match self.stage {
-            Stage::Idle => None,
-            Stage::Connecting { deadline } => Some(deadline),
-            Stage::Negotiating | Stage::Authenticating(_) | Stage::Ready => match self.in_flight.deadline() {
-                Some(deadline) => Some(deadline),
-                None if self.is_retired => Some(Moment::from_nanos(0)),
-                None => Some(self.last_used.after_ms(idle_ms_max)),
-            },
+            ConnectionStage::Idle => None,
+            ConnectionStage::Connecting { deadline } => Some(deadline),
+            ConnectionStage::Negotiating | ConnectionStage::Authenticating(_) | ConnectionStage::Ready => {
+                match self.in_flight.deadline() {
+                    Some(deadline) => Some(deadline),
+                    None if self.is_retired => Some(Moment::from_nanos(0)),
+                    None => Some(self.last_used.after_ms(idle_ms_max)),
+                }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::metadata::snapshot::NodeId;
 use crate::network::api_versions::{self, Negotiated};
 use crate::network::authentication::{Authentication, HANDSHAKE_VERSION, Next, renewal};
 use crate::network::cluster::{Cluster, Reply, count_sent, disconnected, malformed};
-use crate::network::connection::{Stage, own_request};
+use crate::network::connection::{ConnectionStage, own_request};
 use crate::network::in_flight::{InFlight, Purpose};
 use crate::network::io::{Action, ConnectionId};
 use crate::time::Moment;
@@ -24,7 +24,7 @@ impl<T> Cluster<T> {
         let limit = self.setup.nanos(connection.failures, &mut self.random);
         connection.renewing_since = None;
         connection.renew_at = Moment::NEVER;
-        connection.stage = Stage::Connecting {
+        connection.stage = ConnectionStage::Connecting {
             deadline: Moment::from_nanos(now.nanos().saturating_add(limit)),
         };
         connection.id = Some(id);
@@ -39,7 +39,7 @@ impl<T> Cluster<T> {
 
     pub(super) fn negotiate(&mut self, now: Moment, node: NodeId, version: i16) {
         if let Some(connection) = self.nodes.get_mut(&node) {
-            connection.stage = Stage::Negotiating;
+            connection.stage = ConnectionStage::Negotiating;
         }
         let body = api_versions::encode_request(version);
         self.send_own(
@@ -146,7 +146,7 @@ impl<T> Cluster<T> {
         };
         let authentication = Authentication::new(settings, &connection.address);
         let body = authentication.handshake();
-        connection.stage = Stage::Authenticating(Box::new(authentication));
+        connection.stage = ConnectionStage::Authenticating(Box::new(authentication));
         let (api_key, version) = (ApiKey::SaslHandshake, HANDSHAKE_VERSION);
         self.send_own(now, node, api_key, version, body, Purpose::SaslHandshake);
     }
@@ -160,7 +160,7 @@ impl<T> Cluster<T> {
         api_version: i16,
     ) -> Result<(), Error> {
         let version = self.version(node, ApiKey::SaslAuthenticate, 0)?;
-        let Some(Stage::Authenticating(authentication)) =
+        let Some(ConnectionStage::Authenticating(authentication)) =
             self.nodes.get_mut(&node).map(|node| &mut node.stage)
         else {
             return Ok(());
@@ -201,7 +201,7 @@ impl<T> Cluster<T> {
     pub(super) fn ready(&mut self, now: Moment, node: NodeId, session_ms: Option<u64>) {
         let renew_at = session_ms.map(|session_ms| renewal(now, session_ms, &mut self.random));
         if let Some(connection) = self.nodes.get_mut(&node) {
-            connection.stage = Stage::Ready;
+            connection.stage = ConnectionStage::Ready;
             connection.failures = 0;
             connection.trouble = None;
             if connection.renew_at == Moment::NEVER {
@@ -242,12 +242,12 @@ impl<T> Cluster<T> {
         if let Some(id) = connection.id.take() {
             self.by_connection.remove(&id);
             self.queued_actions.push(Action::Close { connection: id });
-            if !matches!(connection.stage, Stage::Connecting { .. }) {
+            if !matches!(connection.stage, ConnectionStage::Connecting { .. }) {
                 self.metrics.connection_closed();
             }
         }
         let end = match (&connection.stage, connection.failures) {
-            (Stage::Ready, _) => ConnectionEnd::Down,
+            (ConnectionStage::Ready, _) => ConnectionEnd::Down,
             // The end of a connection that was up counts as a failure, too.
             (_, failures) if failures == u32::from(connection.versions.is_some()) => {
                 ConnectionEnd::FirstFailure
@@ -255,7 +255,7 @@ impl<T> Cluster<T> {
             _ => ConnectionEnd::Failure,
         };
         events::connection_ended(&self.config.client_id, node, &connection.address, end, &error);
-        connection.stage = Stage::Idle;
+        connection.stage = ConnectionStage::Idle;
         let wait = self.reconnect.nanos(connection.failures, &mut self.random);
         connection.not_before = Moment::from_nanos(now.nanos().saturating_add(wait));
         connection.failures = connection.failures.saturating_add(1);
@@ -309,7 +309,7 @@ impl<T> Cluster<T> {
                     setting: "request.timeout.ms",
                 };
                 self.broken(now, id, error, replies);
-            } else if matches!(node.stage, Stage::Connecting { .. }) {
+            } else if matches!(node.stage, ConnectionStage::Connecting { .. }) {
                 let error = Error::Timeout {
                     what: format!("connection to {}", node.address).into(),
                     limit_ms: now.ms_since(node.last_attempt),
@@ -328,7 +328,7 @@ impl<T> Cluster<T> {
         if let Some(connection) = self.nodes.get_mut(&node)
             && let Some(id) = connection.id.take()
         {
-            connection.stage = Stage::Idle;
+            connection.stage = ConnectionStage::Idle;
             self.by_connection.remove(&id);
             self.queued_actions.push(Action::Close { connection: id });
             self.metrics.connection_closed();

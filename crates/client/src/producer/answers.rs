@@ -11,9 +11,9 @@ use ottla_wire::produce::uses_topic_ids;
 use super::batch::SealedBatch;
 use super::callbacks::Finished;
 use super::completion::Placed;
-use super::lane::{LeaderHint, Place, Sent};
+use super::lane::{LanePlace, LeaderHint, Sent};
 use super::response::{self, Certainty, Verdict, verdict};
-use super::sender::{Passenger, ProducerMachine, Ticket};
+use super::sender::{Passenger, ProducerMachine, SenderTicket};
 use super::sequence::after;
 use crate::error::Error;
 use crate::events;
@@ -35,18 +35,18 @@ pub(super) struct Source {
 }
 
 impl ProducerMachine {
-    pub(super) fn answered(&mut self, now: Moment, reply: Reply<Ticket>, actions: &mut Vec<Action>) {
+    pub(super) fn answered(&mut self, now: Moment, reply: Reply<SenderTicket>, actions: &mut Vec<Action>) {
         let source = Source {
             node: reply.node,
             version: reply.api_version,
             latency_nanos: reply.latency_nanos,
         };
         match reply.ticket {
-            Ticket::Produce(passengers) => {
+            SenderTicket::Produce(passengers) => {
                 self.produce_answered(now, source, passengers, reply.result, actions);
             }
-            Ticket::InitProducerId => self.identified(now, source, reply.result),
-            Ticket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
+            SenderTicket::InitProducerId => self.identified(now, source, reply.result),
+            SenderTicket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
         }
     }
 
@@ -308,7 +308,7 @@ impl ProducerMachine {
             if let Some(sequence) = &mut next {
                 sequence.base_sequence = after(sequence.base_sequence, batch.record_count);
             }
-            let place = Place {
+            let place = LanePlace {
                 order,
                 part: batch.completion_first,
             };

@@ -31,13 +31,13 @@ struct Shared {
     /// every returned batch, a thread would go back to sleep after 16 KiB, and the two context
     /// switches cost more than filling the batch.
     wake_bytes: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Mirror of the queue's length, read by the sender without the lock.
     waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct State {
+struct PoolState {
     /// Negative by the amount by which codecs' output was larger than their input.
     available: isize,
     /// Buffers of exactly `batch_bytes`; their bytes count as available.
@@ -63,7 +63,7 @@ impl BufferPool {
                 total_bytes: buffer_memory_bytes,
                 batch_bytes,
                 wake_bytes: (buffer_memory_bytes / 16).min(batch_bytes.saturating_mul(16)),
-                state: Mutex::new(State {
+                state: Mutex::new(PoolState {
                     available: isize::try_from(buffer_memory_bytes).unwrap_or(isize::MAX),
                     free: Vec::new(),
                     queue: VecDeque::new(),
@@ -106,8 +106,8 @@ impl BufferPool {
     /// Waits for memory for `wanted_bytes`, behind earlier waiters (first come, first served).
     ///
     /// - `is_thread`: the caller polls at least every `RECHECK` even if it is not woken.
-    pub(super) fn take_in_turn(&self, wanted_bytes: usize, is_thread: bool) -> Turn {
-        Turn {
+    pub(super) fn take_in_turn(&self, wanted_bytes: usize, is_thread: bool) -> PoolTurn {
+        PoolTurn {
             shared: Arc::clone(&self.shared),
             wanted_bytes,
             is_thread,
@@ -126,11 +126,11 @@ impl BufferPool {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hand_out(self: &Arc<Shared>, state: &mut State, wanted_bytes: usize) -> Memory {
+    fn hand_out(self: &Arc<Shared>, state: &mut PoolState, wanted_bytes: usize) -> Memory {
         state.reserve(wanted_bytes);
         let reused = if wanted_bytes == self.batch_bytes {
             state.free.pop()
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// Grants memory to the waiters in order, as far as it goes.
-    fn grant(&self, state: &mut State, woken: &mut Vec<Waker>) {
+    fn grant(&self, state: &mut PoolState, woken: &mut Vec<Waker>) {
         for i in 0..state.queue.len() {
             let waiter = &state.queue[i];
             if waiter.is_granted {
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl PoolState {
     fn has(&self, bytes: usize) -> bool {
         usize::try_from(self.available).is_ok_and(|available| available >= bytes)
     }
@@ -206,7 +206,7 @@ impl State {
 
 /// A waiter's place in the queue for memory.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct PoolTurn {
     shared: Arc<Shared>,
     wanted_bytes: usize,
     is_thread: bool,
@@ -214,10 +214,10 @@ pub(super) struct Turn {
     id: Option<u64>,
 }
 
-impl Future for Turn {
+impl Future for PoolTurn {
     type Output = Memory;
 
-    fn poll(self: Pin<&mut Turn>, context: &mut Context<'_>) -> Poll<Memory> {
+    fn poll(self: Pin<&mut PoolTurn>, context: &mut Context<'_>) -> Poll<Memory> {
         let this = self.get_mut();
         let shared = &this.shared;
         let mut state = shared.lock();
@@ -253,7 +253,7 @@ impl Future for Turn {
     }
 }
 
-impl State {
+impl PoolState {
     fn place(&self, id: u64) -> usize {
         self.queue
             .iter()
@@ -267,7 +267,7 @@ impl State {
     }
 }
 
-impl Drop for Turn {
+impl Drop for PoolTurn {
     /// A waiter that gives up leaves its place, and any memory granted to it, to the next.
     fn drop(&mut self) {
         let Some(id) = self.id else { return };
@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use crate::wait::{block_on, block_on_until, deadline_after};
 
-    fn poll(turn: &mut Turn) -> Option<Memory> {
+    fn poll(turn: &mut PoolTurn) -> Option<Memory> {
         match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(memory) => Some(memory),
             Poll::Pending => None,

@@ -39,7 +39,7 @@ pub struct Finished {
 ///
 /// The sender only ever appends. The backlog is bounded where records enter: see `is_over_limit`.
 pub struct CallbackQueue {
-    state: Mutex<State>,
+    state: Mutex<CallbackState>,
     arrived: Condvar,
     /// Callbacks queued and not yet run.
     backlog: AtomicUsize,
@@ -51,7 +51,7 @@ pub struct CallbackQueue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CallbackState {
     finished: VecDeque<Finished>,
     pushed_batches: u64,
     done_batches: u64,
@@ -147,7 +147,7 @@ impl CallbackQueue {
         self.delivery.is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CallbackState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -29,13 +29,13 @@ pub struct BatchCompletion {
     id: u64,
     /// The result of all records at once: the usual case, read without the lock.
     whole: OnceLock<Result<Placed, Error>>,
-    state: Mutex<State>,
+    state: Mutex<CompletionState>,
     /// `None` for a completion created on its own, without a producer that flushes.
     incomplete: Option<Arc<Incomplete>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CompletionState {
     /// Known when the batch is closed.
     record_count: Option<u32>,
     decided_count: u32,
@@ -72,7 +72,7 @@ impl BatchCompletion {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CompletionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +168,12 @@ impl BatchCompletion {
         }
     }
 
-    fn outcome_in(&self, state: &State, index: u32, timestamp: i64) -> Option<Result<RecordMetadata, Error>> {
+    fn outcome_in(
+        &self,
+        state: &CompletionState,
+        index: u32,
+        timestamp: i64,
+    ) -> Option<Result<RecordMetadata, Error>> {
         let after = state.ranges.partition_point(|range| range.first <= index);
         let range = &state.ranges[after.checked_sub(1)?];
         let place = index - range.first;
@@ -218,7 +223,7 @@ impl BatchCompletion {
     }
 }
 
-impl State {
+impl CompletionState {
     fn insert(&mut self, range: Range) {
         let at = self.ranges.partition_point(|known| known.first < range.first);
         let is_after_last = at == 0 || self.ranges[at - 1].first + self.ranges[at - 1].count <= range.first;

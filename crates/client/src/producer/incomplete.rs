@@ -10,14 +10,14 @@ use std::task::{Context, Poll, Waker};
 /// The batches of a producer that are not completed. Touched twice per batch, never per record.
 #[derive(Debug, Default)]
 pub(super) struct Incomplete {
-    state: Mutex<State>,
+    state: Mutex<IncompleteState>,
     /// A batch ended with `Closed`: it was accepted, and the producer was closed before the batch
     /// was decided.
     is_cut_short: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct IncompleteState {
     next_id: u64,
     /// The ids of the batches. A map without values: `BTreeSet` has no cheaper first key.
     open: BTreeMap<u64, ()>,
@@ -26,7 +26,7 @@ struct State {
 }
 
 impl Incomplete {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, IncompleteState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl Incomplete {
     }
 }
 
-impl State {
+impl IncompleteState {
     /// The id of the oldest batch, or the next id when there is none.
     fn first(&self) -> u64 {
         self.open.first_key_value().map_or(self.next_id, |(id, ())| *id)

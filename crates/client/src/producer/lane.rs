@@ -20,7 +20,7 @@ use crate::time::Moment;
 ///
 /// `part` tells the parts of a split batch apart: the index of the first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct LanePlace {
     pub order: u64,
     pub part: u32,
 }
@@ -28,7 +28,7 @@ pub(super) struct Place {
 /// A batch that was sent at least once, or is about to be.
 #[derive(Debug)]
 pub(super) struct Sent {
-    pub place: Place,
+    pub place: LanePlace,
     pub batch: SealedBatch,
     /// The log may hold it although no answer says so: the answer was lost, or the error came after
     /// the append.
@@ -223,7 +223,7 @@ impl Lane {
             let sequence = self.sequences.assign(identity.known(), batch.record_count);
             batch.sending.sequence = Some(sequence.expect("a lane without an id is not ready"));
         }
-        let place = Place {
+        let place = LanePlace {
             order: self.next_order,
             part: batch.completion_first,
         };
@@ -242,7 +242,7 @@ impl Lane {
     }
 
     /// Takes the batch whose answer has arrived; `None` when it was given up meanwhile.
-    pub fn take_answered(&mut self, place: Place) -> Option<Sent> {
+    pub fn take_answered(&mut self, place: LanePlace) -> Option<Sent> {
         let at = self.in_flight.iter().position(|sent| sent.place == place)?;
         Some(self.in_flight.remove(at))
     }
@@ -253,7 +253,7 @@ impl Lane {
     }
 
     /// Whether every batch before this one is decided.
-    pub fn is_first_undecided(&self, place: Place) -> bool {
+    pub fn is_first_undecided(&self, place: LanePlace) -> bool {
         let first_in_flight = self.in_flight.first().map(|sent| sent.place);
         let first_retry = self.retries.front().map(|sent| sent.place);
         [first_in_flight, first_retry]
@@ -312,7 +312,7 @@ impl Lane {
         {
             let never_sent = self.queue.take_expired(created_before);
             expired.extend(never_sent.into_iter().map(|batch| Sent {
-                place: Place {
+                place: LanePlace {
                     order: u64::MAX,
                     part: 0,
                 },
@@ -359,7 +359,7 @@ mod tests {
         lane.readiness(NOW, &RULES, identity, &lane.queue.state())
     }
 
-    fn send(lane: &mut Lane, identity: &Identity) -> Place {
+    fn send(lane: &mut Lane, identity: &Identity) -> LanePlace {
         assert_eq!(readiness(lane, identity), Readiness::Ready);
         let mut sent = lane.take(NOW, identity, usize::MAX).unwrap();
         sent.batch.sending.attempts += 1;
@@ -372,7 +372,7 @@ mod tests {
         sent.batch.sending.sequence.unwrap().base_sequence
     }
 
-    fn acknowledge(lane: &mut Lane, place: Place) {
+    fn acknowledge(lane: &mut Lane, place: LanePlace) {
         let sent = lane.take_answered(place).unwrap();
         lane.sequences.acknowledge(sent.batch.sending.sequence.unwrap());
     }
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn no_batch_is_more_than_four_behind_an_undecided_one_even_if_those_between_are_done() {
         let (mut lane, _accumulator) = proven_lane(&[1; 8]);
-        let places: Vec<Place> = (0..5).map(|_| send(&mut lane, &KNOWN)).collect();
+        let places: Vec<LanePlace> = (0..5).map(|_| send(&mut lane, &KNOWN)).collect();
         assert_eq!(readiness(&lane, &KNOWN), Readiness::Blocked);
         for place in &places[1..] {
             acknowledge(&mut lane, *place);

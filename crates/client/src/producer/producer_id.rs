@@ -8,7 +8,7 @@ use ottla_wire::primitives::Reader;
 use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 
 use super::answers::{Source, malformed};
-use super::sender::{ProducerMachine, Ticket};
+use super::sender::{ProducerMachine, SenderTicket};
 use super::sequence::{Identity, ProducerId};
 use crate::error::Error;
 use crate::network::cluster::Request;
@@ -50,7 +50,7 @@ impl ProducerMachine {
         };
         self.identity = Identity::Asked { attempts };
         self.cluster
-            .send(now, node, request, Ticket::InitProducerId, actions);
+            .send(now, node, request, SenderTicket::InitProducerId, actions);
     }
 
     pub(super) fn identified(&mut self, now: Moment, source: Source, result: Result<Bytes, Error>) {

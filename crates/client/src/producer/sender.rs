@@ -13,7 +13,7 @@ use ottla_wire::primitives::Uuid;
 use super::accumulator::{Accumulator, PartitionQueue, QueueState};
 use super::callbacks::CallbackQueue;
 use super::commands::Commands;
-use super::lane::{Lane, Place, Readiness, Rules, Sent};
+use super::lane::{Lane, LanePlace, Readiness, Rules, Sent};
 use super::request::{self, Entry};
 use super::sequence::Identity;
 use crate::config::{Acks, ProducerConfig};
@@ -45,7 +45,7 @@ pub struct SenderParts {
 
 /// What is kept with a request until its answer.
 #[derive(Debug)]
-pub(super) enum Ticket {
+pub(super) enum SenderTicket {
     Produce(Vec<Passenger>),
     InitProducerId,
     Telemetry,
@@ -55,7 +55,7 @@ pub(super) enum Ticket {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passenger {
     pub lane: usize,
-    pub place: Place,
+    pub place: LanePlace,
     pub topic_id: Uuid,
 }
 
@@ -76,7 +76,7 @@ pub struct ProducerMachine {
     pub(super) commands: Arc<Commands>,
     pub(super) callbacks: Arc<CallbackQueue>,
     pub(super) metrics: Arc<ProducerMetrics>,
-    pub(super) cluster: Cluster<Ticket>,
+    pub(super) cluster: Cluster<SenderTicket>,
     metadata: Arc<MetadataCell>,
     pub(super) telemetry: Telemetry,
     pub(super) identity: Identity,
@@ -88,7 +88,7 @@ pub struct ProducerMachine {
     /// Lanes with anything to do.
     active: Vec<usize>,
     nodes: BTreeMap<NodeId, NodeState>,
-    replies: Vec<Reply<Ticket>>,
+    replies: Vec<Reply<SenderTicket>>,
     deadline: Moment,
     is_finished: bool,
     activated: Vec<Arc<PartitionQueue>>,
@@ -146,7 +146,7 @@ impl Machine for ProducerMachine {
         self.activate();
         self.fail_what_is_over(now);
         self.telemetry
-            .turn(now, wall, &mut self.cluster, || Ticket::Telemetry, actions);
+            .turn(now, wall, &mut self.cluster, || SenderTicket::Telemetry, actions);
         if self.commands.fatal().is_none() {
             self.request_producer_id(now, actions);
             self.plan(now, actions);
@@ -530,7 +530,7 @@ impl ProducerMachine {
             expects_answer: self.config.acks != Acks::None,
         };
         self.cluster
-            .send(now, node, request, Ticket::Produce(passengers), actions);
+            .send(now, node, request, SenderTicket::Produce(passengers), actions);
         self.metrics.produce_sent(records);
         self.note_in_flight();
     }

@@ -137,7 +137,7 @@ impl Salvage {
     /// Restores topics that are known from their partition directories only.
     fn take_directories(&mut self, around: &Surroundings<'_>) -> Result<(), ControllerError> {
         let known = known_directories(self.replay.image());
-        let mut unknown: BTreeMap<(String, Uuid), Found> = BTreeMap::new();
+        let mut unknown: BTreeMap<(String, Uuid), SalvageFindings> = BTreeMap::new();
         for directory in around.log_directory.unknown_directories(&known)? {
             let name = partition_directory_name(&directory.topic, directory.partition);
             let Some(topic_id) = directory.topic_id else {
@@ -167,14 +167,14 @@ impl Salvage {
 
 /// The evidence in the directories of one unknown topic.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct SalvageFindings {
     /// One more than the highest partition number in their names.
     partition_count: i32,
     /// The largest of all: epochs must not go back.
     leader_epoch: i32,
 }
 
-fn topic_records(name: &str, topic_id: Uuid, found: Found, node_id: i32) -> RecordList {
+fn topic_records(name: &str, topic_id: Uuid, found: SalvageFindings, node_id: i32) -> RecordList {
     let mut records = RecordList::default();
     records.push(MetadataRecord::Topic(TopicRecord { name, topic_id }), 0);
     for partition_id in 0..found.partition_count {

@@ -184,12 +184,12 @@ pub struct ReadAhead {
 }
 
 /// A connection's entry in `busy`; dropped with the job, whether it ran or not.
-struct Turn {
+struct ColdTurn {
     busy: Arc<Mutex<BTreeSet<u64>>>,
     connection_id: u64,
 }
 
-impl Drop for Turn {
+impl Drop for ColdTurn {
     fn drop(&mut self) {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         busy.remove(&self.connection_id);
@@ -236,9 +236,9 @@ impl ReadAhead {
         });
     }
 
-    fn turn(&self, connection_id: u64) -> Option<Turn> {
+    fn turn(&self, connection_id: u64) -> Option<ColdTurn> {
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.insert(connection_id).then(|| Turn {
+        busy.insert(connection_id).then(|| ColdTurn {
             busy: self.busy.clone(),
             connection_id,
         })

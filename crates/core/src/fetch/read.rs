@@ -10,7 +10,7 @@ use ottla_log::disk::FileRegion;
 use ottla_log::{Bound, Read, SegmentPosition, UncheckedRegion};
 use ottla_wire::error_code::ErrorCode;
 
-use super::session::{FetchPartition, Sent};
+use super::session::{FetchPartition, SentState};
 use crate::partition::{EpochEnd, Partition};
 
 /// Which records a consumer may see (KIP-98).
@@ -72,7 +72,7 @@ pub struct AnswerLimits {
 #[derive(Clone, Debug)]
 pub struct PartitionRead {
     pub error: ErrorCode,
-    pub offsets: Sent,
+    pub offsets: SentState,
     pub region: Option<FileRegion>,
     /// Bytes available to the client within its limits; `region` holds the whole batches of them.
     pub reached_bytes: u64,
@@ -127,11 +127,11 @@ impl PartitionRead {
     pub fn error(error: ErrorCode) -> PartitionRead {
         PartitionRead {
             error,
-            ..PartitionRead::empty(Sent::default())
+            ..PartitionRead::empty(SentState::default())
         }
     }
 
-    fn empty(offsets: Sent) -> PartitionRead {
+    fn empty(offsets: SentState) -> PartitionRead {
         PartitionRead {
             error: ErrorCode::None,
             offsets,
@@ -242,7 +242,7 @@ fn read_one(
         return PartitionRead::error(error);
     }
     let view = partition.view();
-    let sent = Sent {
+    let sent = SentState {
         high_watermark: view.offsets.high_watermark,
         last_stable_offset: view.offsets.last_stable,
         log_start_offset: view.offsets.start,

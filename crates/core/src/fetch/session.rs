@@ -29,7 +29,7 @@ pub struct FetchPartition {
     pub last_fetched_epoch: i32,
     pub bytes_max: i32,
     /// What the last answer said; kept by a session.
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentState,
 }
 
 impl FetchPartition {
@@ -41,22 +41,22 @@ impl FetchPartition {
             fetch_offset,
             last_fetched_epoch: -1,
             bytes_max,
-            sent: Sent::default(),
+            sent: SentState::default(),
         }
     }
 }
 
 /// What an answer says about a partition; an incremental answer leaves out unchanged partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SentState {
     pub high_watermark: i64,
     pub last_stable_offset: i64,
     pub log_start_offset: i64,
 }
 
-impl Default for Sent {
+impl Default for SentState {
     fn default() -> Self {
-        Sent {
+        SentState {
             high_watermark: -1,
             last_stable_offset: -1,
             log_start_offset: -1,
@@ -243,7 +243,7 @@ impl SessionFetch {
     }
 
     /// Decides whether an answer mentions a partition, and records what it says.
-    pub fn mentions(&self, partition: &FetchPartition, has_error: bool, bytes: u64, sent: Sent) -> bool {
+    pub fn mentions(&self, partition: &FetchPartition, has_error: bool, bytes: u64, sent: SentState) -> bool {
         let Some(shared) = &self.session else { return true };
         let mut session = lock(&shared.session);
         let key = (partition.topic.clone(), partition.index);
@@ -256,7 +256,7 @@ impl SessionFetch {
         let mentioned = self.is_full || has_error || bytes > 0 || cached.sent != sent;
         // After an error the next answer mentions the partition again, even if its offsets did not
         // move.
-        cached.sent = if has_error { Sent::default() } else { sent };
+        cached.sent = if has_error { SentState::default() } else { sent };
         if bytes > 0 {
             session.move_to_end(&key, place);
         }
@@ -406,8 +406,8 @@ mod tests {
             .collect()
     }
 
-    fn sent(high_watermark: i64) -> Sent {
-        Sent {
+    fn sent(high_watermark: i64) -> SentState {
+        SentState {
             high_watermark,
             last_stable_offset: high_watermark,
             log_start_offset: 0,

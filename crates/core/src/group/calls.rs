@@ -11,22 +11,22 @@ use crate::time::Moment;
 
 use super::coordinator::{Coordinator, Delivery, DeliverySlot, Submitted};
 use super::reply::GroupReply;
-use super::request::Ticket;
+use super::request::GroupTicket;
 
 /// A coordinator's answer, or the reason why there is none.
-pub(crate) type Answer = Result<GroupReply, ErrorCode>;
+pub(crate) type GroupAnswer = Result<GroupReply, ErrorCode>;
 
 /// One request to one coordinator.
 pub(crate) struct Call {
-    stage: Stage,
+    stage: CallStage,
     /// Timeout for an answer's records to become durable.
     timeout_ms: u64,
 }
 
-enum Stage {
+enum CallStage {
     Parked(Parked),
     Syncing(Syncing),
-    Answered(Answer),
+    Answered(GroupAnswer),
     Taken,
 }
 
@@ -35,7 +35,7 @@ enum Stage {
 struct Parked {
     coordinator: Arc<Coordinator>,
     group_id: String,
-    ticket: Ticket,
+    ticket: GroupTicket,
     slot: Arc<DeliverySlot>,
     is_answered: bool,
 }
@@ -57,9 +57,9 @@ impl Drop for Parked {
 }
 
 impl Call {
-    pub fn answered(answer: Answer) -> Call {
+    pub fn answered(answer: GroupAnswer) -> Call {
         Call {
-            stage: Stage::Answered(answer),
+            stage: CallStage::Answered(answer),
             timeout_ms: 0,
         }
     }
@@ -72,9 +72,11 @@ impl Call {
         timeout_ms: u64,
     ) -> Call {
         let stage = match submitted {
-            Submitted::Refused(error) => Stage::Answered(Err(error)),
-            Submitted::Delivered(delivery) => Stage::Syncing(Syncing::new(services, delivery, timeout_ms)),
-            Submitted::Parked(ticket, slot) => Stage::Parked(Parked {
+            Submitted::Refused(error) => CallStage::Answered(Err(error)),
+            Submitted::Delivered(delivery) => {
+                CallStage::Syncing(Syncing::new(services, delivery, timeout_ms))
+            }
+            Submitted::Parked(ticket, slot) => CallStage::Parked(Parked {
                 coordinator: coordinator.clone(),
                 group_id: group_id.to_owned(),
                 ticket,
@@ -87,38 +89,38 @@ impl Call {
 
     /// True when the answer is there; registers `waker` if not.
     pub(crate) fn poll(&mut self, services: &Services, waker: &Waker) -> bool {
-        if let Stage::Parked(parked) = &mut self.stage {
+        if let CallStage::Parked(parked) = &mut self.stage {
             let Some(delivered) = parked.slot.take_or_register(waker) else {
                 return false;
             };
             parked.is_answered = true;
             self.stage = match delivered {
-                Ok(delivery) => Stage::Syncing(Syncing::new(services, delivery, self.timeout_ms)),
-                Err(error) => Stage::Answered(Err(error)),
+                Ok(delivery) => CallStage::Syncing(Syncing::new(services, delivery, self.timeout_ms)),
+                Err(error) => CallStage::Answered(Err(error)),
             };
         }
-        if let Stage::Syncing(syncing) = &mut self.stage {
+        if let CallStage::Syncing(syncing) = &mut self.stage {
             let Some(result) = syncing.poll(services, waker) else {
                 return false;
             };
-            let Stage::Syncing(syncing) = std::mem::replace(&mut self.stage, Stage::Taken) else {
+            let CallStage::Syncing(syncing) = std::mem::replace(&mut self.stage, CallStage::Taken) else {
                 unreachable!("just matched")
             };
-            self.stage = Stage::Answered(result.map(|()| syncing.delivery.reply));
+            self.stage = CallStage::Answered(result.map(|()| syncing.delivery.reply));
         }
         true
     }
 
-    pub(crate) fn take(self) -> Answer {
+    pub(crate) fn take(self) -> GroupAnswer {
         match self.stage {
-            Stage::Answered(answer) => answer,
+            CallStage::Answered(answer) => answer,
             _ => unreachable!("taken only after poll said so"),
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Moment> {
         match &self.stage {
-            Stage::Syncing(syncing) => Some(syncing.deadline),
+            CallStage::Syncing(syncing) => Some(syncing.deadline),
             _ => None,
         }
     }
@@ -157,7 +159,7 @@ impl Syncing {
 impl Call {
     /// As `poll`, without a waker.
     pub(crate) fn is_answered(&mut self, services: &Services) -> bool {
-        if let Stage::Syncing(syncing) = &self.stage
+        if let CallStage::Syncing(syncing) = &self.stage
             && syncing.delivery.partition.high_watermark() < syncing.delivery.durable_at
         {
             return false;
@@ -167,6 +169,6 @@ impl Call {
 
     /// Whether other members of the group have to act first.
     pub(crate) fn is_parked(&self) -> bool {
-        matches!(self.stage, Stage::Parked(_))
+        matches!(self.stage, CallStage::Parked(_))
     }
 }

@@ -29,7 +29,7 @@ use super::machine::Machine;
 use super::overview::GroupOverview;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, Step};
-use super::request::{GroupRequest, Ticket};
+use super::request::{GroupRequest, GroupTicket};
 use super::turn::Now;
 
 /// The log is reloaded at most this often, however often it fails: on a full disk every commit
@@ -54,7 +54,7 @@ pub(super) type DeliverySlot = Slot<Result<Delivery, ErrorCode>>;
 pub(super) enum Submitted {
     Delivered(Delivery),
     /// Other members have to act first.
-    Parked(Ticket, Arc<DeliverySlot>),
+    Parked(GroupTicket, Arc<DeliverySlot>),
     Refused(ErrorCode),
 }
 
@@ -69,21 +69,21 @@ pub(super) struct Coordinator {
     /// `u64::MAX`: none.
     deadline: AtomicU64,
     /// Group and ticket of answers whose clients are gone.
-    abandoned: Mutex<Vec<(String, Ticket)>>,
-    state: Mutex<State>,
+    abandoned: Mutex<Vec<(String, GroupTicket)>>,
+    state: Mutex<CoordinatorState>,
 }
 
-struct State {
-    stage: Stage,
+struct CoordinatorState {
+    stage: CoordinatorStage,
     next_ticket: u64,
-    parked: BTreeMap<Ticket, Arc<DeliverySlot>>,
+    parked: BTreeMap<GroupTicket, Arc<DeliverySlot>>,
     /// Woken when loading has ended.
     load_wakers: Vec<Waker>,
     /// When the last load began.
     loaded: Option<Moment>,
 }
 
-enum Stage {
+enum CoordinatorStage {
     /// No request has needed it yet.
     Unloaded,
     Loading,
@@ -125,8 +125,8 @@ impl Coordinator {
             random,
             deadline: AtomicU64::new(u64::MAX),
             abandoned: Mutex::new(Vec::new()),
-            state: Mutex::new(State {
-                stage: Stage::Unloaded,
+            state: Mutex::new(CoordinatorState {
+                stage: CoordinatorStage::Unloaded,
                 next_ticket: 0,
                 parked: BTreeMap::new(),
                 load_wakers: Vec::new(),
@@ -139,13 +139,15 @@ impl Coordinator {
     pub fn load(self: &Arc<Self>, storage: &Storage, waker: Option<&Waker>) -> Readiness {
         let mut state = self.lock();
         match &state.stage {
-            Stage::Ready(_) => return Readiness::Ready,
-            Stage::Failed { retry } if *retry > storage.services.clock.moment() => return Readiness::Failed,
-            Stage::Loading => {
+            CoordinatorStage::Ready(_) => return Readiness::Ready,
+            CoordinatorStage::Failed { retry } if *retry > storage.services.clock.moment() => {
+                return Readiness::Failed;
+            }
+            CoordinatorStage::Loading => {
                 state.load_wakers.extend(waker.cloned());
                 return Readiness::Loading;
             }
-            Stage::Unloaded | Stage::Failed { .. } => {}
+            CoordinatorStage::Unloaded | CoordinatorStage::Failed { .. } => {}
         }
         let Ok(partition) = storage.partition(self.topic_id, self.partition_index) else {
             return Readiness::Failed;
@@ -164,7 +166,7 @@ impl Coordinator {
             );
             return Readiness::Ready;
         }
-        state.stage = Stage::Loading;
+        state.stage = CoordinatorStage::Loading;
         state.load_wakers.extend(waker.cloned());
         drop(state);
         let coordinator = self.clone();
@@ -227,13 +229,13 @@ impl Coordinator {
     fn become_ready(
         &self,
         services: &Services,
-        state: &mut State,
+        state: &mut CoordinatorState,
         mut machine: Machine,
         partition: Arc<Partition>,
         end_offset: i64,
     ) {
         let step = machine.arm(now(&*services.clock));
-        state.stage = Stage::Ready(Box::new(Ready {
+        state.stage = CoordinatorStage::Ready(Box::new(Ready {
             machine,
             partition,
             end_offset,
@@ -249,9 +251,9 @@ impl Coordinator {
             Readiness::Failed => return Submitted::Refused(ErrorCode::CoordinatorNotAvailable),
         }
         let mut state = self.lock();
-        let ticket = Ticket(state.next_ticket);
+        let ticket = GroupTicket(state.next_ticket);
         state.next_ticket += 1;
-        let Stage::Ready(ready) = &mut state.stage else {
+        let CoordinatorStage::Ready(ready) = &mut state.stage else {
             return Submitted::Refused(ErrorCode::CoordinatorNotAvailable);
         };
         if ready.partition.is_deleted() {
@@ -274,7 +276,7 @@ impl Coordinator {
     /// Lets the machine act without a request.
     pub fn act(&self, services: &Services, act: impl FnOnce(&mut Machine, Now) -> Step) {
         let mut state = self.lock();
-        if let Stage::Ready(ready) = &mut state.stage {
+        if let CoordinatorStage::Ready(ready) = &mut state.stage {
             let step = act(&mut ready.machine, now(&*services.clock));
             // If this failed, the waiting clients have been answered with the error.
             let _ = self.carry_out(services, &mut state, step, None);
@@ -284,14 +286,14 @@ impl Coordinator {
     /// Returns overviews of the known groups; none while they are being loaded.
     pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
         match &self.lock().stage {
-            Stage::Ready(ready) => ready.machine.overview(partitions_of),
+            CoordinatorStage::Ready(ready) => ready.machine.overview(partitions_of),
             _ => Vec::new(),
         }
     }
 
     /// Notes that the connection behind a ticket is closed. It takes no machine lock;
     /// `settle_abandoned` acts on it soon.
-    pub fn abandon(&self, group_id: String, ticket: Ticket) {
+    pub fn abandon(&self, group_id: String, ticket: GroupTicket) {
         self.abandoned
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -307,7 +309,7 @@ impl Coordinator {
         let mut state = self.lock();
         for (group_id, ticket) in abandoned {
             if state.parked.remove(&ticket).is_some()
-                && let Stage::Ready(ready) = &mut state.stage
+                && let CoordinatorStage::Ready(ready) = &mut state.stage
             {
                 ready.machine.abandon(now(&*services.clock), &group_id, ticket);
             }
@@ -333,11 +335,11 @@ impl Coordinator {
     fn carry_out(
         &self,
         services: &Services,
-        state: &mut State,
+        state: &mut CoordinatorState,
         step: Step,
-        own: Option<Ticket>,
+        own: Option<GroupTicket>,
     ) -> Result<Option<Delivery>, ErrorCode> {
-        let Stage::Ready(ready) = &mut state.stage else {
+        let CoordinatorStage::Ready(ready) = &mut state.stage else {
             return Ok(None);
         };
         if !step.records.is_empty() {
@@ -373,9 +375,9 @@ impl Coordinator {
     }
 
     /// Drops the machine, because the log may differ from it. The next one is rebuilt from the log.
-    fn fail(&self, services: &Services, state: &mut State) {
+    fn fail(&self, services: &Services, state: &mut CoordinatorState) {
         let loaded = state.loaded.unwrap_or(services.clock.moment());
-        state.stage = Stage::Failed {
+        state.stage = CoordinatorStage::Failed {
             retry: loaded.after_ms(RELOAD_INTERVAL_MS),
         };
         for slot in std::mem::take(&mut state.parked).into_values() {
@@ -390,14 +392,14 @@ impl Coordinator {
         deadline < self.deadline.swap(deadline, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CoordinatorState> {
         // A panic under the lock is a bug in a machine; its state is unknown, so it must not be
         // used again.
         let mut guard = match self.state.lock() {
             Ok(guard) => return guard,
             Err(poisoned) => PoisonError::into_inner(poisoned),
         };
-        guard.stage = Stage::Unloaded;
+        guard.stage = CoordinatorStage::Unloaded;
         for slot in std::mem::take(&mut guard.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }

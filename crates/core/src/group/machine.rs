@@ -22,7 +22,7 @@ use super::reply::{
     DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
     SyncReply,
 };
-use super::request::{GroupRequest, JoinRequest, ListRequest, SyncRequest, Ticket};
+use super::request::{GroupRequest, GroupTicket, JoinRequest, ListRequest, SyncRequest};
 use super::timer::{Timer, Timers};
 use super::turn::{MemberIds, Now, Turn};
 
@@ -146,7 +146,7 @@ impl Machine {
         })
     }
 
-    pub fn handle(&mut self, now: Now, ticket: Ticket, request: GroupRequest<'_>) -> Step {
+    pub fn handle(&mut self, now: Now, ticket: GroupTicket, request: GroupRequest<'_>) -> Step {
         match request {
             GroupRequest::Join(request) => self.join(now, ticket, &request),
             GroupRequest::Sync(request) => self.sync(now, ticket, &request),
@@ -195,7 +195,7 @@ impl Machine {
     }
 
     /// Handles the closing of the connection behind a parked answer.
-    pub fn abandon(&mut self, now: Now, group_id: &str, ticket: Ticket) {
+    pub fn abandon(&mut self, now: Now, group_id: &str, ticket: GroupTicket) {
         self.turn(now, |groups, turn| {
             if let Some(group) = groups.get_mut(group_id) {
                 group.abandon(turn, ticket);
@@ -244,7 +244,7 @@ impl Machine {
         step
     }
 
-    fn join(&mut self, now: Now, ticket: Ticket, request: &JoinRequest<'_>) -> Step {
+    fn join(&mut self, now: Now, ticket: GroupTicket, request: &JoinRequest<'_>) -> Step {
         let has_group = self.groups.contains_key(request.group_id);
         let is_claimed = self.foreign_claim(now, request.group_id).is_some();
         let group_id: Arc<str> = request.group_id.into();
@@ -280,7 +280,7 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
-    fn sync(&mut self, now: Now, ticket: Ticket, request: &SyncRequest<'_>) -> Step {
+    fn sync(&mut self, now: Now, ticket: GroupTicket, request: &SyncRequest<'_>) -> Step {
         let group_id: Arc<str> = request.member.group_id.into();
         self.turn(now, |groups, turn| match groups.get_mut(&group_id) {
             Some(group) => group.sync(turn, ticket, request),
@@ -294,7 +294,7 @@ impl Machine {
     fn commit(
         &mut self,
         now: Now,
-        ticket: Ticket,
+        ticket: GroupTicket,
         request: &super::request::OffsetCommitRequest<'_>,
     ) -> Step {
         let refusal = match self.foreign_claim(now, request.member.group_id) {
@@ -324,7 +324,7 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
-    fn delete(&mut self, now: Now, ticket: Ticket, group_ids: &[&str]) -> Step {
+    fn delete(&mut self, now: Now, ticket: GroupTicket, group_ids: &[&str]) -> Step {
         let group_ids: Vec<Arc<str>> = group_ids.iter().map(|group_id| Arc::from(*group_id)).collect();
         let claims: Vec<Option<ForeignKind>> = group_ids
             .iter()
@@ -452,7 +452,7 @@ impl Machine {
     fn reply_from(
         &mut self,
         now: Now,
-        ticket: Ticket,
+        ticket: GroupTicket,
         group_id: &str,
         act: impl FnOnce(Option<&mut Group>, &mut Turn<'_>) -> GroupReply,
     ) -> Step {
@@ -519,7 +519,7 @@ impl Machine {
     }
 }
 
-fn read(ticket: Ticket, reply: GroupReply) -> Step {
+fn read(ticket: GroupTicket, reply: GroupReply) -> Step {
     Step {
         records: Vec::new(),
         replies: vec![(ticket, reply)],

@@ -8,12 +8,12 @@ use ottla_wire::error_code::ErrorCode;
 use super::classic::{Group, GroupState};
 use super::overview::Departure;
 use super::reply::{GroupReply, LeftMember, SyncReply};
-use super::request::{LeaveRequest, MemberRequest, SyncRequest, Ticket};
+use super::request::{GroupTicket, LeaveRequest, MemberRequest, SyncRequest};
 use super::timer::Timer;
 use super::turn::Turn;
 
 impl Group {
-    pub(super) fn sync(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: &SyncRequest<'_>) {
+    pub(super) fn sync(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket, request: &SyncRequest<'_>) {
         if let Err(error) = self.check_sync(request) {
             turn.reply(ticket, GroupReply::Sync(SyncReply::error(error)));
             return;
@@ -136,7 +136,7 @@ impl Group {
 
     /// Handles the closing of the connection behind a parked answer. Its member has one session
     /// timeout to return.
-    pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, ticket: Ticket) {
+    pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket) {
         let member = self
             .members
             .values_mut()

@@ -7,13 +7,13 @@ use ottla_wire::primitives::Uuid;
 
 use super::foreign::ForeignKind;
 use super::record::GroupRecord;
-use super::request::Ticket;
+use super::request::GroupTicket;
 
 /// Make `records` durable, then send `replies`. The records have been applied already.
 #[derive(Debug, Default)]
 pub struct Step {
     pub records: Vec<GroupRecord>,
-    pub replies: Vec<(Ticket, GroupReply)>,
+    pub replies: Vec<(GroupTicket, GroupReply)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use ottla_wire::primitives::Uuid;
 
 /// Identifies a waiting answer within one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
+pub struct GroupTicket(pub u64);
 
 #[derive(Clone, Debug)]
 pub enum GroupRequest<'a> {

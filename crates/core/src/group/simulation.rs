@@ -16,8 +16,8 @@ use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
-    GroupRequest, JoinRequest, LeaveRequest, MemberRequest, OffsetCommitPartition, OffsetCommitRequest,
-    OffsetCommitTopic, OffsetFetchRequest, SyncRequest, Ticket,
+    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, MemberRequest, OffsetCommitPartition,
+    OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest, SyncRequest,
 };
 use super::turn::Now;
 
@@ -55,10 +55,10 @@ impl Dice {
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Out,
-    Joining(Ticket),
+    Joining(GroupTicket),
     /// Joined; holds, for a leader, the members to assign to.
     MustSync(Vec<Arc<str>>),
-    Syncing(Ticket),
+    Syncing(GroupTicket),
     In,
 }
 
@@ -72,7 +72,7 @@ struct Client {
     is_modern: bool,
     protocols: Vec<&'static str>,
     phase: Phase,
-    committing: Option<(Ticket, i32, i64)>,
+    committing: Option<(GroupTicket, i32, i64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -356,7 +356,7 @@ impl World {
         self.submit(ticket, GroupRequest::OffsetCommit(request));
     }
 
-    fn submit(&mut self, ticket: Ticket, request: GroupRequest<'_>) {
+    fn submit(&mut self, ticket: GroupTicket, request: GroupRequest<'_>) {
         let step = self.machine.handle(self.now, ticket, request);
         self.unsynced.push_back(step);
     }
@@ -417,7 +417,7 @@ impl World {
         self.check_offsets();
     }
 
-    fn deliver(&mut self, ticket: Ticket, reply: GroupReply) {
+    fn deliver(&mut self, ticket: GroupTicket, reply: GroupReply) {
         let seed = self.seed;
         let found = self.clients.iter().position(|client| {
             [Phase::Joining(ticket), Phase::Syncing(ticket)].contains(&client.phase)
@@ -617,9 +617,9 @@ impl World {
         }
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn ticket(&mut self) -> GroupTicket {
         self.next_ticket += 1;
-        Ticket(self.next_ticket)
+        GroupTicket(self.next_ticket)
     }
 }
 

@@ -15,9 +15,9 @@ use super::overview::Departure;
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
-    GroupRequest, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
+    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
-    SyncRequest, Ticket,
+    SyncRequest,
 };
 use super::turn::Now;
 
@@ -34,7 +34,7 @@ pub(super) struct Bench {
     config: Arc<GroupConfig>,
     now: Now,
     tickets: u64,
-    replies: BTreeMap<Ticket, GroupReply>,
+    replies: BTreeMap<GroupTicket, GroupReply>,
     pub(super) log: Vec<GroupRecord>,
 }
 
@@ -61,9 +61,9 @@ impl Bench {
         }
     }
 
-    fn send(&mut self, request: GroupRequest<'_>) -> Ticket {
+    fn send(&mut self, request: GroupRequest<'_>) -> GroupTicket {
         self.tickets += 1;
-        let ticket = Ticket(self.tickets);
+        let ticket = GroupTicket(self.tickets);
         let step = self.machine.handle(self.now, ticket, request);
         self.take(step);
         ticket
@@ -95,11 +95,11 @@ impl Bench {
         self.take(step);
     }
 
-    fn join(&mut self, request: &JoinRequest<'_>) -> Ticket {
+    fn join(&mut self, request: &JoinRequest<'_>) -> GroupTicket {
         self.send(GroupRequest::Join(request.clone()))
     }
 
-    fn joined(&mut self, ticket: Ticket) -> JoinReply {
+    fn joined(&mut self, ticket: GroupTicket) -> JoinReply {
         match self.replies.remove(&ticket) {
             Some(GroupReply::Join(reply)) => reply,
             other => panic!("not joined: {other:?}"),
@@ -111,7 +111,7 @@ impl Bench {
         self.joined(ticket).error
     }
 
-    fn sync(&mut self, member: MemberRequest<'_>, assignments: Vec<(&str, &[u8])>) -> Ticket {
+    fn sync(&mut self, member: MemberRequest<'_>, assignments: Vec<(&str, &[u8])>) -> GroupTicket {
         self.send(GroupRequest::Sync(SyncRequest {
             member,
             assignments,
@@ -119,7 +119,7 @@ impl Bench {
         }))
     }
 
-    fn synced(&mut self, ticket: Ticket) -> SyncReply {
+    fn synced(&mut self, ticket: GroupTicket) -> SyncReply {
         match self.replies.remove(&ticket) {
             Some(GroupReply::Sync(reply)) => reply,
             other => panic!("not synced: {other:?}"),
@@ -206,7 +206,7 @@ impl Bench {
     /// Forms a stable group of one member per request, without ids of their own; returns their
     /// member ids, the leader first.
     pub(super) fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
-        let tickets: Vec<Ticket> = requests.iter().map(|request| self.join(request)).collect();
+        let tickets: Vec<GroupTicket> = requests.iter().map(|request| self.join(request)).collect();
         self.pass(DELAY_MS);
         self.pass(DELAY_MS);
         let replies: Vec<JoinReply> = tickets.into_iter().map(|ticket| self.joined(ticket)).collect();
@@ -808,7 +808,7 @@ fn a_group_takes_no_more_subscriptions_than_fit_into_its_record() {
         protocols: vec![("range", &large)],
         ..member()
     };
-    let accepted: Vec<Ticket> = (0..3).map(|_| bench.join(&request)).collect();
+    let accepted: Vec<GroupTicket> = (0..3).map(|_| bench.join(&request)).collect();
     assert_eq!(bench.join_error(&request), ErrorCode::GroupMaxSizeReached);
     bench.pass(DELAY_MS);
     bench.pass(DELAY_MS);
@@ -1254,7 +1254,7 @@ fn a_group_over_capacity_after_a_replay_rebalances() {
         ..GroupConfig::default()
     });
     bench.replay();
-    let tickets: Vec<Ticket> = ids
+    let tickets: Vec<GroupTicket> = ids
         .iter()
         .map(|id| {
             bench.join(&JoinRequest {

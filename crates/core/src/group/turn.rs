@@ -11,7 +11,7 @@ use super::classic::Group;
 use super::config::GroupConfig;
 use super::record::{GroupRecord, StoredGroup};
 use super::reply::{GroupReply, Step};
-use super::request::Ticket;
+use super::request::GroupTicket;
 use super::timer::{Timer, Timers};
 
 /// Both clocks at one instant: deadlines use the first, records the second.
@@ -46,7 +46,7 @@ impl Turn<'_> {
         self.record(group, record);
     }
 
-    pub fn reply(&mut self, ticket: Ticket, reply: GroupReply) {
+    pub fn reply(&mut self, ticket: GroupTicket, reply: GroupReply) {
         self.step.replies.push((ticket, reply));
     }
 

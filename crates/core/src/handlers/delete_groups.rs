@@ -6,7 +6,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::Answer;
+use crate::group::calls::GroupAnswer;
 use crate::group::reply::GroupReply;
 use crate::group::request::GroupRequest;
 use crate::node::Node;
@@ -47,7 +47,7 @@ pub(crate) fn handle(
     })
 }
 
-fn error_of(answer: Answer) -> ErrorCode {
+fn error_of(answer: GroupAnswer) -> ErrorCode {
     match answer {
         Ok(GroupReply::Delete(results)) => results
             .first()

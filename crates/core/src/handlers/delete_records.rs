@@ -25,7 +25,7 @@ pub(crate) fn handle(
     body: DeleteRecordsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
-    let asked: Asked = body
+    let asked: AskedDeletes = body
         .topics
         .iter()
         .map(|topic| {
@@ -46,10 +46,10 @@ pub(crate) fn handle(
     }))
 }
 
-type Asked = Vec<(String, Vec<(i32, i64)>)>;
+type AskedDeletes = Vec<(String, Vec<(i32, i64)>)>;
 type Deleted = Vec<(String, Vec<DeleteRecordsPartitionResult>)>;
 
-fn delete(node: &Node, asked: Asked) -> Deleted {
+fn delete(node: &Node, asked: AskedDeletes) -> Deleted {
     let mut deleted: Deleted = asked
         .into_iter()
         .map(|(topic, partitions)| {

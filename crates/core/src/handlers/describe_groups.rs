@@ -7,7 +7,7 @@ use ottla_wire::messages::describe_groups::{
 };
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::Answer;
+use crate::group::calls::GroupAnswer;
 use crate::group::foreign::ForeignKind;
 use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
 use crate::group::request::GroupRequest;
@@ -62,7 +62,7 @@ pub(crate) fn handle(
     })
 }
 
-fn described(group_id: &str, answer: Answer) -> Described {
+fn described(group_id: &str, answer: GroupAnswer) -> Described {
     let error = match answer {
         Ok(GroupReply::Describe(mut groups)) if groups.len() == 1 => return groups.remove(0),
         Ok(_) => ErrorCode::UnknownServerError,

@@ -66,19 +66,19 @@ struct Search {
     deadline: Moment,
 }
 
-struct Found {
+struct FoundCoordinator {
     error: ErrorCode,
     message: Option<&'static str>,
 }
 
-impl Found {
-    const HERE: Found = Found {
+impl FoundCoordinator {
+    const HERE: FoundCoordinator = FoundCoordinator {
         error: ErrorCode::None,
         message: None,
     };
 
-    fn error(error: ErrorCode) -> Found {
-        Found {
+    fn error(error: ErrorCode) -> FoundCoordinator {
+        FoundCoordinator {
             error,
             message: Some(error.description()),
         }
@@ -93,7 +93,7 @@ impl PendingReply for Search {
         {
             return Poll::Pending;
         }
-        let found: Vec<Found> = self.keys.iter().map(|key| self.find(node, key)).collect();
+        let found: Vec<FoundCoordinator> = self.keys.iter().map(|key| self.find(node, key)).collect();
         self.encode(node, &found, reply);
         Poll::Ready(())
     }
@@ -140,34 +140,34 @@ impl Search {
         !preparations.contains(&Preparation::Loading)
     }
 
-    fn find(&self, node: &Node, key: &str) -> Found {
+    fn find(&self, node: &Node, key: &str) -> FoundCoordinator {
         match self.key_type {
             GROUP_KEY => match node.groups.prepare(&node.storage, key, Waker::noop()) {
-                Preparation::Ready => Found::HERE,
-                Preparation::Loading => Found::error(ErrorCode::CoordinatorLoadInProgress),
+                Preparation::Ready => FoundCoordinator::HERE,
+                Preparation::Loading => FoundCoordinator::error(ErrorCode::CoordinatorLoadInProgress),
                 Preparation::NoTopic | Preparation::Failed => {
-                    Found::error(ErrorCode::CoordinatorNotAvailable)
+                    FoundCoordinator::error(ErrorCode::CoordinatorNotAvailable)
                 }
             },
-            TRANSACTION_KEY => Found {
+            TRANSACTION_KEY => FoundCoordinator {
                 error: no_transactions(self.version),
                 message: Some("this broker does not support transactions yet"),
             },
-            _ => Found {
+            _ => FoundCoordinator {
                 error: ErrorCode::InvalidRequest,
                 message: Some("this broker coordinates no keys of this type"),
             },
         }
     }
 
-    fn encode(&self, node: &Node, found: &[Found], reply: &mut ReplyBuffer) {
+    fn encode(&self, node: &Node, found: &[FoundCoordinator], reply: &mut ReplyBuffer) {
         let image = node.image();
         let node_id = node.config().node_id;
         let endpoint = image
             .brokers
             .get(&node_id)
             .and_then(|broker| broker.endpoint(&self.listener_name));
-        let coordinator = |(key, found): (&'_ String, &Found)| {
+        let coordinator = |(key, found): (&'_ String, &FoundCoordinator)| {
             let address = endpoint.filter(|_| found.error == ErrorCode::None);
             (
                 key.clone(),

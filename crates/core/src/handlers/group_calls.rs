@@ -2,21 +2,21 @@
 
 use std::task::{Poll, Waker};
 
-use crate::group::calls::{Answer, Call};
+use crate::group::calls::{Call, GroupAnswer};
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::time::Moment;
 
 /// Combines the answers of all calls, in their order, into the reply's body.
-type Finish = Box<dyn FnOnce(&Node, Vec<Answer>, &mut ReplyBuffer) + Send>;
+type Finish = Box<dyn FnOnce(&Node, Vec<GroupAnswer>, &mut ReplyBuffer) + Send>;
 
 /// Replies at once if every answer is there, otherwise when the last of them arrives.
 pub(crate) fn reply_when_answered(
     node: &Node,
     mut calls: Vec<Call>,
     reply: &mut ReplyBuffer,
-    finish: impl FnOnce(&Node, Vec<Answer>, &mut ReplyBuffer) + Send + 'static,
+    finish: impl FnOnce(&Node, Vec<GroupAnswer>, &mut ReplyBuffer) + Send + 'static,
 ) -> Handled {
     let are_answered = calls.iter_mut().all(|call| call.is_answered(node.services()));
     if are_answered {

@@ -10,7 +10,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::Answer;
+use crate::group::calls::GroupAnswer;
 use crate::group::reply::{GroupReply, JoinReply};
 use crate::group::request::{GroupRequest, JoinRequest};
 use crate::node::Node;
@@ -55,7 +55,7 @@ pub(crate) fn handle(
     })
 }
 
-fn encode(answer: Option<Answer>, member_id: &str, version: i16, reply: &mut ReplyBuffer) {
+fn encode(answer: Option<GroupAnswer>, member_id: &str, version: i16, reply: &mut ReplyBuffer) {
     let joined = match answer {
         Some(Ok(GroupReply::Join(joined))) => joined,
         Some(Err(error)) => JoinReply::error(error, member_id.into()),

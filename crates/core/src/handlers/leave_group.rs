@@ -5,7 +5,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::{Answer, Call};
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, LeaveRequest};
 use crate::node::Node;
@@ -47,7 +47,7 @@ pub(crate) fn handle(
     })
 }
 
-fn encode(answer: Option<Answer>, version: i16, reply: &mut ReplyBuffer) {
+fn encode(answer: Option<GroupAnswer>, version: i16, reply: &mut ReplyBuffer) {
     let (error, left) = match answer {
         Some(Ok(GroupReply::Leave(left))) => (ErrorCode::None, left),
         Some(Err(error)) => (error, Vec::new()),

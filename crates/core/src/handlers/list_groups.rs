@@ -4,7 +4,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::Answer;
+use crate::group::calls::GroupAnswer;
 use crate::group::reply::{GroupReply, ListedGroup as Listed};
 use crate::group::request::{GroupRequest, ListRequest};
 use crate::node::Node;
@@ -38,7 +38,7 @@ pub(crate) fn handle(
 
 /// Merges the coordinators' answers. A list without one coordinator's groups would look complete,
 /// so one failure fails the request.
-fn gather(answers: Vec<Answer>) -> (ErrorCode, Vec<Listed>) {
+fn gather(answers: Vec<GroupAnswer>) -> (ErrorCode, Vec<Listed>) {
     let mut groups = Vec::new();
     for answer in answers {
         match answer {

@@ -55,7 +55,7 @@ pub(crate) fn handle(
         .topics
         .iter()
         .map(|topic| {
-            let with_log = |asked: &ListOffsetsPartition| Asked {
+            let with_log = |asked: &ListOffsetsPartition| AskedOffsets {
                 partition: node.partition_by_name(topic.name, asked.partition_index),
                 wanted: asked.clone(),
             };
@@ -75,7 +75,7 @@ pub(crate) fn handle(
         return Handled::Replied;
     }
     Handled::Pending(Box::new(PendingLookup {
-        stage: Stage::Waiting(search),
+        stage: SearchStage::Waiting(search),
         payer: Payer::Tenant(request.connection.tenant),
         api_version: request.api_version,
     }))
@@ -88,9 +88,9 @@ const TIME_SEARCHES_MAX: usize = 8;
 /// Estimate of what one partition's search reads: two index pages and a page of batch headers.
 const SEARCH_BYTES: u64 = 3 * 4096;
 
-type Found = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
+type FoundOffsets = Vec<(String, Vec<ListOffsetsPartitionResponse>)>;
 
-struct Asked {
+struct AskedOffsets {
     wanted: ListOffsetsPartition,
     partition: Result<Arc<Partition>, ErrorCode>,
 }
@@ -100,7 +100,7 @@ struct Search {
     api_version: i16,
     /// `None`: the request's isolation level is invalid.
     isolation_level: Option<IsolationLevel>,
-    topics: Vec<(String, Vec<Asked>)>,
+    topics: Vec<(String, Vec<AskedOffsets>)>,
 }
 
 impl Search {
@@ -112,15 +112,15 @@ impl Search {
     }
 
     /// Searches all partitions; `None`: the device must be read, and `mode` forbids it.
-    fn run(&self, mode: ReadMode) -> Option<Found> {
-        let find_all = |(topic, partitions): &(String, Vec<Asked>)| {
+    fn run(&self, mode: ReadMode) -> Option<FoundOffsets> {
+        let find_all = |(topic, partitions): &(String, Vec<AskedOffsets>)| {
             let found: Option<Vec<_>> = partitions.iter().map(|asked| self.find(asked, mode)).collect();
             Some((topic.clone(), found?))
         };
         self.topics.iter().map(find_all).collect()
     }
 
-    fn find(&self, asked: &Asked, mode: ReadMode) -> Option<ListOffsetsPartitionResponse> {
+    fn find(&self, asked: &AskedOffsets, mode: ReadMode) -> Option<ListOffsetsPartitionResponse> {
         let wanted = &asked.wanted;
         let answer = asked.partition.as_ref().map_err(|code| *code);
         let answer = answer.and_then(|partition| {
@@ -139,7 +139,7 @@ impl Search {
             ..Default::default()
         };
         Some(match answer {
-            Ok(Place::Found {
+            Ok(SearchPlace::Found {
                 timestamp,
                 offset,
                 leader_epoch,
@@ -149,8 +149,8 @@ impl Search {
                 leader_epoch,
                 ..none
             },
-            Ok(Place::Nowhere) => none,
-            Ok(Place::WouldBlock) => return None,
+            Ok(SearchPlace::Nowhere) => none,
+            Ok(SearchPlace::WouldBlock) => return None,
             Err(error) => ListOffsetsPartitionResponse {
                 error_code: error.code(),
                 ..none
@@ -158,7 +158,12 @@ impl Search {
         })
     }
 
-    fn find_in(&self, partition: &Partition, timestamp: i64, mode: ReadMode) -> Result<Place, ErrorCode> {
+    fn find_in(
+        &self,
+        partition: &Partition,
+        timestamp: i64,
+        mode: ReadMode,
+    ) -> Result<SearchPlace, ErrorCode> {
         if self.api_version < first_version_with(timestamp) {
             return Err(ErrorCode::UnsupportedVersion);
         }
@@ -172,7 +177,7 @@ impl Search {
             _ => view.bound,
         };
         let at = |offset| {
-            Ok(Place::Found {
+            Ok(SearchPlace::Found {
                 timestamp: -1,
                 offset,
                 leader_epoch: partition.epoch_at(offset),
@@ -181,7 +186,7 @@ impl Search {
         match timestamp {
             LATEST => at(bound.offset),
             EARLIEST | EARLIEST_LOCAL => at(offsets.start),
-            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(Place::Nowhere),
+            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(SearchPlace::Nowhere),
             MAX_TIMESTAMP => place(partition, view.reader.offset_for_max_timestamp(bound, mode)),
             0.. => place(
                 partition,
@@ -192,7 +197,7 @@ impl Search {
     }
 }
 
-enum Place {
+enum SearchPlace {
     Found {
         timestamp: i64,
         offset: i64,
@@ -202,20 +207,20 @@ enum Place {
     WouldBlock,
 }
 
-fn place(partition: &Partition, found: Result<Lookup, ReadError>) -> Result<Place, ErrorCode> {
+fn place(partition: &Partition, found: Result<Lookup, ReadError>) -> Result<SearchPlace, ErrorCode> {
     match found {
-        Ok(Lookup::Found(found)) => Ok(Place::Found {
+        Ok(Lookup::Found(found)) => Ok(SearchPlace::Found {
             timestamp: found.timestamp,
             offset: found.offset,
             leader_epoch: found.leader_epoch,
         }),
-        Ok(Lookup::Nothing) => Ok(Place::Nowhere),
-        Ok(Lookup::WouldBlock) => Ok(Place::WouldBlock),
+        Ok(Lookup::Nothing) => Ok(SearchPlace::Nowhere),
+        Ok(Lookup::WouldBlock) => Ok(SearchPlace::WouldBlock),
         Err(error) => Err(partition.read_failed(&error)),
     }
 }
 
-fn encode(found: &Found, api_version: i16, reply: &mut ReplyBuffer) {
+fn encode(found: &FoundOffsets, api_version: i16, reply: &mut ReplyBuffer) {
     let topics = found
         .iter()
         .map(|(name, partitions)| ListOffsetsTopicResponse {
@@ -231,19 +236,19 @@ fn encode(found: &Found, api_version: i16, reply: &mut ReplyBuffer) {
 }
 
 struct PendingLookup {
-    stage: Stage,
+    stage: SearchStage,
     payer: Payer,
     api_version: i16,
 }
 
-enum Stage {
+enum SearchStage {
     /// Earlier replies of the connection are not sent yet.
     Waiting(Search),
-    Searching(Arc<Slot<Found>>),
+    Searching(Arc<Slot<FoundOffsets>>),
 }
 
 impl Search {
-    fn start(self, services: &Services, payer: Payer) -> Arc<Slot<Found>> {
+    fn start(self, services: &Services, payer: Payer) -> Arc<Slot<FoundOffsets>> {
         let slot = Arc::new(Slot::default());
         let job_slot = slot.clone();
         let partitions: usize = self.topics.iter().map(|(_, partitions)| partitions.len()).sum();
@@ -264,11 +269,11 @@ impl Search {
 
 impl PendingReply for PendingLookup {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        if let Stage::Waiting(search) = &mut self.stage {
+        if let SearchStage::Waiting(search) = &mut self.stage {
             let search = std::mem::take(search);
-            self.stage = Stage::Searching(search.start(node.services(), self.payer));
+            self.stage = SearchStage::Searching(search.start(node.services(), self.payer));
         }
-        let Stage::Searching(slot) = &self.stage else {
+        let SearchStage::Searching(slot) = &self.stage else {
             unreachable!("the search was begun above")
         };
         let Some(found) = slot.take_or_register(waker) else {

@@ -37,7 +37,7 @@ const FIRST_VERSION_WITH_OPTIONAL_NAMES: i16 = 12;
 const CREATION_WAIT_MS: u64 = 5_000;
 
 /// A copy of the request that outlives its frame.
-struct Asked {
+struct OwnedRequest {
     version: i16,
     listener_name: Arc<str>,
     topics: AskedTopics,
@@ -62,7 +62,7 @@ pub(crate) fn handle(
         refuse(&body, version, reply);
         return Handled::Replied;
     }
-    let asked = Asked::new(request, &body);
+    let asked = OwnedRequest::new(request, &body);
     let image = node.image();
     let missing = match (&asked.topics, creates(node, &body)) {
         (AskedTopics::ByName(names), true) => {
@@ -182,10 +182,10 @@ fn create(
         .collect())
 }
 
-impl Asked {
-    fn new(request: &Request<'_>, body: &MetadataRequest<'_>) -> Asked {
+impl OwnedRequest {
+    fn new(request: &Request<'_>, body: &MetadataRequest<'_>) -> OwnedRequest {
         let version = request.api_version;
-        Asked {
+        OwnedRequest {
             version,
             listener_name: request.connection.listener_name.clone(),
             topics: AskedTopics::new(version, body),

@@ -13,7 +13,7 @@ use ottla_wire::messages::offset_fetch::{
 use ottla_wire::primitives::Uuid;
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::Answer;
+use crate::group::calls::GroupAnswer;
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;
@@ -182,7 +182,7 @@ fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopi
     topics.into_iter().filter_map(with_id).collect()
 }
 
-fn fetched(answer: Option<Answer>) -> Result<Vec<FetchedTopic>, ErrorCode> {
+fn fetched(answer: Option<GroupAnswer>) -> Result<Vec<FetchedTopic>, ErrorCode> {
     match answer {
         Some(Ok(GroupReply::OffsetFetch(topics))) => Ok(topics),
         Some(Err(error)) => Err(error),

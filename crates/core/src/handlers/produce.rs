@@ -162,7 +162,7 @@ fn begin(
                     }
                     Ok(accepted) => Ok(accepted),
                 },
-                (None, None) => Err(Refusal::code(asked.unknown_topic())),
+                (None, None) => Err(PartitionRefusal::code(asked.unknown_topic())),
             };
             let position = put_partition_answer(part.index, version, &outcome, reply);
             begun.note(outcome, acks, position, reply);
@@ -182,7 +182,7 @@ impl Begun {
     /// - `position`: of the partition's error code in the answer.
     fn note(
         &mut self,
-        outcome: Result<Accepted, Refusal>,
+        outcome: Result<Accepted, PartitionRefusal>,
         acks: i16,
         position: usize,
         reply: &mut ReplyBuffer,
@@ -206,7 +206,7 @@ impl Begun {
 
 /// Why a partition appended nothing.
 enum NotTaken {
-    Refused(Refusal),
+    Refused(PartitionRefusal),
     /// Its batch is left to a long-answer thread.
     MovesOn,
 }
@@ -214,14 +214,14 @@ enum NotTaken {
 impl From<NotValid> for NotTaken {
     fn from(problem: NotValid) -> NotTaken {
         match problem {
-            NotValid::Refused(error) => NotTaken::Refused(Refusal::from_validation(&error)),
+            NotValid::Refused(error) => NotTaken::Refused(PartitionRefusal::from_validation(&error)),
             NotValid::MovesOn => NotTaken::MovesOn,
         }
     }
 }
 
-impl From<Refusal> for NotTaken {
-    fn from(refusal: Refusal) -> NotTaken {
+impl From<PartitionRefusal> for NotTaken {
+    fn from(refusal: PartitionRefusal) -> NotTaken {
         NotTaken::Refused(refusal)
     }
 }
@@ -262,7 +262,7 @@ fn append(
         }],
     );
     reply.stages.append_micros += node.clock().moment().micros_since(started);
-    let appended = appended.map_err(|error| Refusal::from_append(&error, &partition))?;
+    let appended = appended.map_err(|error| PartitionRefusal::from_append(&error, &partition))?;
     see(&mut reply.seen, records, &batch);
     if node.services().batch_times.is_on() {
         let batch = NewBatch {
@@ -281,15 +281,25 @@ fn append(
     })
 }
 
-fn writable_partition(node: &Node, topic: &TopicImage, index: i32) -> Result<Arc<Partition>, Refusal> {
+fn writable_partition(
+    node: &Node,
+    topic: &TopicImage,
+    index: i32,
+) -> Result<Arc<Partition>, PartitionRefusal> {
     if topic.is_internal() {
         let message = format!("{} is written by the broker only", topic.name);
-        return Err(Refusal::with_message(ErrorCode::InvalidTopicException, message));
+        return Err(PartitionRefusal::with_message(
+            ErrorCode::InvalidTopicException,
+            message,
+        ));
     }
-    let partition = node.partition(topic.id, index).map_err(Refusal::code)?;
+    let partition = node.partition(topic.id, index).map_err(PartitionRefusal::code)?;
     if !node.storage.disk_has_room() {
         let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
-        return Err(Refusal::with_message(ErrorCode::KafkaStorageError, message));
+        return Err(PartitionRefusal::with_message(
+            ErrorCode::KafkaStorageError,
+            message,
+        ));
     }
     Ok(partition)
 }
@@ -318,18 +328,21 @@ fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
 }
 
 /// Returns the reason to refuse every partition of the request, if there is one.
-fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<Refusal> {
+fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
     if let Some(refusal) = refusal_of_transaction(produce) {
         return Some(refusal);
     }
     if !matches!(produce.acks, ACKS_ALL..=1) {
         let message = format!("acks must be -1, 0 or 1, not {}", produce.acks);
-        return Some(Refusal::with_message(ErrorCode::InvalidRequiredAcks, message));
+        return Some(PartitionRefusal::with_message(
+            ErrorCode::InvalidRequiredAcks,
+            message,
+        ));
     }
     None
 }
 
-fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<Refusal> {
+fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
     if !produce.has_transactional_batch {
         return None;
     }
@@ -337,13 +350,16 @@ fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<Refusal> {
     // stop at it for ever.
     let Some(id) = produce.transactional_id else {
         let message = "transactional batches need a transactional id in their request".to_owned();
-        return Some(Refusal::with_message(
+        return Some(PartitionRefusal::with_message(
             ErrorCode::TransactionalIdAuthorizationFailed,
             message,
         ));
     };
     let message = format!("transactions are not served by this broker (transactional id {id})");
-    Some(Refusal::with_message(ErrorCode::InvalidTxnState, message))
+    Some(PartitionRefusal::with_message(
+        ErrorCode::InvalidTxnState,
+        message,
+    ))
 }
 
 struct Accepted {
@@ -361,40 +377,40 @@ impl Accepted {
 }
 
 #[derive(Clone, Debug)]
-struct Refusal {
+struct PartitionRefusal {
     code: ErrorCode,
     message: Option<String>,
     record_faults: Vec<RecordFault>,
 }
 
-impl Refusal {
-    fn code(code: ErrorCode) -> Refusal {
-        Refusal {
+impl PartitionRefusal {
+    fn code(code: ErrorCode) -> PartitionRefusal {
+        PartitionRefusal {
             code,
             message: None,
             record_faults: Vec::new(),
         }
     }
 
-    fn with_message(code: ErrorCode, message: String) -> Refusal {
-        Refusal {
+    fn with_message(code: ErrorCode, message: String) -> PartitionRefusal {
+        PartitionRefusal {
             code,
             message: Some(text::message(&message).into_owned()),
             record_faults: Vec::new(),
         }
     }
 
-    fn from_validation(error: &ProduceError) -> Refusal {
-        Refusal {
+    fn from_validation(error: &ProduceError) -> PartitionRefusal {
+        PartitionRefusal {
             code: error.error_code(),
             message: Some(error.to_string()),
             record_faults: error.record_faults(),
         }
     }
 
-    fn from_append(error: &AppendError, partition: &Partition) -> Refusal {
+    fn from_append(error: &AppendError, partition: &Partition) -> PartitionRefusal {
         if partition.is_deleted() {
-            return Refusal::code(ErrorCode::UnknownTopicOrPartition);
+            return PartitionRefusal::code(ErrorCode::UnknownTopicOrPartition);
         }
         let code = match error {
             AppendError::Log(LogError::Corrupt { .. }) => ErrorCode::CorruptMessage,
@@ -405,7 +421,7 @@ impl Refusal {
             AppendError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
             AppendError::InvalidBatch { .. } => ErrorCode::InvalidRecord,
         };
-        Refusal::with_message(code, error.to_string())
+        PartitionRefusal::with_message(code, error.to_string())
     }
 }
 
@@ -435,7 +451,7 @@ fn begin_topic_answer(asked: &ProduceTopic<'_>, version: i16, reply: &mut ReplyB
 fn put_partition_answer(
     index: i32,
     version: i16,
-    outcome: &Result<Accepted, Refusal>,
+    outcome: &Result<Accepted, PartitionRefusal>,
     reply: &mut ReplyBuffer,
 ) -> usize {
     let flexible = produce::is_flexible(version);
@@ -471,7 +487,7 @@ fn put_partition_answer(
     position
 }
 
-fn put_explanation(refusal: Option<&Refusal>, flexible: bool, out: &mut Vec<u8>) {
+fn put_explanation(refusal: Option<&PartitionRefusal>, flexible: bool, out: &mut Vec<u8>) {
     let faults = refusal.map_or(&[][..], |refusal| &refusal.record_faults);
     put_count(out, faults.len(), flexible);
     for fault in faults {

@@ -19,7 +19,7 @@ use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::slot::Slot;
 use crate::telemetry::instances::Push;
-use crate::telemetry::queue::Answer;
+use crate::telemetry::queue::PushAnswer;
 use crate::telemetry::receiver::Pushed;
 
 pub(crate) fn handle(
@@ -48,7 +48,7 @@ fn begin(
     node: &Node,
     request: &Request<'_>,
     body: &PushTelemetryRequest<'_>,
-) -> Result<Arc<Slot<Answer>>, ErrorCode> {
+) -> Result<Arc<Slot<PushAnswer>>, ErrorCode> {
     let push = Push {
         id: body.client_instance_id,
         subscription_id: body.subscription_id,
@@ -95,7 +95,7 @@ fn pushed(node: &Node, request: &Request<'_>, push: &Push, push_interval_ms: u32
     }
 }
 
-fn answer(result: Answer, version: i16, reply: &mut ReplyBuffer) {
+fn answer(result: PushAnswer, version: i16, reply: &mut ReplyBuffer) {
     PushTelemetryResponse {
         error_code: result.err().unwrap_or(ErrorCode::None).code(),
         ..Default::default()
@@ -105,7 +105,7 @@ fn answer(result: Answer, version: i16, reply: &mut ReplyBuffer) {
 
 /// A push that waits to be read.
 struct PendingPush {
-    slot: Arc<Slot<Answer>>,
+    slot: Arc<Slot<PushAnswer>>,
     version: i16,
 }
 

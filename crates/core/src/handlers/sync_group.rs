@@ -5,7 +5,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::{Answer, Call};
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::{GroupReply, SyncReply};
 use crate::group::request::{GroupRequest, MemberRequest, SyncRequest};
 use crate::node::Node;
@@ -48,7 +48,7 @@ pub(crate) fn handle(
     })
 }
 
-fn encode(answer: Option<Answer>, version: i16, reply: &mut ReplyBuffer) {
+fn encode(answer: Option<GroupAnswer>, version: i16, reply: &mut ReplyBuffer) {
     let synced = match answer {
         Some(Ok(GroupReply::Sync(synced))) => synced,
         Some(Err(error)) => SyncReply::error(error),

@@ -36,7 +36,7 @@ pub struct Partition {
     pub topic: Arc<str>,
     pub index: i32,
     durability: Durability,
-    /// Copy of `State::high_watermark` for readers without the lock.
+    /// Copy of `PartitionState::high_watermark` for readers without the lock.
     high_watermark: AtomicI64,
     /// Set once: the log no longer takes writes, or the topic is gone.
     ended: AtomicBool,
@@ -44,11 +44,11 @@ pub struct Partition {
     /// The offset at which the next compaction begins: `cleaner-offset-checkpoint`.
     first_dirty_offset: AtomicI64,
     unreadable: Unreadable,
-    state: Mutex<State>,
+    state: Mutex<PartitionState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PartitionState {
     log: PartitionLog,
     leader_epoch: i32,
     /// The high watermark with its position, for readers.
@@ -158,7 +158,7 @@ impl Partition {
             bytes_out: AtomicU64::new(0),
             first_dirty_offset: AtomicI64::new(0),
             unreadable: Unreadable::default(),
-            state: Mutex::new(State {
+            state: Mutex::new(PartitionState {
                 log,
                 leader_epoch,
                 bound,
@@ -408,7 +408,12 @@ impl Partition {
         work(&mut self.lock().log)
     }
 
-    fn move_high_watermark(&self, state: &mut State, bound: Bound, visible_bytes: u64) -> Vec<Waker> {
+    fn move_high_watermark(
+        &self,
+        state: &mut PartitionState,
+        bound: Bound,
+        visible_bytes: u64,
+    ) -> Vec<Waker> {
         if bound.offset <= state.bound.offset {
             return Vec::new();
         }
@@ -424,7 +429,7 @@ impl Partition {
         wake(woken);
     }
 
-    fn fail_if_poisoned(&self, services: &Services, state: &mut State) -> Vec<Waker> {
+    fn fail_if_poisoned(&self, services: &Services, state: &mut PartitionState) -> Vec<Waker> {
         match state.log.poison() {
             Some(reason) if state.failure.is_none() => {
                 let reason: Arc<str> = reason.into();
@@ -451,7 +456,7 @@ impl Partition {
         }
     }
 
-    fn end(&self, state: &mut State, failure: Failure) -> Vec<Waker> {
+    fn end(&self, state: &mut PartitionState, failure: Failure) -> Vec<Waker> {
         state.failure = Some(failure);
         self.ended.store(true, Ordering::Release);
         state.waiters.take_all()
@@ -461,7 +466,7 @@ impl Partition {
         self.lock().waiters.remove(id);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PartitionState> {
         // A panic under the lock may leave the log half changed, so it must not be used again.
         self.state
             .lock()
@@ -479,7 +484,7 @@ impl Failure {
     }
 }
 
-impl State {
+impl PartitionState {
     fn count(&mut self, batches: &[BatchToAppend<'_>]) {
         for batch in batches {
             self.records_in += u64::from(batch.header.record_count.unsigned_abs());

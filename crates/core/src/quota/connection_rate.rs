@@ -21,11 +21,11 @@ pub struct ConnectionRates {
     window: Duration,
     is_dry_run: AtomicBool,
     throttled: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<RateState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RateState {
     /// Connections per second, of addresses with a quota; `default` is for all others.
     named: BTreeMap<IpAddr, f64>,
     default: Option<f64>,
@@ -106,7 +106,7 @@ impl ConnectionRates {
         self.lock().buckets.retain(|_, (_, bucket)| !bucket.is_full(now));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

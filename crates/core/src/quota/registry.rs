@@ -46,12 +46,12 @@ pub struct Quotas {
     /// Incremented by every change of the quotas, so that a connection can check cheaply whether
     /// its own are current.
     version: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
     pub connections: ConnectionRates,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegistryState {
     quotas: Arc<ClientQuotas>,
     /// By user, then by client id.
     clients: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<ClientQuota>>>,
@@ -100,9 +100,9 @@ impl Quotas {
             is_crowd_shared,
             clock: Some(clock),
             version: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(RegistryState {
                 quotas,
-                ..State::default()
+                ..RegistryState::default()
             }),
         }
     }
@@ -242,7 +242,7 @@ impl Quotas {
         known.chain(&state.others).cloned().collect()
     }
 
-    fn has_room(&self, state: &mut State, now: Moment) -> bool {
+    fn has_room(&self, state: &mut RegistryState, now: Moment) -> bool {
         if state.client_count < CLIENTS_MAX {
             return true;
         }
@@ -255,7 +255,7 @@ impl Quotas {
 
     /// Makes a handle of the shared entry; it has the client's names, so that its connection
     /// recognises it.
-    fn other(&self, state: &mut State, names: (&Arc<str>, &Arc<str>), now: Moment) -> ClientQuota {
+    fn other(&self, state: &mut RegistryState, names: (&Arc<str>, &Arc<str>), now: Moment) -> ClientQuota {
         let others: Arc<str> = OTHERS.into();
         let version = self.version.load(Ordering::Relaxed);
         if state
@@ -278,7 +278,7 @@ impl Quotas {
 
     fn make(
         &self,
-        state: &mut State,
+        state: &mut RegistryState,
         (user, client_id): (&Arc<str>, &Arc<str>),
         limits: Limits,
         usage: Arc<Usage>,
@@ -321,12 +321,12 @@ impl Quotas {
             .map_or(Moment::from_micros(0), |clock| clock.moment())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl RegistryState {
     /// Drops clients without a connection that have used nothing for `idle_micros`.
     fn forget_clients(&mut self, now: Moment, idle_micros: u64) {
         for clients in self.clients.values_mut() {

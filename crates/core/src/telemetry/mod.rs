@@ -44,13 +44,13 @@ pub struct Telemetry {
     receiver: OnceLock<Arc<dyn ClientTelemetryReceiver>>,
     config: TelemetryConfig,
     /// Locked by telemetry requests and by the end of connections only; no produce waits for it.
-    state: Mutex<State>,
+    state: Mutex<TelemetryState>,
     pub(crate) queue: Arc<Queue>,
     pub counts: Counts,
 }
 
 #[derive(Debug)]
-struct State {
+struct TelemetryState {
     subscriptions: Subscriptions,
     instances: Instances,
 }
@@ -59,7 +59,7 @@ impl Telemetry {
     pub fn new(config: TelemetryConfig) -> Telemetry {
         Telemetry {
             receiver: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(TelemetryState {
                 subscriptions: Subscriptions::new(config.default_interval_ms),
                 instances: Instances::default(),
             }),
@@ -169,7 +169,7 @@ impl Telemetry {
         self.state().instances.expire(now);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TelemetryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,26 +20,26 @@ pub struct Queue {
 }
 
 /// The answer to a push.
-pub type Answer = Result<(), ErrorCode>;
+pub type PushAnswer = Result<(), ErrorCode>;
 
 /// A push's place in the queue. Dropping it frees the place, and answers the push if that was not
 /// done.
 #[derive(Debug)]
-pub struct Place {
+pub struct QueuePlace {
     queue: Arc<Queue>,
     bytes: usize,
-    slot: Mutex<Option<Arc<Slot<Answer>>>>,
+    slot: Mutex<Option<Arc<Slot<PushAnswer>>>>,
 }
 
 impl Queue {
     /// Takes a place for a payload of `bytes`; returns it and the slot for its answer; `None` when
     /// the queue is full.
-    pub fn enter(self: &Arc<Queue>, bytes: usize) -> Option<(Place, Arc<Slot<Answer>>)> {
+    pub fn enter(self: &Arc<Queue>, bytes: usize) -> Option<(QueuePlace, Arc<Slot<PushAnswer>>)> {
         let pushes = self.pushes.fetch_add(1, Ordering::Relaxed) + 1;
         let all_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let slot = Arc::new(Slot::default());
         let is_full = pushes > PUSHES_MAX || all_bytes > BYTES_MAX;
-        let place = Place {
+        let place = QueuePlace {
             queue: self.clone(),
             bytes,
             slot: Mutex::new((!is_full).then(|| slot.clone())),
@@ -56,8 +56,8 @@ impl Queue {
     }
 }
 
-impl Place {
-    pub fn answer(&self, answer: Answer) {
+impl QueuePlace {
+    pub fn answer(&self, answer: PushAnswer) {
         let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(slot) = slot {
             slot.fill(answer);
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         self.queue.pushes.fetch_sub(1, Ordering::Relaxed);
         self.queue.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_full_queue_accepts_nothing_until_a_place_is_freed() {
         let queue = Arc::new(Queue::default());
-        let mut places: Vec<Place> = (0..PUSHES_MAX)
+        let mut places: Vec<QueuePlace> = (0..PUSHES_MAX)
             .map(|_| queue.enter(10).map(|(place, _)| place).unwrap())
             .collect();
         assert!(queue.enter(10).is_none());

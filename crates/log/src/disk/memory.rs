@@ -26,7 +26,7 @@ const PAGE_BYTES: u64 = 4096;
 /// A handle; clones share the disk.
 #[derive(Clone)]
 pub struct MemoryDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
 }
 
 impl fmt::Debug for MemoryDisk {
@@ -36,7 +36,7 @@ impl fmt::Debug for MemoryDisk {
 }
 
 #[derive(Clone)]
-struct State {
+struct MemoryState {
     random: Random,
     nodes: BTreeMap<u64, Node>,
     next_node: u64,
@@ -145,7 +145,7 @@ const ROOT: u64 = 0;
 
 impl MemoryDisk {
     pub fn new(seed: u64) -> MemoryDisk {
-        let state = State {
+        let state = MemoryState {
             random: Random::new(seed),
             nodes: BTreeMap::from([(ROOT, Node::Directory(Directory::default()))]),
             next_node: ROOT + 1,
@@ -181,7 +181,7 @@ impl MemoryDisk {
         Arc::new(self.clone())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         // A test that panicked while holding the lock has failed already.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -324,7 +324,7 @@ fn power_is_off() -> io::Error {
     io::Error::other("the power is off")
 }
 
-impl State {
+impl MemoryState {
     fn boot(&mut self) {
         self.powered = true;
         self.power_off_at = None;
@@ -439,7 +439,7 @@ impl State {
     }
 
     fn lose_unsynced(&mut self) {
-        let State { random, nodes, .. } = self;
+        let MemoryState { random, nodes, .. } = self;
         for node in nodes.values_mut() {
             match node {
                 Node::File(file) => lose_sectors(file, random),
@@ -721,14 +721,14 @@ impl fmt::Debug for MemoryFile {
 
 impl MemoryFile {
     /// Returns the disk's state if this handle may still be used and there is a descriptor for it.
-    fn in_use(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn in_use(&self) -> io::Result<MutexGuard<'_, MemoryState>> {
         let mut state = self.state()?;
         state.take_descriptor()?;
         Ok(state)
     }
 
     /// Returns the disk's state if this handle may still be used.
-    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn state(&self) -> io::Result<MutexGuard<'_, MemoryState>> {
         let state = self.disk.state();
         if state.boot != self.boot {
             return Err(io::Error::other("the file was opened before the last restart"));
@@ -740,7 +740,7 @@ impl MemoryFile {
     }
 }
 
-fn file(state: &mut State, node: u64) -> io::Result<&mut File> {
+fn file(state: &mut MemoryState, node: u64) -> io::Result<&mut File> {
     match state.nodes.get_mut(&node) {
         Some(Node::File(file)) => Ok(file),
         _ => Err(not_found()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ottla_core::time::Moment;
 
 use super::super::loop_context::LoopContext;
-use super::super::refusal::Refusal;
+use super::super::refusal::CloseReason;
 use super::Connection;
 use super::memory::next_look;
 
@@ -51,14 +51,14 @@ impl Connection {
     }
 
     /// Closes connections whose clients have exceeded a time limit (`connections.max.idle.ms`).
-    pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), Refusal> {
+    pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), CloseReason> {
         if context.memory.waiting() > 0 {
             let is_over = |stalls_at: Option<Moment>| stalls_at.is_some_and(|stalls_at| stalls_at <= now);
             if is_over(self.request_stalls_at()) {
-                return Err(Refusal::RequestInTheWay(self.reading.request_bytes()));
+                return Err(CloseReason::RequestInTheWay(self.reading.request_bytes()));
             }
             if is_over(self.reader_stalls_at()) {
-                return Err(Refusal::ReaderInTheWay(self.answer_bytes()));
+                return Err(CloseReason::ReaderInTheWay(self.answer_bytes()));
             }
         }
         let (Some(since), Some(limit)) = (self.limits_since(), context.settings.idle_max) else {
@@ -70,13 +70,13 @@ impl Connection {
         Err(self.overdue(limit))
     }
 
-    fn overdue(&self, limit: Duration) -> Refusal {
+    fn overdue(&self, limit: Duration) -> CloseReason {
         if !self.sending.is_empty() {
-            Refusal::ReaderTooSlow(limit)
+            CloseReason::ReaderTooSlow(limit)
         } else if self.reading.request_began().is_some() {
-            Refusal::RequestTooSlow(limit)
+            CloseReason::RequestTooSlow(limit)
         } else {
-            Refusal::Idle(limit)
+            CloseReason::Idle(limit)
         }
     }
 }

@@ -28,7 +28,7 @@ use super::connection_counts::ConnectionPermit;
 use super::frame::{Cut, LENGTH_BYTES, cut};
 use super::loop_context::LoopContext;
 use super::mailbox::{NewConnection, OwnWaker, Token};
-use super::refusal::Refusal;
+use super::refusal::CloseReason;
 use crate::metrics::activity::Gap;
 use crate::metrics::stage::{Stage, StageTimes};
 
@@ -162,7 +162,7 @@ impl Connection {
         context: &mut LoopContext,
         shared: &mut [u8],
         queued: Moment,
-    ) -> Result<Turn, Refusal> {
+    ) -> Result<Turn, CloseReason> {
         self.unmute_if_due(context);
         self.look_for_memory(context)?;
         // Send what the client has not taken yet before serving its next request.
@@ -235,7 +235,7 @@ impl Connection {
     }
 
     /// Serves what was left over while the connection was full.
-    fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+    fn serve_input(&mut self, context: &mut LoopContext) -> Result<(), CloseReason> {
         if self.reading.input().is_empty() || !self.may_serve_next(context) {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Connection {
 
     /// Serves whole requests at the front of `bytes` while the turn lasts; returns how many bytes
     /// they were.
-    fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, Refusal> {
+    fn serve(&mut self, context: &mut LoopContext, bytes: &[u8]) -> Result<usize, CloseReason> {
         let mut served = 0;
         self.reading.expect_more(0);
         while self.may_serve_next(context) && context.turn.may_serve() {
@@ -273,12 +273,12 @@ impl Connection {
         Ok(served)
     }
 
-    fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8]) -> Result<(), Refusal> {
+    fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8]) -> Result<(), CloseReason> {
         let start = context.now();
         let mut reader = Reader::new(frame);
         let header = RequestHeader::decode(&mut reader).map_err(|error| match error {
-            DecodeError::UnknownKey { key } => Refusal::UnsupportedApi { api_key: key as i16 },
-            error => Refusal::Header(error.to_string()),
+            DecodeError::UnknownKey { key } => CloseReason::UnsupportedApi { api_key: key as i16 },
+            error => CloseReason::Header(error.to_string()),
         })?;
         let client = self.client.identify(context, header.client_id);
         let request = Request {
@@ -298,7 +298,7 @@ impl Connection {
         let handled = catch_unwind(AssertUnwindSafe(|| {
             context.service.handle(&request, &mut context.reply)
         }));
-        let handled = handled.map_err(|_| Refusal::Panicked {
+        let handled = handled.map_err(|_| CloseReason::Panicked {
             api_key: header.api_key,
             api_version: header.api_version,
         })?;
@@ -349,7 +349,7 @@ impl Connection {
         mut served: ServedRequest,
         handled: Handled,
         micros: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CloseReason> {
         let now = served.booked;
         let request_bytes = LENGTH_BYTES as u64 + u64::from(served.request_bytes);
         let quota = self.client.quota();
@@ -358,7 +358,7 @@ impl Connection {
         });
         self.muting.mute(&mut served, throttle_ms, now);
         match handled {
-            Handled::Close(reason) => return Err(Refusal::Handler(reason)),
+            Handled::Close(reason) => return Err(CloseReason::Handler(reason)),
             Handled::NoReply => {
                 let answered = self.sending.answered_silently(served);
                 self.finish(context, answered, now);
@@ -373,7 +373,7 @@ impl Connection {
     }
 
     /// Moves ready replies at the front to the output.
-    fn advance(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+    fn advance(&mut self, context: &mut LoopContext) -> Result<(), CloseReason> {
         context.turn.allow_one();
         while !self.replies.is_empty() && context.turn.may_serve() {
             let positions_due = self.accounting.positions_due();
@@ -396,7 +396,7 @@ impl Connection {
                     let answered = self.sending.answered_silently(request);
                     self.finish(context, answered, now);
                 }
-                Ending::Close(reason) => return Err(Refusal::Handler(reason)),
+                Ending::Close(reason) => return Err(CloseReason::Handler(reason)),
             }
             context.turn.has_served();
         }
@@ -404,7 +404,7 @@ impl Connection {
     }
 
     /// Appends the reply in `context.reply` to the output.
-    fn enqueue(&mut self, context: &mut LoopContext, mut request: ServedRequest) -> Result<(), Refusal> {
+    fn enqueue(&mut self, context: &mut LoopContext, mut request: ServedRequest) -> Result<(), CloseReason> {
         self.throttle_answer(context, &mut request);
         if self.sending.is_empty() {
             self.progress = request.booked;
@@ -426,7 +426,7 @@ impl Connection {
         }
     }
 
-    fn flush(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+    fn flush(&mut self, context: &mut LoopContext) -> Result<(), CloseReason> {
         let began = context.now();
         let payer = Payer::Tenant(self.tenant());
         let has_sent = self

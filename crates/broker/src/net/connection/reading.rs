@@ -10,7 +10,7 @@ use rustix::net::RecvFlags;
 use super::super::frame::{Cut, LENGTH_BYTES, cut};
 use super::super::input::{BufferPool, Input, SHARED_READ_BYTES, buffer_bytes};
 use super::super::loop_context::LoopContext;
-use super::super::refusal::Refusal;
+use super::super::refusal::CloseReason;
 use super::Connection;
 use super::memory::{Asker, InputBytes};
 use super::replies::REPLY_BYTES;
@@ -125,16 +125,16 @@ impl Reading {
     }
 
     /// Interprets the outcome of a read; `None` when nothing can be read now.
-    fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, Refusal> {
+    fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, CloseReason> {
         match read {
-            Ok(0) => Err(Refusal::Gone),
+            Ok(0) => Err(CloseReason::Gone),
             Ok(read) => Ok(Some(read)),
             Err(Errno::INTR) => Ok(None),
             Err(Errno::AGAIN) => {
                 self.is_readable = false;
                 Ok(None)
             }
-            Err(_) => Err(Refusal::Gone),
+            Err(_) => Err(CloseReason::Gone),
         }
     }
 
@@ -180,7 +180,7 @@ impl Connection {
         context: &mut LoopContext,
         shared: &mut [u8],
         arrived: Moment,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CloseReason> {
         let has_room = context.loop_memory.has_room(SHARED_READ_BYTES);
         if self.reading.input.is_empty() && !has_room && !self.memory.has_permit() {
             return self.read_sparingly(context, shared, arrived);
@@ -239,7 +239,7 @@ impl Connection {
         context: &mut LoopContext,
         shared: &mut [u8],
         arrived: Moment,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CloseReason> {
         let seen = rustix::net::recv(&self.socket, &mut *shared, RecvFlags::PEEK).map(|(seen, _)| seen);
         let Some(seen) = self.reading.bytes_read(seen)? else {
             return Ok(());
@@ -260,7 +260,7 @@ impl Connection {
             return Ok(());
         }
         if is_all && self.reading.has_peer_closed {
-            return Err(Refusal::Gone);
+            return Err(CloseReason::Gone);
         }
         if rest < LENGTH_BYTES {
             return Ok(());
@@ -285,14 +285,14 @@ impl Connection {
     }
 
     /// Takes bytes out of the socket that were peeked at, so that they are certainly there.
-    fn take_from_socket(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+    fn take_from_socket(&self, bytes: &mut [u8]) -> Result<(), CloseReason> {
         let mut taken = 0;
         while taken < bytes.len() {
             match rustix::io::read(&self.socket, &mut bytes[taken..]) {
-                Ok(0) => return Err(Refusal::Gone),
+                Ok(0) => return Err(CloseReason::Gone),
                 Ok(read) => taken += read,
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(Refusal::Gone),
+                Err(_) => return Err(CloseReason::Gone),
             }
         }
         Ok(())
@@ -377,7 +377,7 @@ impl Connection {
 
     /// Checks whether the awaited memory has been granted; if not, whether the request can still
     /// become whole.
-    pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), Refusal> {
+    pub(super) fn look_for_memory(&mut self, context: &mut LoopContext) -> Result<(), CloseReason> {
         if !self.memory.is_waiting() {
             return Ok(());
         }
@@ -390,7 +390,7 @@ impl Connection {
         } else if self.reading.has_peer_closed && !is_whole {
             let there = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
             if there < self.reading.missing as u64 {
-                return Err(Refusal::Gone);
+                return Err(CloseReason::Gone);
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use ottla_wire::api_key::ApiKey;
 use super::super::expected_answers::ExpectedAnswers;
 use super::super::loop_context::LoopContext;
 use super::super::mailbox::OwnWaker;
-use super::super::refusal::Refusal;
+use super::super::refusal::CloseReason;
 use super::served_request::ServedRequest;
 use crate::metrics::stage::Stage;
 
@@ -30,12 +30,12 @@ const UNREAD_BODY_BYTES_MIN: usize = 16 * 1024;
 /// A reply that waits for earlier replies, or for something else.
 struct Reply {
     request: ServedRequest,
-    answer: Answer,
+    answer: ReplyAnswer,
     /// An estimate of its memory.
     kept_bytes: usize,
 }
 
-enum Answer {
+enum ReplyAnswer {
     Ready(ReplyBuffer),
     Pending(Box<dyn PendingReply>),
 }
@@ -95,8 +95,8 @@ impl Replies {
     /// Whether one of them is ready, or will be soon, without anything that its client waits for.
     pub fn has_one_due_soon(&self) -> bool {
         self.queue.iter().any(|reply| match &reply.answer {
-            Answer::Ready(_) => true,
-            Answer::Pending(pending) => matches!(
+            ReplyAnswer::Ready(_) => true,
+            ReplyAnswer::Pending(pending) => matches!(
                 Stage::from(pending.waits_for()),
                 Stage::Synced | Stage::Controller
             ),
@@ -111,8 +111,8 @@ impl Replies {
     /// Whether the first one can go on right away.
     pub fn can_advance(&self) -> bool {
         match self.queue.front().map(|first| &first.answer) {
-            Some(Answer::Ready(_)) => true,
-            Some(Answer::Pending(_)) => !self.is_first_polled,
+            Some(ReplyAnswer::Ready(_)) => true,
+            Some(ReplyAnswer::Pending(_)) => !self.is_first_polled,
             None => false,
         }
     }
@@ -122,7 +122,7 @@ impl Replies {
         // The buffer may have held a larger answer before.
         reply.bytes.shrink_to_fit();
         let kept_bytes = reply.bytes.len() + size_of_val(&*reply.regions);
-        self.push(request, Answer::Ready(reply), kept_bytes);
+        self.push(request, ReplyAnswer::Ready(reply), kept_bytes);
     }
 
     pub fn push_pending(
@@ -136,10 +136,10 @@ impl Replies {
         }
         self.is_held = pending.is_alone();
         let kept_bytes = kept_until_ready(expected, &mut request, &*pending);
-        self.push(request, Answer::Pending(pending), kept_bytes);
+        self.push(request, ReplyAnswer::Pending(pending), kept_bytes);
     }
 
-    fn push(&mut self, request: ServedRequest, answer: Answer, kept_bytes: usize) {
+    fn push(&mut self, request: ServedRequest, answer: ReplyAnswer, kept_bytes: usize) {
         self.kept_bytes += kept_bytes;
         self.queue.push_back(Reply {
             request,
@@ -156,17 +156,17 @@ impl Replies {
         context: &mut LoopContext,
         waker: &mut OwnWaker,
         positions_due: Moment,
-    ) -> Result<Option<Completed>, Refusal> {
+    ) -> Result<Option<Completed>, CloseReason> {
         let Some(Reply { request, answer, .. }) = self.queue.front_mut() else {
             return Ok(None);
         };
         let polled_micros = match answer {
-            Answer::Ready(reply) => {
+            ReplyAnswer::Ready(reply) => {
                 request.book(Stage::Behind, context.tick());
                 context.reply = std::mem::take(reply);
                 None
             }
-            Answer::Pending(_) => match self.poll_first(context, waker, positions_due)? {
+            ReplyAnswer::Pending(_) => match self.poll_first(context, waker, positions_due)? {
                 Poll::Ready(micros) => Some(micros),
                 Poll::Pending => return Ok(None),
             },
@@ -189,13 +189,13 @@ impl Replies {
         context: &mut LoopContext,
         waker: &mut OwnWaker,
         positions_due: Moment,
-    ) -> Result<Poll<u64>, Refusal> {
+    ) -> Result<Poll<u64>, CloseReason> {
         let began = context.tick();
         let is_due = self.deadline.is_some_and(|deadline| deadline <= began);
         let has_others = self.queue.len() > 1;
         let Some(Reply {
             request,
-            answer: Answer::Pending(pending),
+            answer: ReplyAnswer::Pending(pending),
             kept_bytes,
         }) = self.queue.front_mut()
         else {
@@ -212,7 +212,7 @@ impl Replies {
                 .service
                 .poll(pending.as_mut(), waker.get(), &mut context.reply)
         }));
-        let polled = polled.map_err(|_| Refusal::Panicked {
+        let polled = polled.map_err(|_| CloseReason::Panicked {
             api_key: request.api_key,
             api_version: request.api_version,
         })?;

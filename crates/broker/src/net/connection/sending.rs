@@ -14,7 +14,7 @@ use super::super::cold_region::{COLD_READ_BYTES, ColdPath, ColdRegion};
 use super::super::loop_context::LoopContext;
 use super::super::mailbox::OwnWaker;
 use super::super::output::{COPIED_BYTES_MAX, Flushed, Output, OutputError};
-use super::super::refusal::Refusal;
+use super::super::refusal::CloseReason;
 use super::REPLY_BYTES_MAX_TIGHT;
 use super::served_request::ServedRequest;
 
@@ -117,7 +117,7 @@ impl Sending {
     }
 
     /// Enqueues the reply in `context.reply`.
-    pub fn push(&mut self, context: &mut LoopContext, request: ServedRequest) -> Result<(), Refusal> {
+    pub fn push(&mut self, context: &mut LoopContext, request: ServedRequest) -> Result<(), CloseReason> {
         context.header.clear();
         // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the
         // same in all versions.
@@ -158,7 +158,7 @@ impl Sending {
         socket: &TcpStream,
         waker: &mut OwnWaker,
         payer: Payer,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, CloseReason> {
         if !self.is_writable || self.output.is_empty() {
             return Ok(false);
         }
@@ -212,9 +212,9 @@ impl Sending {
     }
 }
 
-fn refusal_of(error: &OutputError) -> Refusal {
+fn refusal_of(error: &OutputError) -> CloseReason {
     match error {
-        OutputError::Socket(_) => Refusal::Gone,
-        OutputError::File(error) => Refusal::ReplyUnreadable(error.to_string()),
+        OutputError::Socket(_) => CloseReason::Gone,
+        OutputError::File(error) => CloseReason::ReplyUnreadable(error.to_string()),
     }
 }

@@ -52,7 +52,7 @@ pub struct Waiting {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum TurnPlace {
     #[default]
     Nowhere,
     Ahead,
@@ -64,7 +64,7 @@ enum Place {
 #[derive(Debug)]
 struct Queue<C> {
     ready: VecDeque<C>,
-    place: Place,
+    place: TurnPlace,
     credit_micros: i64,
     /// `idle_periods` and `share_nanos` of the scheduler when the tenant last ran out of work.
     left: Option<(u64, u64)>,
@@ -76,7 +76,7 @@ impl<C> Default for Queue<C> {
     fn default() -> Queue<C> {
         Queue {
             ready: VecDeque::new(),
-            place: Place::Nowhere,
+            place: TurnPlace::Nowhere,
             credit_micros: 0,
             left: None,
             counted_micros: 0,
@@ -134,7 +134,7 @@ impl<C> Scheduler<C> {
         }
         let queue = &mut self.queues[tenant.index()];
         queue.ready.push_back(connection);
-        if queue.place == Place::Nowhere {
+        if queue.place == TurnPlace::Nowhere {
             self.join(tenant);
         }
     }
@@ -160,7 +160,7 @@ impl<C> Scheduler<C> {
         }
         let visit = self.visit.as_mut()?;
         let queue = &mut self.queues[visit.tenant.index()];
-        queue.place = Place::Served;
+        queue.place = TurnPlace::Served;
         visit.suffered_micros = self.served_micros - queue.counted_micros;
         let connection = queue
             .ready
@@ -179,7 +179,7 @@ impl<C> Scheduler<C> {
         let Some(visit) = self.visit else { return };
         let queue = &mut self.queues[visit.tenant.index()];
         if queue.ready.is_empty() {
-            queue.place = Place::Nowhere;
+            queue.place = TurnPlace::Nowhere;
             queue.left = Some((self.idle_periods, self.share_nanos));
             if queue.ready.capacity() > SPARE_PLACES_MAX {
                 queue.ready.shrink_to(SPARE_PLACES_MAX);
@@ -187,7 +187,7 @@ impl<C> Scheduler<C> {
         } else if queue.credit_micros > 0 {
             return;
         } else {
-            queue.place = Place::Behind;
+            queue.place = TurnPlace::Behind;
             self.behind.push_back(visit.tenant);
         }
         self.visit = None;
@@ -242,8 +242,8 @@ impl<C> Scheduler<C> {
         };
         queue.counted_micros = self.served_micros;
         let (place, ring) = match queue.credit_micros > 0 {
-            true => (Place::Ahead, &mut self.ahead),
-            false => (Place::Behind, &mut self.behind),
+            true => (TurnPlace::Ahead, &mut self.ahead),
+            false => (TurnPlace::Behind, &mut self.behind),
         };
         queue.place = place;
         ring.push_back(tenant);

@@ -52,7 +52,7 @@ const CLOSE_WAIT_MS: u64 = 1000;
 const LAST_PUSH_NODE: NodeId = NodeId(i32::MIN);
 
 #[derive(Debug)]
-enum State {
+enum TelemetryState {
     /// No more requests: switched off, finally refused, or closed.
     Off,
     /// Asks for the subscription at this moment.
@@ -71,7 +71,7 @@ pub struct Telemetry {
     metrics: Arc<ClientMetrics>,
     instance: Arc<InstanceId>,
     request_timeout_ms: u64,
-    state: State,
+    state: TelemetryState,
     subscription: Option<Subscription>,
     pushed: Pushed,
     /// Telemetry stays with one node while it can.
@@ -105,8 +105,8 @@ impl Telemetry {
             instance,
             request_timeout_ms,
             state: match is_enabled {
-                true => State::AskAt(Moment::default()),
-                false => State::Off,
+                true => TelemetryState::AskAt(Moment::default()),
+                false => TelemetryState::Off,
             },
             subscription: None,
             pushed: Pushed::default(),
@@ -185,10 +185,12 @@ impl Telemetry {
     /// While closing: the answer to a push in flight comes behind a long poll; do not wait for it.
     fn overtake_held_push<T>(&mut self, cluster: &Cluster<T>) {
         let is_held_up = || self.node.is_some_and(|node| cluster.is_held_up(node));
-        if !matches!(self.state, State::Pushing(_)) || self.close_by.is_none() || !is_held_up() {
+        if !matches!(self.state, TelemetryState::Pushing(_)) || self.close_by.is_none() || !is_held_up() {
             return;
         }
-        if let State::Pushing(payload) = std::mem::replace(&mut self.state, State::LastPushDue) {
+        if let TelemetryState::Pushing(payload) =
+            std::mem::replace(&mut self.state, TelemetryState::LastPushDue)
+        {
             // It may have arrived: see `take_reply`.
             self.pushed.remember(payload);
         }
@@ -210,15 +212,18 @@ impl Telemetry {
     /// Whether a request should be sent now.
     fn is_due(&self, now: Moment) -> bool {
         match self.state {
-            State::AskAt(at) | State::PushAt(at) => at <= now,
-            State::LastPushDue => true,
-            State::Off | State::Asking | State::Pushing(_) | State::LastPushing => false,
+            TelemetryState::AskAt(at) | TelemetryState::PushAt(at) => at <= now,
+            TelemetryState::LastPushDue => true,
+            TelemetryState::Off
+            | TelemetryState::Asking
+            | TelemetryState::Pushing(_)
+            | TelemetryState::LastPushing => false,
         }
     }
 
     fn api_key(&self) -> ApiKey {
         match self.state {
-            State::PushAt(_) | State::LastPushDue => ApiKey::PushTelemetry,
+            TelemetryState::PushAt(_) | TelemetryState::LastPushDue => ApiKey::PushTelemetry,
             _ => ApiKey::GetTelemetrySubscriptions,
         }
     }
@@ -226,9 +231,12 @@ impl Telemetry {
     /// When `turn` has something to do; `None`: nothing, or an answer is awaited.
     pub fn next_deadline(&self) -> Option<Moment> {
         let due = match self.state {
-            State::AskAt(at) | State::PushAt(at) => Some(at.max(self.hold_until)),
-            State::LastPushDue => Some(self.hold_until),
-            State::Off | State::Asking | State::Pushing(_) | State::LastPushing => None,
+            TelemetryState::AskAt(at) | TelemetryState::PushAt(at) => Some(at.max(self.hold_until)),
+            TelemetryState::LastPushDue => Some(self.hold_until),
+            TelemetryState::Off
+            | TelemetryState::Asking
+            | TelemetryState::Pushing(_)
+            | TelemetryState::LastPushing => None,
         };
         due.into_iter().chain(self.close_by).min()
     }
@@ -243,9 +251,9 @@ impl Telemetry {
                 client_instance_id: instance,
             }
             .encode(&mut body, 0);
-            self.state = State::Asking;
+            self.state = TelemetryState::Asking;
         } else {
-            let is_last = matches!(self.state, State::LastPushDue);
+            let is_last = matches!(self.state, TelemetryState::LastPushDue);
             let subscription = self.subscription.as_ref().expect("a push follows a subscription");
             let payload = self.pushed.payload(
                 &self.metrics.snapshot(),
@@ -256,7 +264,7 @@ impl Telemetry {
             );
             self.metrics.telemetry_built(payload.left_out);
             if payload.metric_count == 0 && !is_last {
-                self.state = State::PushAt(now.after_ms(subscription.interval_ms));
+                self.state = TelemetryState::PushAt(now.after_ms(subscription.interval_ms));
                 return None;
             }
             PushTelemetryRequest {
@@ -268,8 +276,8 @@ impl Telemetry {
             }
             .encode(&mut body, 0);
             self.state = match is_last {
-                true => State::LastPushing,
-                false => State::Pushing(payload),
+                true => TelemetryState::LastPushing,
+                false => TelemetryState::Pushing(payload),
             };
         }
         Some(Request {
@@ -283,12 +291,12 @@ impl Telemetry {
 
     /// Handles the answer of `node` to a request that `turn` sent.
     pub fn take_reply(&mut self, now: Moment, node: NodeId, result: Result<Bytes, Error>) {
-        match std::mem::replace(&mut self.state, State::Off) {
-            State::Asking => match result {
+        match std::mem::replace(&mut self.state, TelemetryState::Off) {
+            TelemetryState::Asking => match result {
                 Ok(body) => self.subscribed(now, &body),
                 Err(error) => self.lost(now, &error),
             },
-            State::Pushing(payload) => match result {
+            TelemetryState::Pushing(payload) => match result {
                 Ok(body) => self.pushed(now, payload, &body),
                 Err(error) => {
                     // It may have arrived. A gap that the timestamps show is better than records
@@ -299,10 +307,10 @@ impl Telemetry {
                 }
             },
             // The answer to a push that the last one has overtaken.
-            State::LastPushing if self.node.is_some_and(|asked| asked != node) => {
-                self.state = State::LastPushing;
+            TelemetryState::LastPushing if self.node.is_some_and(|asked| asked != node) => {
+                self.state = TelemetryState::LastPushing;
             }
-            State::LastPushing => {
+            TelemetryState::LastPushing => {
                 let is_taken = result.is_ok_and(|body| push_error(&body) == Ok(0));
                 self.metrics.telemetry_answered(is_taken);
                 self.end();
@@ -350,12 +358,12 @@ impl Telemetry {
         }
         self.state = if subscription.selector == Selector::None {
             // No metrics are wanted now; that may change.
-            State::AskAt(now.after_ms(interval_ms.max(throttle_ms)))
+            TelemetryState::AskAt(now.after_ms(interval_ms.max(throttle_ms)))
         } else {
             // Half to one and a half intervals, so that clients that were started together do not
             // push together.
             let jitter_ms = (interval_ms as f64 * (0.5 + self.random_unit())) as u64;
-            State::PushAt(now.after_ms(jitter_ms.max(throttle_ms)))
+            TelemetryState::PushAt(now.after_ms(jitter_ms.max(throttle_ms)))
         };
         self.subscription = Some(subscription);
     }
@@ -366,7 +374,7 @@ impl Telemetry {
             Ok(0) => {
                 self.metrics.telemetry_answered(true);
                 self.pushed.remember(payload);
-                self.state = State::PushAt(now.after_ms(interval_ms));
+                self.state = TelemetryState::PushAt(now.after_ms(interval_ms));
             }
             Ok(code) => {
                 self.metrics.telemetry_answered(false);
@@ -380,12 +388,12 @@ impl Telemetry {
     fn refused(&mut self, now: Moment, code: i16, throttle_ms: u64, is_push: bool) {
         match ErrorCode::from_i16(code) {
             Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) if is_push => {
-                self.state = State::AskAt(now.after_ms(throttle_ms));
+                self.state = TelemetryState::AskAt(now.after_ms(throttle_ms));
             }
             // As an answer to GetTelemetrySubscriptions they make no sense, and asking again at
             // once would spin.
             Some(ErrorCode::UnknownSubscriptionId | ErrorCode::UnsupportedCompressionType) => {
-                self.state = State::AskAt(now.after_ms(self.interval_ms().max(throttle_ms)));
+                self.state = TelemetryState::AskAt(now.after_ms(self.interval_ms().max(throttle_ms)));
             }
             Some(ErrorCode::TelemetryTooLarge | ErrorCode::ThrottlingQuotaExceeded) => {
                 self.try_again_at(now.after_ms(self.interval_ms().max(throttle_ms)));
@@ -421,8 +429,8 @@ impl Telemetry {
             .as_ref()
             .is_some_and(|known| known.selector != Selector::None);
         self.state = match wants_push {
-            true => State::PushAt(at),
-            false => State::AskAt(at),
+            true => TelemetryState::PushAt(at),
+            false => TelemetryState::AskAt(at),
         };
     }
 
@@ -447,9 +455,14 @@ impl Telemetry {
             .as_ref()
             .is_some_and(|known| known.selector != Selector::None);
         match self.state {
-            State::Off | State::LastPushDue | State::LastPushing | State::Pushing(_) => {}
-            State::AskAt(_) | State::PushAt(_) if wants_push => self.state = State::LastPushDue,
-            State::AskAt(_) | State::Asking | State::PushAt(_) => self.end(),
+            TelemetryState::Off
+            | TelemetryState::LastPushDue
+            | TelemetryState::LastPushing
+            | TelemetryState::Pushing(_) => {}
+            TelemetryState::AskAt(_) | TelemetryState::PushAt(_) if wants_push => {
+                self.state = TelemetryState::LastPushDue
+            }
+            TelemetryState::AskAt(_) | TelemetryState::Asking | TelemetryState::PushAt(_) => self.end(),
         }
     }
 
@@ -458,11 +471,11 @@ impl Telemetry {
         if self.close_by.is_some_and(|by| by <= now) {
             self.end();
         }
-        self.close_by.is_some() && matches!(self.state, State::Off)
+        self.close_by.is_some() && matches!(self.state, TelemetryState::Off)
     }
 
     fn end(&mut self) {
-        self.state = State::Off;
+        self.state = TelemetryState::Off;
         self.instance.set(InstanceState::Never);
     }
 

@@ -86,10 +86,10 @@ pub struct Scram {
     password: Password,
     nonce: String,
     first_bare: String,
-    state: State,
+    state: ScramState,
 }
 
-enum State {
+enum ScramState {
     Start,
     /// `client-first` is sent.
     First,
@@ -115,19 +115,19 @@ impl Scram {
             password: settings.password.clone(),
             first_bare: format!("n={name},r={nonce}"),
             nonce,
-            state: State::Start,
+            state: ScramState::Start,
         }
     }
 
     pub fn next(&mut self, challenge: Option<&[u8]>) -> Result<SaslStep, String> {
-        let state = std::mem::replace(&mut self.state, State::Over);
+        let state = std::mem::replace(&mut self.state, ScramState::Over);
         match (state, challenge) {
-            (State::Start, None) => {
-                self.state = State::First;
+            (ScramState::Start, None) => {
+                self.state = ScramState::First;
                 Ok(SaslStep::Send(format!("n,,{}", self.first_bare).into_bytes()))
             }
-            (State::First, Some(challenge)) => self.answer(text(challenge)?),
-            (State::Final { server_signature }, Some(challenge)) => {
+            (ScramState::First, Some(challenge)) => self.answer(text(challenge)?),
+            (ScramState::Final { server_signature }, Some(challenge)) => {
                 check_final(text(challenge)?, &server_signature)?;
                 Ok(SaslStep::Done)
             }
@@ -150,7 +150,7 @@ impl Scram {
         let pairs = client_key.as_ref().iter().zip(signature.as_ref());
         let proof: Vec<u8> = pairs.map(|(key, signature)| key ^ signature).collect();
         let server_key = sign(&salted, b"Server Key");
-        self.state = State::Final {
+        self.state = ScramState::Final {
             server_signature: sign(server_key.as_ref(), message.as_bytes()),
         };
         let last = format!("{without_proof},p={}", BASE64.encode(&proof));

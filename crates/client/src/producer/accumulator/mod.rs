@@ -124,7 +124,7 @@ pub struct QueueState {
 
 /// Why a queue did not accept a record.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AppendRefusal {
     /// A new batch of this size is needed and the pool has no room now.
     NoMemory {
         wanted_bytes: usize,
@@ -236,11 +236,11 @@ impl Accumulator {
                 timestamp,
                 sender_must_wake: taken.sender_must_wake,
             }),
-            Err(Refusal::NoMemory { wanted_bytes }) => {
+            Err(AppendRefusal::NoMemory { wanted_bytes }) => {
                 Err((self.pool().exhausted(wanted_bytes, 0), callback))
             }
-            Err(Refusal::Closed) => Err((Error::Closed, callback)),
-            Err(Refusal::Moved { .. }) => unreachable!("the partition is the caller's"),
+            Err(AppendRefusal::Closed) => Err((Error::Closed, callback)),
+            Err(AppendRefusal::Moved { .. }) => unreachable!("the partition is the caller's"),
         }
     }
 
@@ -464,13 +464,13 @@ impl PartitionQueue {
         memory: &mut Option<Memory>,
         callback: &mut Option<Callback>,
         wants_completion: bool,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<Taken, AppendRefusal> {
         let mut queue = self.lock();
         if self.shared.is_closed.load(Ordering::Relaxed) {
-            return Err(Refusal::Closed);
+            return Err(AppendRefusal::Closed);
         }
         if stickiness.is_some_and(|stickiness| !stickiness.is_current()) {
-            return Err(Refusal::Moved {
+            return Err(AppendRefusal::Moved {
                 sender_must_wake: false,
             });
         }
@@ -506,7 +506,7 @@ impl PartitionQueue {
         memory: &mut Option<Memory>,
         callback: &mut Option<Callback>,
         wants_completion: bool,
-    ) -> Result<Taken, Refusal> {
+    ) -> Result<Taken, AppendRefusal> {
         let sender_must_wake = queue.open.is_some();
         let unfinished = self.detach_open(&mut queue);
         // Switch partitions only when the batch is full, so that no small batch is left behind.
@@ -518,7 +518,7 @@ impl PartitionQueue {
             stickiness.switch();
             drop(queue);
             self.finish_closing(unfinished);
-            return Err(Refusal::Moved { sender_must_wake });
+            return Err(AppendRefusal::Moved { sender_must_wake });
         }
         let wanted_bytes = self.origin.batch_bytes.max(draft.batch_bytes_max());
         let memory = memory
@@ -527,7 +527,7 @@ impl PartitionQueue {
         let Some(memory) = memory else {
             drop(queue);
             self.finish_closing(unfinished);
-            return Err(Refusal::NoMemory { wanted_bytes });
+            return Err(AppendRefusal::NoMemory { wanted_bytes });
         };
         let completion = BatchCompletion::tracked(self.partition, &self.shared.incomplete);
         let mut open = OpenBatch::new(&self.origin, completion, memory, draft, now);

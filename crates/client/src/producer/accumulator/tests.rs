@@ -470,7 +470,7 @@ fn append_sticky(accumulator: &Accumulator, topic: &Arc<Topic>, bytes: &[u8]) ->
         let queue = queues.partition(stuck.partition()).unwrap();
         match queue.append(NOW, &draft, Some(stickiness), &mut None, &mut None, false) {
             Ok(_) => return stuck.partition(),
-            Err(refusal) => assert!(matches!(refusal, Refusal::Moved { .. }), "{refusal:?}"),
+            Err(refusal) => assert!(matches!(refusal, AppendRefusal::Moved { .. }), "{refusal:?}"),
         }
     }
 }

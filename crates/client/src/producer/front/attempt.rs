@@ -7,7 +7,7 @@ use super::Producer;
 use crate::config::PartitionerKind;
 use crate::error::Error;
 use crate::metadata::snapshot::Topic;
-use crate::producer::accumulator::{Refusal, Stickiness, Taken, TopicQueues};
+use crate::producer::accumulator::{AppendRefusal, Stickiness, Taken, TopicQueues};
 use crate::producer::batch::Draft;
 use crate::producer::buffer_pool::Memory;
 use crate::producer::completion::SendFuture;
@@ -182,12 +182,12 @@ impl Producer {
                     must_wake |= taken.sender_must_wake;
                     break Ok(Accepted { taken, timestamp });
                 }
-                Err(Refusal::Moved { sender_must_wake }) => must_wake |= sender_must_wake,
-                Err(Refusal::NoMemory { wanted_bytes }) => {
+                Err(AppendRefusal::Moved { sender_must_wake }) => must_wake |= sender_must_wake,
+                Err(AppendRefusal::NoMemory { wanted_bytes }) => {
                     must_wake = true;
                     break Err(Obstacle::NoMemory { wanted_bytes });
                 }
-                Err(Refusal::Closed) => break Err(Obstacle::Final(Error::Closed)),
+                Err(AppendRefusal::Closed) => break Err(Obstacle::Final(Error::Closed)),
             }
         };
         if must_wake {

@@ -34,14 +34,14 @@ pub(super) struct OsFile {
     /// Loads under way: pages may be in the page cache without being filled yet.
     loads: AtomicU32,
     identity: Identity,
-    state: Mutex<State>,
+    state: Mutex<FileState>,
     directory: Arc<Directory>,
     disk: Arc<Shared>,
     this: Weak<OsFile>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FileState {
     name: Arc<OsStr>,
     /// False when the name was removed or is another file's: the descriptor is then the only way to
     /// the file, and stays open.
@@ -116,7 +116,7 @@ impl OsFile {
             is_writable,
             loads: AtomicU32::new(0),
             identity,
-            state: Mutex::new(State {
+            state: Mutex::new(FileState {
                 name: Arc::clone(&name),
                 has_name: true,
                 hold: None,
@@ -154,7 +154,12 @@ impl OsFile {
         self.reopen_locked(&directory, &mut self.state(), Wait::Allowed)
     }
 
-    fn reopen_locked(&self, directory: &Path, state: &mut State, wait: Wait) -> io::Result<Descriptor<'_>> {
+    fn reopen_locked(
+        &self,
+        directory: &Path,
+        state: &mut FileState,
+        wait: Wait,
+    ) -> io::Result<Descriptor<'_>> {
         // Another thread may have been faster.
         if let Some(descriptor) = self.slot.get() {
             return Ok(descriptor);
@@ -196,7 +201,7 @@ impl OsFile {
     }
 
     /// Stores a descriptor, which may from now on be closed in favor of other files.
-    fn put(&self, state: &mut State, fd: OwnedFd) {
+    fn put(&self, state: &mut FileState, fd: OwnedFd) {
         self.slot.put(fd);
         // The new descriptor pins the inode.
         state.hold = None;
@@ -250,12 +255,12 @@ impl OsFile {
         self.identity.device
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FileState> {
         // Critical sections leave the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+    fn try_state(&self) -> Option<MutexGuard<'_, FileState>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -1,13 +1,13 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
-use ottla_broker::activity::{Activity, ApiActivity, GroupOverview, MemberOverview, Reading, Stage};
+use ottla_broker::activity::{Activity, ActivityReading, ApiActivity, GroupOverview, MemberOverview, Stage};
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
     BrokerCounts, ConnectionCounts, FetchCounts, GroupCounts, MemberCounts, RequestCounts,
 };
 use ottla_lab::doctor::snapshot;
 
-pub fn counts(reading: Reading) -> BrokerCounts {
+pub fn counts(reading: ActivityReading) -> BrokerCounts {
     BrokerCounts {
         node_id: reading.node_id,
         at_ms: reading.at.0,
