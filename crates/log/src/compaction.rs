@@ -53,7 +53,6 @@ pub struct CompactionJob {
     index_interval_bytes: u32,
     delete_retention_ms: i64,
     now_ms: i64,
-    truncations: u64,
     /// Closed segments below the uncleanable part, oldest first.
     segments: Vec<Arc<Segment>>,
     first_dirty_offset: i64,
@@ -119,7 +118,6 @@ impl PartitionLog {
             index_interval_bytes: self.config.index_interval_bytes,
             delete_retention_ms: self.config.delete_retention_ms,
             now_ms,
-            truncations: self.truncations,
             segments: dirty.segments,
             first_dirty_offset: dirty.first_dirty_offset,
             uncleanable_offset: dirty.uncleanable_offset,
@@ -222,12 +220,8 @@ impl PartitionLog {
             .collect()
     }
 
-    /// Makes readers see the rewritten segments. False if the log was truncated meanwhile: the job
-    /// is then void.
-    pub fn install_compaction(&mut self, job: &CompactionJob) -> bool {
-        if job.truncations != self.truncations {
-            return false;
-        }
+    /// Makes readers see the rewritten segments.
+    pub fn install_compaction(&mut self, job: &CompactionJob) {
         let mut state = self.reader.state();
         let mut segments: Vec<Arc<Segment>> = Vec::with_capacity(state.segments.len());
         let replaced: BTreeSet<i64> = job
@@ -253,7 +247,6 @@ impl PartitionLog {
             .iter()
             .flat_map(|each| &each.old)
             .for_each(|segment| segment.retire());
-        true
     }
 
     /// Ends a job, completed or not; returns the new first dirty offset for
@@ -559,7 +552,7 @@ impl CompactionJob {
     }
 
     /// Removes the output of `run` when the job is not installed.
-    pub fn discard(&self) -> Result<(), LogError> {
+    fn discard(&self) -> Result<(), LogError> {
         for segment in &self.segments {
             for suffix in [".cleaned", ".swap"] {
                 let path = self.temporary(segment.base_offset, suffix);

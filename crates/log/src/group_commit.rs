@@ -36,7 +36,6 @@ impl PartitionLog {
             directory,
             end: self.end(),
             checkpoint,
-            truncations: self.truncations,
         }
     }
 
@@ -46,9 +45,6 @@ impl PartitionLog {
     /// - Errors: after a shortage the log is as it was before the sync began, and needs another
     ///   one.
     pub fn finish_sync(&mut self, job: SyncJob, result: io::Result<()>) -> Result<Bound, LogError> {
-        if job.truncations != self.truncations {
-            return Ok(self.durable);
-        }
         self.unsynced.in_flight = false;
         match result {
             Ok(()) => {}
@@ -144,7 +140,6 @@ impl PartitionLog {
             leader_epochs: self.has_new_epochs().then(|| self.leader_epochs.clone()),
             recovery_point: self.end_offset,
             appended_bytes: self.appended_bytes,
-            truncations: self.truncations,
         }))
     }
 
@@ -182,9 +177,6 @@ impl PartitionLog {
         job: CheckpointJob,
         result: Result<(), LogError>,
     ) -> Result<i64, LogError> {
-        if job.truncations != self.truncations {
-            return Ok(self.recovery_point);
-        }
         self.checkpoints.in_flight = false;
         if let Err(error) = result {
             self.put_back_checkpoint(job);

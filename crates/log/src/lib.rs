@@ -16,7 +16,6 @@ mod close;
 mod retention;
 mod compaction;
 mod offset_map;
-mod truncation;
 mod segment;
 mod checked_ranges;
 mod stored_batch;

@@ -75,8 +75,7 @@ pub(crate) struct ActiveSegment {
 }
 
 /// One partition. Methods that take `&mut self` are called under the partition's lock and never
-/// wait for the device, except those that say so: `open`, `close`, `truncate_to`,
-/// `assign_leader_epoch`.
+/// wait for the device, except those that say so: `open`, `close`, `assign_leader_epoch`.
 #[derive(Debug)]
 pub struct PartitionLog {
     pub(crate) disk: Arc<dyn Disk>,
@@ -98,9 +97,6 @@ pub struct PartitionLog {
     pub(crate) poison: Option<Arc<str>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) checkpoints: Checkpoints,
-    /// How often the log was truncated: a job begun before a truncation must not be applied after
-    /// it.
-    pub(crate) truncations: u64,
     /// A compaction job is under way.
     pub(crate) compacting: bool,
     /// Headers of an append of several batches; kept for its capacity.
@@ -226,7 +222,6 @@ impl PartitionLog {
                 sealed: opened.resealed,
                 ..Checkpoints::default()
             },
-            truncations: 0,
             compacting: false,
             scratch: Vec::new(),
         }

@@ -27,7 +27,6 @@ pub struct SyncJob {
     pub(crate) directory: Option<(Arc<dyn Disk>, Arc<Path>)>,
     pub(crate) end: Bound,
     pub(crate) checkpoint: Option<Box<CheckpointJob>>,
-    pub(crate) truncations: u64,
 }
 
 impl SyncJob {
@@ -65,7 +64,6 @@ pub struct CheckpointJob {
     pub(crate) leader_epochs: Option<LeaderEpochs>,
     pub(crate) recovery_point: i64,
     pub(crate) appended_bytes: u64,
-    pub(crate) truncations: u64,
 }
 
 /// The index entries of one segment that are missing in its files.

@@ -122,8 +122,7 @@ impl World {
             60..80 => self.sync(),
             80..88 => self.checkpoint(),
             88..91 => self.retain(),
-            91..93 => self.delete_records(),
-            93..94 => self.truncate(),
+            91..94 => self.delete_records(),
             94..96 => self.restart_cleanly(),
             _ => {
                 self.leader_epoch += 1;
@@ -329,27 +328,6 @@ impl World {
         // The broker writes `log-start-offset-checkpoint` before it answers.
         self.forget_before(start_offset);
         Ok(())
-    }
-
-    fn truncate(&mut self) -> Result<(), LogError> {
-        let span = (self.end_offset() - self.start_offset) as u64;
-        let offset = self.end_offset() - self.random.below(span.min(20) + 1) as i64;
-        // From here on a crash may leave the log with or without the truncated records.
-        self.durable_offset = self.durable_offset.min(offset).min(self.batch_start(offset));
-        self.recovery_point = self.recovery_point.min(self.durable_offset);
-        let now_ms = self.now_ms;
-        self.log().truncate_to(offset, now_ms)?;
-        let end_offset = self.log().end_offset();
-        assert!(end_offset <= offset, "seed {}", self.seed);
-        self.durable_offset = self.log().durable_offset();
-        self.forget_from(end_offset);
-        Ok(())
-    }
-
-    /// Lower bound of the base offset of the batch that holds `offset`: the expectation does not
-    /// record batches, which hold at most five records.
-    fn batch_start(&self, offset: i64) -> i64 {
-        (offset - 5).max(self.start_offset)
     }
 
     fn forget_from(&mut self, end_offset: i64) {

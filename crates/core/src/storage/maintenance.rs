@@ -235,12 +235,8 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
         return Ok(false);
     };
     let outcome = job.run(map_bytes_max).and_then(|()| {
-        let is_installed = partition.with_log(|log| log.install_compaction(&job));
-        if is_installed {
-            return job.replace_files();
-        }
-        // The log was truncated meanwhile: the output holds records that are gone.
-        job.discard()
+        partition.with_log(|log| log.install_compaction(&job));
+        job.replace_files()
     });
     let next_dirty = partition.with_log(|log| log.finish_compaction(job));
     if outcome.is_ok() {
