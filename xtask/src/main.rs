@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         "source-experiments" => source_experiments::run(rest),
         "tenant-experiments" => tenant_experiments::run(rest),
         "bench-report" => bench_report::run(rest),
-        "features" => features::run(tidy::repository()),
+        "features" => features::run(tidy::repository(), rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {
             eprintln!("{USAGE}");
