@@ -1,6 +1,6 @@
 //! `cargo xtask features`: ottla-client compiles with every set of its cargo features and refuses
-//! with the feature's name what a build lacks. `cargo xtask features --targets`: it compiles for the
-//! other systems, whose standard libraries `rustup target add` installs.
+//! with the feature's name what a build lacks. `cargo xtask features --targets`: it compiles for
+//! the other systems, whose standard libraries `rustup target add` installs.
 
 use std::path::Path;
 use std::process::Command;
