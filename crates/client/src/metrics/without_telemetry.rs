@@ -8,6 +8,7 @@ use super::ClientMetrics;
 use super::instance_id::{InstanceId, InstanceState};
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::metadata::snapshot::NodeId;
 use crate::network::cluster::Cluster;
 use crate::network::io::Action;
 use crate::time::{Moment, Timestamp};
@@ -47,7 +48,7 @@ impl Telemetry {
         None
     }
 
-    pub fn take_reply(&mut self, _now: Moment, _result: Result<Bytes, Error>) {}
+    pub fn take_reply(&mut self, _now: Moment, _node: NodeId, _result: Result<Bytes, Error>) {}
 
     pub fn close(&mut self, _now: Moment) {
         self.is_closed = true;
