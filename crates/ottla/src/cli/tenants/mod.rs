@@ -14,7 +14,7 @@ use crate::cli::doctor::place::Place;
 use crate::cli::doctor::text::Paper;
 use crate::cli::output::{Failure, Format, print};
 
-/// The limit of an answer: ten thousand tenants are about 10 MB.
+/// The limit of an answer: ten thousand tenants are about 15 MB.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Show what each tenant costs the broker: event loop time, requests, bytes, and waiting time
