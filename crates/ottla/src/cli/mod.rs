@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
 /// A Kafka broker for one machine that tells you which client is slow, why, and which setting to
 /// change
 #[derive(Parser)]
-#[command(name = "ottla", version = env!("OTTLA_VERSION"), about)]
+#[command(name = "ottla", version = env!("OTTLA_VERSION"))]
 struct Command {
     #[command(subcommand)]
     job: Job,
@@ -54,5 +54,21 @@ pub fn run() -> ExitCode {
         Job::Tenants(tenants) => tenants.run(),
         Job::Demo(demo) => demo.run(),
         Job::Quota(quota) => quota.run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Command;
+
+    #[test]
+    fn the_help_says_what_the_readme_says() {
+        let help = Command::command().render_long_help().to_string();
+        let tagline = help.split("\n\n").next().unwrap_or_default();
+        let tagline = tagline.split_whitespace().collect::<Vec<_>>().join(" ");
+        let readme = include_str!("../../../../README.md");
+        assert!(readme.contains(&format!("**{tagline}.**")), "{tagline}");
     }
 }
