@@ -118,6 +118,13 @@ pub(crate) fn parse_lines(bytes: &[u8]) -> Result<Vec<&str>, String> {
     }
 }
 
+const IRREGULAR: &str = "not a regular file";
+
+/// Whether a file could not be read because a directory, a pipe or the like is in its place.
+pub fn is_irregular(error: &LogError) -> bool {
+    matches!(error, LogError::Corrupt { reason, .. } if &**reason == IRREGULAR)
+}
+
 /// Reads the whole file; `None` if it does not exist.
 pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogError> {
     let failed = |source| LogError::io("read", path, source);
@@ -130,7 +137,7 @@ pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, LogErr
                 io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
             ) =>
         {
-            return Err(LogError::corrupt(path, 0, "not a regular file"));
+            return Err(LogError::corrupt(path, 0, IRREGULAR));
         }
         Err(error) => return Err(failed(error)),
     };

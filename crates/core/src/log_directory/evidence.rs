@@ -261,9 +261,11 @@ impl OwnerMark {
     }
 }
 
+/// - Errors: also something that is not a regular file. The broker could not write the checkpoint,
+///   and would fail after it had changed others.
 fn read_or_empty(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
     match checkpoint::read_offsets(disk, path) {
-        Err(error @ LogError::Corrupt { .. }) => {
+        Err(error @ LogError::Corrupt { .. }) if !checkpoint::is_irregular(&error) => {
             warn!(%error, "the checkpoint is damaged: recovery reads more and can prove less");
             Ok(OffsetCheckpoint::default())
         }
@@ -355,5 +357,18 @@ mod tests {
             disk.write_file(&directory.join(OWNER_FILE), text.as_bytes());
             assert_eq!(OwnerMark::read(&disk, directory).unwrap(), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_damaged_checkpoint_is_forgiven_and_a_directory_in_its_place_is_not() {
+        let disk = MemoryDisk::new(1);
+        let path = Path::new("data").join("cleaner-offset-checkpoint");
+        disk.create_directories(Path::new("data")).unwrap();
+        disk.write_file(&path, b"0\n7\n");
+        assert_eq!(read_or_empty(&disk, &path).unwrap(), OffsetCheckpoint::default());
+        disk.remove_file(&path).unwrap();
+        disk.create_directories(&path).unwrap();
+        let error = read_or_empty(&disk, &path).unwrap_err().to_string();
+        assert!(error.contains("cleaner-offset-checkpoint"), "{error}");
     }
 }
