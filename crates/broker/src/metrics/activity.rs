@@ -126,55 +126,6 @@ impl ApiActivity {
         }
     }
 
-    /// Adds what happened elsewhere, or later.
-    pub fn merge(&mut self, other: &ApiActivity) {
-        for (into, from) in self.sums().into_iter().zip(other.clone().sums()) {
-            *into += *from;
-        }
-        let least = [self.gap_micros_min, other.gap_micros_min];
-        self.gap_micros_min = least.into_iter().flatten().min();
-        self.codecs.add(other.codecs);
-        self.recompressed.add(other.recompressed);
-        self.producer_id = other.producer_id.or(self.producer_id);
-        for (code, count) in other.errors.into_iter().filter(|(_, count)| *count > 0) {
-            self.count_error(code, count);
-        }
-    }
-
-    /// Returns what happened since `earlier`, an older value of the same connection. What is not a
-    /// sum stays as it is.
-    pub fn since(&self, earlier: &ApiActivity) -> ApiActivity {
-        let mut later = self.clone();
-        for (into, from) in later.sums().into_iter().zip(earlier.clone().sums()) {
-            *into -= *from;
-        }
-        for ((_, count), (_, before)) in later.errors.iter_mut().zip(earlier.errors) {
-            *count -= before;
-        }
-        later
-    }
-
-    fn sums(&mut self) -> Vec<&mut u64> {
-        let mut sums = vec![
-            &mut self.requests,
-            &mut self.request_bytes,
-            &mut self.reply_bytes,
-            &mut self.batches,
-            &mut self.records,
-            &mut self.batch_bytes,
-            &mut self.gaps,
-            &mut self.gap_micros,
-            &mut self.gaps_judged,
-            &mut self.back_to_back,
-            &mut self.overlaps,
-            &mut self.cold_reads,
-            &mut self.cold_bytes,
-        ];
-        sums.extend(&mut self.stage_micros);
-        sums.extend(&mut self.acks);
-        sums
-    }
-
     fn count_error(&mut self, code: i16, count: u64) {
         let mut entries = self.errors.iter_mut();
         if let Some(entry) = entries.find(|entry| entry.0 == code || entry.1 == 0) {
@@ -437,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_contains_what_came_after_its_beginning() {
+    fn requests_and_what_they_carried_add_up() {
         let mut activities = Activities::default();
         let index = activities.open(who(1));
         let mut times = StageTimes::default();
@@ -453,23 +404,14 @@ mod tests {
                 activities.add(index, &exchange(ApiKey::Produce, &times, &seen, Gap::Micros(7)));
             }
         };
-        add(&mut activities, 3);
-        let before = read_all(&activities).remove(0).produce.unwrap();
-        add(&mut activities, 2);
-        let after = read_all(&activities).remove(0).produce.unwrap();
-        let window = after.since(&before);
-        assert_eq!((window.requests, window.records, window.acks), (2, 10, [0, 0, 2]));
+        add(&mut activities, 5);
+        let sums = read_all(&activities).remove(0).produce.unwrap();
+        assert_eq!((sums.requests, sums.records, sums.acks), (5, 25, [0, 0, 5]));
         assert_eq!(
-            (window.stage_micros[Stage::Appended as usize], window.gap_micros),
-            (20, 14)
+            (sums.stage_micros[Stage::Appended as usize], sums.gap_micros),
+            (50, 35)
         );
-        assert_eq!(window.errors[0], (ErrorCode::NotLeaderOrFollower.code(), 2));
-        let mut merged = before.since(&ApiActivity::default());
-        merged.merge(&window);
-        assert_eq!(
-            (merged.requests, merged.records, merged.errors),
-            (5, 25, after.errors)
-        );
+        assert_eq!(sums.errors[0], (ErrorCode::NotLeaderOrFollower.code(), 5));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! In place of telemetry.rs in a build without the cargo feature `telemetry`: pushes nothing.
+//! In place of telemetry/mod.rs in a build without the cargo feature `telemetry`: pushes nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Who sends the requests of a connection: its facts, its tenant, and the client it is counted as.
+//! The client of a connection: address, listener and principal, its tenant, and the row of its
+//! metrics.
 
 use std::sync::Arc;
 
