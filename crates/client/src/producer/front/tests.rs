@@ -344,6 +344,18 @@ fn all_threads_that_wait_for_memory_continue_when_it_is_freed() {
 }
 
 #[test]
+fn a_record_that_is_done_has_given_its_memory_back() {
+    let (producer, _) = producer(&[("batch.size", "1000"), ("buffer.memory", "1000")]);
+    let record = Record::new("one").value(&[1; 900]);
+    let mut sent = producer.send(&record).unwrap();
+    for _ in 0..500 {
+        sent.wait().unwrap();
+        sent = producer.try_send(&record).expect("the only batch is done");
+    }
+    sent.wait().unwrap();
+}
+
+#[test]
 fn try_send_never_waits() {
     let (producer, stage) = producer(&[("batch.size", "1000"), ("buffer.memory", "1000")]);
     let error = producer.try_send(&Record::new("new")).unwrap_err();
