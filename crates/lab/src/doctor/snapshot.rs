@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub settings: Settings,
     pub application: Application,
     pub network: Network,
+    /// The client's machine; known where it is the broker's or the collector's own.
+    pub host: Option<Host>,
     /// The client's own producer metrics. `None`: it is not a producer.
     pub producer: Option<Producer>,
     /// The client's own consumer metrics. `None`: it is not a consumer.
@@ -88,6 +90,8 @@ pub struct Telemetry {
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,
+    /// The broker does not take pushes from anyone: the client's silence says nothing of the client.
+    pub is_off_at_broker: bool,
 }
 
 /// A setting, and its origin.
@@ -133,6 +137,9 @@ pub struct Settings {
     pub fetch_max_bytes: Option<Setting<f64>>,
     pub max_partition_fetch_bytes: Option<Setting<f64>>,
     pub max_poll_interval_ms: Option<Setting<f64>>,
+    pub max_poll_records: Option<Setting<f64>>,
+    pub session_timeout_ms: Option<Setting<f64>>,
+    pub receive_buffer_bytes: Option<Setting<f64>>,
     pub retention_ms: Option<Setting<f64>>,
 }
 
@@ -188,6 +195,19 @@ pub struct Network {
     /// The bytes that may be on the way unacknowledged, where known to differ from `2 *
     /// send.buffer.bytes`.
     pub window_bytes: Option<f64>,
+}
+
+/// A machine over the window, by the counts of its kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    pub processors: Option<f64>,
+    /// Share of the processors' time that was used, by anyone.
+    pub used: Option<f64>,
+    /// Share of the time in which something that could run waited for a processor (PSI `some`).
+    pub waiting: Option<f64>,
+    /// Share of the processors' time that a hypervisor gave to others.
+    pub stolen: Option<f64>,
 }
 
 /// A producer's own metrics over the window; rates are deltas of totals over the window if the
@@ -382,6 +402,27 @@ pub struct BrokerSide {
     pub quota_bytes_per_second: Option<f64>,
     pub quota_request_share: Option<f64>,
     pub slowest_follower: Option<String>,
+    /// The broker's machine.
+    pub host: Option<Host>,
+    /// Largest request and largest batch that were read on the wire.
+    pub request_bytes_max: Option<f64>,
+    pub batch_bytes_max: Option<f64>,
+    /// The partitions that this client wrote most to, the heaviest first; at most a handful.
+    pub partitions: Vec<WrittenPartition>,
+    /// Partitions that it wrote to.
+    pub partitions_written: Option<f64>,
+}
+
+/// One partition of a producer, as its leader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WrittenPartition {
+    pub topic: String,
+    pub partition: i32,
+    pub bytes_per_second: Option<f64>,
+    pub records_per_second: Option<f64>,
+    pub batches_per_second: Option<f64>,
+    pub batch_bytes: Option<f64>,
 }
 
 /// An earlier reading of the same client, with other settings of the application.

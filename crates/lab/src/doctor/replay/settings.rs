@@ -41,6 +41,9 @@ pub fn settings(stated: &Stated) -> Result<Settings, ReplayError> {
         fetch_max_bytes: number("fetch.max.bytes")?,
         max_partition_fetch_bytes: number("max.partition.fetch.bytes")?,
         max_poll_interval_ms: number("max.poll.interval.ms")?,
+        max_poll_records: number("max.poll.records")?,
+        session_timeout_ms: number("session.timeout.ms")?,
+        receive_buffer_bytes: number("receive.buffer.bytes")?,
         retention_ms: number("retention.ms")?,
     })
 }
