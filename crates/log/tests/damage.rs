@@ -442,7 +442,14 @@ fn an_end_beyond_the_recovery_point_of_a_clean_stop_is_reported() {
     let [finding] = &report.findings[..] else {
         panic!("{:?}", report.findings)
     };
-    assert_eq!((finding.kind, &finding.path), (FindingKind::Contradiction, &segment));
-    assert!(finding.detail.contains("ends at offset 2078"), "{}", finding.detail);
+    assert_eq!(
+        (finding.kind, &finding.path),
+        (FindingKind::Contradiction, &segment)
+    );
+    assert!(
+        finding.detail.contains("ends at offset 2078"),
+        "{}",
+        finding.detail
+    );
     assert_eq!(log.end_offset(), 2_078);
 }
