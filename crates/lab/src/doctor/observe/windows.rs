@@ -551,6 +551,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use crate::doctor::observe::counts::FetchCounts;
+    use crate::machine::host::HostCounts;
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs
     /// each, one of them synced.
@@ -647,6 +648,68 @@ mod tests {
             (told.client.role, told.seconds, told.has_subscription),
             (Role::Producer, 10.0, false)
         );
+    }
+
+    #[test]
+    fn what_requests_name_and_weigh_is_in_the_window() {
+        let mut windows = Windows::default();
+        let limits = FetchLimits {
+            min_bytes: 100_000,
+            max_wait_ms: 250,
+            max_bytes: 50 << 20,
+            partition_bytes_max: Some(16_384),
+        };
+        let both = |requests: u64| {
+            let mut both = producer(1, "both", requests);
+            both.is_local = true;
+            let produce = both.produce.as_mut().unwrap();
+            (produce.request_bytes_max, produce.batch_bytes_max) = (70_000, 16_384);
+            produce.in_flight_max = 5;
+            both.fetch = Some(RequestCounts {
+                requests,
+                fetch_limits: Some(limits),
+                ..RequestCounts::default()
+            });
+            both
+        };
+        let busy = |second: u64, busy: u64| {
+            let mut reading = reading(second, 0, vec![both(second), producer(2, "far", second)]);
+            reading.host = Some(HostCounts {
+                processors: 2,
+                busy,
+                idle: 100,
+                stolen: 0,
+                waiting_micros: None,
+            });
+            reading
+        };
+        windows.take(busy(0, 0));
+        let told = windows.take(busy(10, 300));
+        let [producer, consumer, far] = &told[..] else {
+            panic!("three clients: {told:?}")
+        };
+        let side = &producer.broker;
+        assert_eq!(
+            (side.request_bytes_max, side.batch_bytes_max, side.in_flight_max),
+            (Some(70_004.0), Some(16_384.0), Some(5.0))
+        );
+        assert_eq!(side.host.and_then(|host| host.used), Some(1.0));
+        assert_eq!(
+            (producer.host, far.host),
+            (side.host, None),
+            "its machine is the broker's"
+        );
+        let settings = &consumer.settings;
+        assert_eq!(
+            (settings.fetch_min_bytes, settings.fetch_max_wait_ms),
+            (seen(100_000.0), seen(250.0))
+        );
+        assert_eq!(
+            (settings.fetch_max_bytes, settings.max_partition_fetch_bytes),
+            (seen(f64::from(50 << 20)), seen(16_384.0))
+        );
+        assert_eq!(producer.settings.fetch_min_bytes, None);
+        assert_eq!(consumer.broker.in_flight_max, None, "fetches do not tell");
     }
 
     #[test]
