@@ -29,6 +29,10 @@ pub struct MemberOverview {
     pub member_id: Arc<str>,
     pub client_id: Arc<str>,
     pub client_host: Arc<str>,
+    /// As its last JoinGroup named them; a consumer's rebalance timeout is its
+    /// `max.poll.interval.ms`.
+    pub rebalance_timeout_ms: i32,
+    pub session_timeout_ms: i32,
 }
 
 /// A member that left or was removed.

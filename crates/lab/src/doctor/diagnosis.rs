@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::number;
+
 /// Version of the JSON; it changes when a field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
@@ -162,7 +164,11 @@ pub struct Recommendation {
 }
 
 /// The promised effect, always at unchanged latency unless `assumption` says otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// A promise can fail: its range lies wholly on the better side of `now`, and is no wider than a
+/// factor of two. Where that cannot be said, `unknown` tells what is not known, and the range is
+/// only what is possible.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
     /// The quantity that is promised: `records_per_second`, `sender_latency_ms`,
     /// `requests_per_second`, ...
@@ -172,6 +178,21 @@ pub struct Promise {
     pub high: f64,
     pub unit: String,
     pub assumption: String,
+    /// What is not known, where the effect cannot be promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<String>,
+}
+
+impl Promise {
+    /// `100,000 to 166,000`, or what is not known.
+    pub fn range(&self) -> String {
+        let (low, high) = (number(self.low), number(self.high));
+        match &self.unknown {
+            Some(what) => format!("not known: {what}"),
+            None if low == high => low,
+            None => format!("{low} to {high}"),
+        }
+    }
 }
 
 /// A change that would not help.

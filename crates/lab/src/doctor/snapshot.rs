@@ -101,7 +101,8 @@ pub struct Setting<T> {
     pub origin: Origin,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// In the order of their strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Stated by its owner, a fixture or a scenario.
@@ -141,6 +142,31 @@ pub struct Settings {
     pub session_timeout_ms: Option<Setting<f64>>,
     pub receive_buffer_bytes: Option<Setting<f64>>,
     pub retention_ms: Option<Setting<f64>>,
+}
+
+impl Settings {
+    /// Takes over what `other` knows of stronger origin, or is unknown here.
+    pub fn merge(&mut self, other: &Settings) {
+        fn take<T: Copy>(own: &mut Option<Setting<T>>, other: Option<Setting<T>>) {
+            let is_stronger = |other: &Setting<T>| own.is_none_or(|own| other.origin < own.origin);
+            if let Some(other) = other.filter(is_stronger) {
+                *own = Some(other);
+            }
+        }
+        macro_rules! take {
+            ($($setting:ident)*) => {
+                let Settings { $($setting),* } = other;
+                $(take(&mut self.$setting, *$setting);)*
+            };
+        }
+        take!(
+            batch_bytes linger_ms acks in_flight send_buffer_bytes max_request_bytes buffer_bytes
+            max_block_ms delivery_timeout_ms compression partitioner topic_compression
+            replication_factor fetch_max_wait_ms fetch_min_bytes fetch_max_bytes
+            max_partition_fetch_bytes max_poll_interval_ms max_poll_records session_timeout_ms
+            receive_buffer_bytes retention_ms
+        );
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -411,6 +437,9 @@ pub struct BrokerSide {
     pub partitions: Vec<WrittenPartition>,
     /// Partitions that it wrote to.
     pub partitions_written: Option<f64>,
+    /// The most requests of one connection that were under way at the same time, with those whose
+    /// answers cannot have reached the client when it sent the next: at least as many are allowed.
+    pub in_flight_max: Option<f64>,
 }
 
 /// One partition of a producer, as its leader sees it.

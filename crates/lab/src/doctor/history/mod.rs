@@ -24,7 +24,7 @@ pub use instance::Instance;
 use super::adapters::{Hints, Reading, Software};
 use super::diagnosis::{self, Examination};
 use super::snapshot::{
-    BrokerSide, Client, ConsumedPartition, Consumer, Library, Neighbour, Role, Settings, Snapshot,
+    BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
 };
 use super::{otlp, rules};
 
@@ -86,8 +86,10 @@ pub struct Observed {
     /// The length of the broker's observation.
     pub seconds: f64,
     pub broker: BrokerSide,
-    /// Settings that the broker reads in requests: acks, codec.
+    /// Settings that the broker reads in requests and batches.
     pub settings: Settings,
+    /// The client's machine, where it is the broker's.
+    pub host: Option<Host>,
     /// The client fetched a subscription, or could have.
     pub has_subscription: bool,
     pub push_interval_ms: Option<f64>,
@@ -505,17 +507,8 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     client.address = client.address.take().or(seen.address);
     client.group_id = client.group_id.take().or(seen.group_id);
     client.member_id = client.member_id.take().or(seen.member_id);
-    snapshot.settings.acks = snapshot.settings.acks.or(side.settings.acks);
-    snapshot.settings.compression = snapshot.settings.compression.or(side.settings.compression);
-    snapshot.settings.topic_compression = snapshot
-        .settings
-        .topic_compression
-        .or(side.settings.topic_compression);
-    snapshot.settings.replication_factor = snapshot
-        .settings
-        .replication_factor
-        .or(side.settings.replication_factor);
-    snapshot.settings.retention_ms = snapshot.settings.retention_ms.or(side.settings.retention_ms);
+    snapshot.settings.merge(&side.settings);
+    snapshot.host = snapshot.host.or(side.host);
     snapshot.telemetry.has_subscription |= side.has_subscription;
     if let Some(round_trip_ms) = side.broker.round_trip_ms {
         let known = snapshot.network.round_trip_ms.unwrap_or(round_trip_ms);

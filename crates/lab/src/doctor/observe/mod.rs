@@ -4,4 +4,6 @@
 
 pub mod windows;
 mod membership;
+mod written;
+mod host;
 pub mod counts;

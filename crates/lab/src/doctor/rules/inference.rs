@@ -10,7 +10,7 @@
 //! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
 //! assumed is listed in `missing`.
 
-use crate::doctor::snapshot::{Library, Origin, Producer, Setting, Snapshot};
+use crate::doctor::snapshot::{Library, Origin, Producer, Role, Setting, Snapshot};
 
 use super::words;
 
@@ -115,6 +115,36 @@ pub(crate) fn in_flight_seen(producer: &Producer) -> Option<f64> {
         .flatten()
         .filter(|most| most.is_finite())
         .reduce(f64::max)
+}
+
+/// The present value of a setting, as far as it is known or assumed, by its name.
+pub(crate) fn present(snapshot: &Snapshot, name: &str) -> Option<f64> {
+    let stated = &snapshot.settings;
+    let or = |setting: Option<Setting<f64>>, default: f64| Some(setting.map_or(default, |known| known.value));
+    if snapshot.client.role == Role::Producer {
+        let known = settings(snapshot);
+        return match name {
+            "batch.size" => Some(known.batch_bytes.value),
+            "linger.ms" => Some(known.linger_ms.value),
+            "max.in.flight.requests.per.connection" => Some(known.in_flight.value),
+            "send.buffer.bytes" => known.send_buffer_bytes.map(|setting| setting.value),
+            "max.request.size" => Some(known.max_request_bytes.value),
+            "buffer.memory" => Some(known.buffer_bytes.value),
+            "threads" => snapshot.application.threads,
+            _ => None,
+        };
+    }
+    match name {
+        "fetch.min.bytes" => or(stated.fetch_min_bytes, 1.0),
+        "fetch.max.wait.ms" => or(stated.fetch_max_wait_ms, 500.0),
+        "fetch.max.bytes" => or(stated.fetch_max_bytes, 52_428_800.0),
+        "max.partition.fetch.bytes" => or(stated.max_partition_fetch_bytes, 1_048_576.0),
+        "max.poll.interval.ms" => or(stated.max_poll_interval_ms, 300_000.0),
+        "max.poll.records" => or(stated.max_poll_records, 500.0),
+        "session.timeout.ms" => or(stated.session_timeout_ms, 45_000.0),
+        "receive.buffer.bytes" => or(stated.receive_buffer_bytes, 65_536.0),
+        _ => None,
+    }
 }
 
 pub(crate) fn is_guess(origin: Origin) -> bool {

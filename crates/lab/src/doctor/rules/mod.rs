@@ -7,6 +7,8 @@ pub mod producer;
 pub mod consumer;
 pub mod tenant;
 pub mod broker;
+mod engine;
+mod found;
 pub(crate) mod inference;
 pub(crate) mod words;
 

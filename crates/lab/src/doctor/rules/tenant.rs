@@ -195,6 +195,7 @@ fn recommendation(culprit: &Neighbour, now: Option<f64>, after: f64) -> Recommen
             high: now.unwrap_or(after),
             unit: String::from("service times"),
             assumption: String::from("90 % of its requests go, the others' stay as they are"),
+            unknown: None,
         },
         next_ceiling: String::from("the threads' utilisation by all the others"),
         cost: String::from("that client is slowed down until it batches"),

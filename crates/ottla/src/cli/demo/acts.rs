@@ -363,6 +363,7 @@ mod tests {
                 high: 1.0,
                 unit: String::from("records/s"),
                 assumption: String::new(),
+                unknown: None,
             },
             next_ceiling: String::new(),
             cost: String::new(),

@@ -90,11 +90,10 @@ fn line(out: &mut fmt::Formatter<'_>, name: &str, text: &str) -> fmt::Result {
 }
 
 fn promise(promise: &Promise) -> String {
-    let range = match (promise.high - promise.low).abs() < 0.005 * promise.high.abs() {
-        true => number(promise.high),
-        false => format!("{} to {}", number(promise.low), number(promise.high)),
-    };
-    format!("{range} {}, {}", promise.unit, promise.assumption)
+    match &promise.unknown {
+        Some(_) => promise.range(),
+        None => format!("{} {}, {}", promise.range(), promise.unit, promise.assumption),
+    }
 }
 
 /// Returns the JSON document.
@@ -138,6 +137,7 @@ mod tests {
                 high,
                 unit: unit.to_owned(),
                 assumption: String::from("at unchanged latency"),
+                unknown: None,
             },
             result,
         }

@@ -112,6 +112,7 @@ fn larger_batches() -> Recommendation {
             high: 100_000.0,
             unit: "records/s".into(),
             assumption: "at unchanged latency".into(),
+            unknown: None,
         },
         next_ceiling: "the rate that the application asks for, 100,000 records/s".into(),
         cost: "up to 32 KiB of buffer memory for each partition".into(),

@@ -1,13 +1,18 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
-use ottla_broker::activity::{Activity, ActivityReading, ApiActivity, GroupOverview, MemberOverview, Stage};
+use ottla_broker::activity::{
+    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Stage, WrittenPartitions,
+};
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
-    BrokerCounts, ConnectionCounts, FetchCounts, GroupCounts, MemberCounts, RequestCounts,
+    BrokerCounts, ConnectionCounts, FetchCounts, FetchLimits, GroupCounts, MemberCounts, PartitionCounts,
+    RequestCounts, WrittenCounts,
 };
 use ottla_lab::doctor::snapshot;
+use ottla_lab::machine::host::HostCounts;
 
-pub fn counts(reading: ActivityReading) -> BrokerCounts {
+pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
+    let connections = std::mem::take(&mut reading.connections);
     BrokerCounts {
         node_id: reading.node_id,
         at_ms: reading.at.0,
@@ -16,12 +21,15 @@ pub fn counts(reading: ActivityReading) -> BrokerCounts {
         busy_micros: reading.busy_micros,
         processor_count: reading.processor_count,
         processor_micros: reading.processor_micros,
-        connections: reading.connections.into_iter().map(connection).collect(),
+        host: HostCounts::read(),
+        connections: (connections.into_iter())
+            .map(|activity| connection(&reading, activity))
+            .collect(),
         groups: reading.groups.iter().map(group).collect(),
     }
 }
 
-fn connection(activity: Activity) -> ConnectionCounts {
+fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts {
     let who = activity.who;
     let software = who.identity.software();
     ConnectionCounts {
@@ -29,10 +37,12 @@ fn connection(activity: Activity) -> ConnectionCounts {
         client_id: who.client_id,
         principal: who.principal,
         address: who.address,
+        is_local: who.is_local,
         instance_id: who.identity.instance_id().map(|id| id.to_string()),
         software: software.map(|software| (software.name.clone(), software.version.clone())),
-        produce: activity.produce.as_deref().map(requests),
-        fetch: activity.fetch.as_deref().map(requests),
+        produce: (activity.produce.as_deref()).map(|api| requests(reading, api)),
+        fetch: (activity.fetch.as_deref()).map(|api| requests(reading, api)),
+        written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
         round_trip_micros: activity.round_trip_micros,
         fetched: activity.fetched.map(|(at, partitions)| {
@@ -48,7 +58,27 @@ fn connection(activity: Activity) -> ConnectionCounts {
     }
 }
 
-fn requests(api: &ApiActivity) -> RequestCounts {
+/// Partitions of deleted topics are left out.
+fn written(reading: &ActivityReading, written: &WrittenPartitions) -> WrittenCounts {
+    let partitions = written.entries().iter().filter_map(|partition| {
+        Some(PartitionCounts {
+            topic: reading.topic_name(partition.topic_id)?.clone(),
+            partition: partition.index,
+            entry: partition.entry,
+            batches: partition.batches,
+            records: partition.records,
+            bytes: partition.bytes,
+        })
+    });
+    WrittenCounts {
+        partitions: partitions.collect(),
+        bits: written.bits(reading.moment),
+    }
+}
+
+fn requests(reading: &ActivityReading, api: &ApiActivity) -> RequestCounts {
+    let [now, before]: [Largest; 2] = api.largest.read(reading.moment);
+    let largest = now.or(before);
     let micros = |stages: &[Stage]| stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum();
     let errors = api.errors.iter().filter(|(_, count)| *count > 0);
     RequestCounts {
@@ -66,6 +96,15 @@ fn requests(api: &ApiActivity) -> RequestCounts {
         gaps_judged: api.gaps_judged,
         back_to_back: api.back_to_back,
         overlaps: api.overlaps,
+        request_bytes_max: largest.request_bytes,
+        batch_bytes_max: largest.batch_bytes,
+        in_flight_max: largest.in_flight,
+        fetch_limits: api.fetch_limits.map(|limits| FetchLimits {
+            min_bytes: limits.min_bytes,
+            max_wait_ms: limits.max_wait_ms,
+            max_bytes: limits.max_bytes,
+            partition_bytes_max: limits.partition_bytes_max,
+        }),
         cold_reads: api.cold_reads,
         cold_bytes: api.cold_bytes,
         errors: errors.map(|(code, count)| (error(*code), *count)).collect(),
@@ -110,6 +149,8 @@ fn member(member: &MemberOverview) -> MemberCounts {
         member_id: member.member_id.clone(),
         client_id: member.client_id.clone(),
         client_host: member.client_host.clone(),
+        rebalance_timeout_ms: member.rebalance_timeout_ms,
+        session_timeout_ms: member.session_timeout_ms,
     }
 }
 
@@ -144,6 +185,8 @@ mod tests {
                 member_id: format!("m-{number}").into(),
                 client_id: "c".into(),
                 client_host: "/10.0.0.1".into(),
+                rebalance_timeout_ms: 300_000,
+                session_timeout_ms: 45_000,
             },
             at: Timestamp(90_000),
             why,

@@ -113,6 +113,7 @@ impl Work<'_> {
             high,
             unit: String::from("records/s"),
             assumption,
+            unknown: None,
         };
         self.prediction.changed.insert(0, promise);
     }
@@ -249,6 +250,7 @@ impl Work<'_> {
             high: high.max(low),
             unit: String::from("ms"),
             assumption: String::from("batches wait for linger.ms at most (F5), request latency stays"),
+            unknown: None,
         });
     }
 }

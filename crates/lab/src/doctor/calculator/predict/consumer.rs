@@ -90,6 +90,7 @@ impl Work<'_> {
             high,
             unit: String::from("records/s"),
             assumption: assumption.to_owned(),
+            unknown: None,
         });
         if let (Some(lag), Some(produced)) = (self.reading.lag, self.reading.produced) {
             for rate in [low.min(high), high] {
@@ -154,6 +155,7 @@ impl Work<'_> {
                 .max(after.min(fetch_ms)),
             unit: String::from("ms"),
             assumption: String::from("records come as evenly as now"),
+            unknown: None,
         });
         self.prediction.notes.push(format!(
             "the rate stays {} records/s: what is produced is read, only earlier or later",

@@ -234,6 +234,7 @@ impl Work<'_> {
                 assumption: String::from(
                     "records go to one partition after the other; with keys fewer come together",
                 ),
+                unknown: None,
             });
         }
     }

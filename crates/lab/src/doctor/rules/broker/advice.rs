@@ -13,6 +13,7 @@ fn promise(parts: &Parts, best_ms: f64, worst_ms: f64, assumption: &str) -> Prom
         high: worst_ms.clamp(0.0, now),
         unit: String::from("ms"),
         assumption: assumption.to_owned(),
+        unknown: None,
     }
 }
 

@@ -5,24 +5,27 @@ mod lag;
 mod work;
 pub(crate) mod fetches;
 mod group;
-mod found;
 pub(crate) mod reading;
 
-use super::super::diagnosis::{Confidence, Diagnosis, Evidence, Finding, Step, Verdict};
+use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict};
 use super::super::snapshot::{Consumer, Role, Snapshot};
+use super::engine::{self, Rule, Subject};
+use super::found::{self, Found};
 use super::{broker, tenant};
 use crate::numbers::number;
-use found::Found;
 use reading::{Reading, sane};
 
-struct Test {
-    rule: &'static str,
-    question: &'static str,
-    ask: fn(&Reading<'_>) -> Found,
+/// Consumers, as a subject of rules.
+pub(crate) struct Consumers;
+
+impl Subject for Consumers {
+    type Reading<'a> = Reading<'a>;
 }
 
-const fn test(rule: &'static str, question: &'static str, ask: fn(&Reading<'_>) -> Found) -> Test {
-    Test { rule, question, ask }
+type Test = Rule<Consumers>;
+
+const fn test(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) -> Found) -> Test {
+    Rule { id, question, ask }
 }
 
 const TESTS: [Test; 11] = [
@@ -80,7 +83,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     });
     match not_yet {
         Some(why) => {
-            run(
+            engine::run(
                 &mut diagnosis,
                 &reading,
                 TESTS_BY_BROKER.iter().map(|index| &TESTS[*index]),
@@ -92,7 +95,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
             }
         }
         None => {
-            run(&mut diagnosis, &reading, TESTS.iter());
+            engine::run(&mut diagnosis, &reading, TESTS.iter());
             if diagnosis.verdict == Verdict::NotEnoughData && diagnosis.summary.is_empty() {
                 diagnosis.summary = undecided(&reading);
             }
@@ -102,7 +105,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     diagnosis.confidence = diagnosis
         .confidence
         .min(agreement(snapshot, &reading, diagnosis.verdict));
-    finish(&mut diagnosis);
+    engine::finish(&mut diagnosis, snapshot);
     diagnosis
 }
 
@@ -111,62 +114,6 @@ fn evidence_in_words(snapshot: &Snapshot) -> String {
     match snapshot.telemetry.pushes {
         Some(pushes) => format!("{pushes} pushes in {window}"),
         None => format!("a reading of {window}, not pushed"),
-    }
-}
-
-fn run<'a>(diagnosis: &mut Diagnosis, reading: &Reading<'_>, tests: impl Iterator<Item = &'a Test>) {
-    for test in tests {
-        let found = (test.ask)(reading);
-        diagnosis.reasoning.push(Step {
-            rule: test.rule.to_owned(),
-            question: test.question.to_owned(),
-            numbers: found.numbers.clone(),
-            answer: found.answer.clone(),
-        });
-        take(diagnosis, found);
-    }
-}
-
-/// Keeps the first verdict with everything that belongs to it; later findings contribute.
-fn take(diagnosis: &mut Diagnosis, found: Found) {
-    let is_settled = diagnosis.verdict != Verdict::NotEnoughData;
-    let is_first = found.verdict.is_some() && !is_settled;
-    if let Some((verdict, confidence)) = found.verdict.filter(|_| is_first) {
-        diagnosis.verdict = verdict;
-        diagnosis.confidence = confidence;
-        diagnosis.summary = found.summary;
-        diagnosis.recommendation = found.recommendation;
-    }
-    // Tests after the verdict that match independently add information; those about the same
-    // verdict do not.
-    let contributes =
-        is_first || found.verdict.is_none() || is_worth_telling(diagnosis.verdict, found.verdict);
-    if contributes {
-        diagnosis
-            .findings
-            .extend(found.findings.into_iter().map(|finding| Finding {
-                is_contributing: !is_first,
-                ..finding
-            }));
-        diagnosis.evidence.extend(found.evidence);
-    }
-    // A change that would not help against one bottleneck may help against another: only the
-    // verdict's own refusals are kept.
-    if is_first || (found.verdict.is_none() && !found.notes.is_empty()) {
-        diagnosis.refused.extend(found.refused);
-    }
-    if is_first || (!is_settled && found.verdict.is_none()) {
-        diagnosis.missing.extend(found.missing);
-    }
-    diagnosis.notes.extend(found.notes);
-}
-
-/// A consumer that keeps up is not also catching up, and vice versa.
-fn is_worth_telling(settled: Verdict, later: Option<(Verdict, Confidence)>) -> bool {
-    match later {
-        Some((Verdict::KeepsUp | Verdict::CatchingUp, _)) => false,
-        Some(_) => settled != Verdict::KeepsUp,
-        None => true,
     }
 }
 
@@ -264,58 +211,6 @@ fn agreement(snapshot: &Snapshot, reading: &Reading<'_>, verdict: Verdict) -> Co
     } else {
         Confidence::Medium
     }
-}
-
-/// Drops numbers that are not finite, and duplicates.
-fn finish(diagnosis: &mut Diagnosis) {
-    diagnosis.evidence.retain(is_finite);
-    let mut seen: Vec<Evidence> = Vec::new();
-    diagnosis.evidence.retain(|line| {
-        let is_new = !seen.contains(line);
-        if is_new {
-            seen.push(line.clone());
-        }
-        is_new
-    });
-    if let Some(recommendation) = &mut diagnosis.recommendation {
-        let promise = &mut recommendation.promise;
-        promise.now = promise.now.filter(|now| now.is_finite());
-        let now = promise.now.unwrap_or(0.0);
-        for bound in [&mut promise.low, &mut promise.high] {
-            if !bound.is_finite() {
-                *bound = now;
-            }
-        }
-        if promise.low > promise.high {
-            std::mem::swap(&mut promise.low, &mut promise.high);
-        }
-    }
-    let mut findings: Vec<Finding> = Vec::new();
-    for finding in diagnosis.findings.drain(..) {
-        if !findings.iter().any(|known| known.id == finding.id) {
-            findings.push(finding);
-        }
-    }
-    findings.sort_by_key(|finding| finding.is_contributing);
-    diagnosis.findings = findings;
-    let mut sets: Vec<String> = Vec::new();
-    diagnosis.refused.retain(|refusal| {
-        let is_new = !sets.contains(&refusal.set);
-        sets.push(refusal.set.clone());
-        is_new
-    });
-    for words in [&mut diagnosis.missing, &mut diagnosis.notes] {
-        let mut seen: Vec<String> = Vec::new();
-        words.retain(|word| {
-            let is_new = !seen.contains(word);
-            seen.push(word.clone());
-            is_new
-        });
-    }
-}
-
-fn is_finite(line: &Evidence) -> bool {
-    line.result.is_finite() && line.symbols.iter().all(|symbol| symbol.value.is_finite())
 }
 
 #[cfg(test)]

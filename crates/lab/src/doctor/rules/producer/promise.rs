@@ -181,6 +181,7 @@ pub(crate) fn of(figure: &str, unit: &str, now: Option<f64>, low: f64, high: f64
         high,
         unit: unit.to_owned(),
         assumption: UNCHANGED.to_owned(),
+        unknown: None,
     }
 }
 

@@ -116,10 +116,10 @@ pub fn cut(text: &str, width: usize) -> String {
 
 /// `83,550 → 100,000 to 166,000 records/s`
 pub fn promise(promise: &Promise) -> String {
-    let range = match number(promise.low) == number(promise.high) {
-        true => number(promise.low),
-        false => format!("{} to {}", number(promise.low), number(promise.high)),
-    };
+    let range = clean(&promise.range());
+    if promise.unknown.is_some() {
+        return range;
+    }
     let unit = match promise.unit.as_str() {
         "" => String::new(),
         unit => format!(" {}", clean(unit)),
@@ -171,11 +171,13 @@ mod tests {
             low: 100_000.0,
             high: 166_000.0,
             unit: "records/s".into(),
-            assumption: String::new(),
+            ..Promise::default()
         };
         assert_eq!(promise(&text), "83,550 → 100,000 to 166,000 records/s");
         text.high = text.low;
         text.now = None;
         assert_eq!(promise(&text), "100,000 records/s");
+        text.unknown = Some("how well these records compress".into());
+        assert_eq!(promise(&text), "not known: how well these records compress");
     }
 }

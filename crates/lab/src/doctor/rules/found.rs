@@ -1,19 +1,22 @@
-//! The result of one consumer test.
+//! The result of one rule.
 
-use super::super::super::diagnosis::{
+use super::super::diagnosis::{
     Confidence, Evidence, Finding, FindingId, Promise, Recommendation, Refusal, Verdict,
 };
 
-/// A test's answer, with everything that it adds to the diagnosis.
+/// A rule's answer, with everything that it adds to the diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The numbers that were used, filled in.
     pub numbers: String,
     pub answer: String,
-    /// The test matches: this is what limits the consumer.
+    /// The rule matches: this is what limits the client.
     pub verdict: Option<(Verdict, Confidence)>,
     pub summary: String,
+    /// The verdict's own findings; contributing where there is no verdict.
     pub findings: Vec<Finding>,
+    /// Findings that contribute whether or not the verdict is this one.
+    pub contributing: Vec<Finding>,
     pub evidence: Vec<Evidence>,
     pub recommendation: Option<Recommendation>,
     pub refused: Vec<Refusal>,
@@ -52,6 +55,16 @@ impl Found {
         self
     }
 
+    /// Adds a finding that only contributes to the verdict.
+    #[must_use]
+    pub fn contributing(mut self, finding: impl IntoIterator<Item = Finding>) -> Found {
+        self.contributing.extend(finding.into_iter().map(|finding| Finding {
+            is_contributing: true,
+            ..finding
+        }));
+        self
+    }
+
     #[must_use]
     pub fn evidence(mut self, lines: impl IntoIterator<Item = Evidence>) -> Found {
         self.evidence.extend(lines);
@@ -70,6 +83,13 @@ impl Found {
             set: set.to_owned(),
             why: why.into(),
         });
+        self
+    }
+
+    /// Adds refusals that were written elsewhere.
+    #[must_use]
+    pub fn refusals(mut self, refusals: impl IntoIterator<Item = Refusal>) -> Found {
+        self.refused.extend(refusals);
         self
     }
 
@@ -95,6 +115,7 @@ pub fn promise(figure: &str, now: Option<f64>, bounds: (f64, f64), unit: &str, a
         high: bounds.0.max(bounds.1),
         unit: unit.to_owned(),
         assumption: assumption.to_owned(),
+        unknown: None,
     }
 }
 
