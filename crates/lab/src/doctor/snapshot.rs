@@ -372,6 +372,10 @@ pub struct ConsumedPartition {
     pub produced_per_second: Option<f64>,
     /// Age of the next record to be read.
     pub lag_ms: Option<f64>,
+    /// The lag is the client's own gauge, no broker's. Java writes it only when a poll returns
+    /// records of the partition, and counts up to the end that the last fetch saw.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_own_gauge: bool,
 }
 
 /// One broker's own view of this client: parts of D in microseconds, mean over the window.

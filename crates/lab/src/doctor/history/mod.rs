@@ -10,6 +10,7 @@
 pub mod summary;
 pub mod window;
 pub mod instance;
+mod lag;
 mod point;
 
 use std::borrow::Cow;
@@ -534,14 +535,7 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
         consumer.group_members = consumer.group_members.or(side.group_members);
         consumer.group_partitions = consumer.group_partitions.or(side.group_partitions);
         consumer.expelled.extend(side.expelled);
-        if consumer.partitions.is_empty() {
-            consumer.lag_max = side
-                .partitions
-                .iter()
-                .filter_map(|partition| partition.lag)
-                .reduce(f64::max);
-            consumer.partitions = side.partitions;
-        }
+        lag::merge(consumer, side.partitions);
     }
 }
 

@@ -246,6 +246,7 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
                 .zip(lag_slope)
                 .map(|(consumed, slope)| (consumed + slope).max(0.0)),
             lag_ms: None,
+            is_own_gauge: true,
         })
     });
     partitions.collect()

@@ -498,6 +498,7 @@ fn partitions(sums: &ClientSums) -> Vec<ConsumedPartition> {
             consumed_per_second: per_second(last.offset - first.offset),
             produced_per_second: per_second(last.end - first.end),
             lag_ms: None,
+            is_own_gauge: false,
         }
     });
     told.collect()
