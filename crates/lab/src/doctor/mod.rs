@@ -8,6 +8,7 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod calculator;
+pub mod statements;
 pub mod replay;
 pub mod observe;
 pub mod history;

@@ -27,6 +27,7 @@ use super::diagnosis::{self, Examination};
 use super::snapshot::{
     BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
 };
+use super::statements::Statements;
 use super::{otlp, rules};
 
 /// The same number as one Apache Kafka broker keeps.
@@ -110,6 +111,7 @@ pub struct Collector {
     shards: Vec<Mutex<Shard>>,
     hasher: std::hash::RandomState,
     instances_max: usize,
+    statements: Statements,
     observed: Mutex<HashMap<ObservedKey, ObservedClient>>,
 }
 
@@ -128,8 +130,15 @@ impl Collector {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: std::hash::RandomState::new(),
             instances_max: instances_max.max(1),
+            statements: Statements::default(),
             observed: Mutex::default(),
         }
+    }
+
+    /// The collector with what owners of clients state of their settings.
+    #[must_use]
+    pub fn stating(self, statements: Statements) -> Collector {
+        Collector { statements, ..self }
     }
 
     /// Takes a payload, decompressed OTLP `MetricsData`, that arrived at `at_ms` (milliseconds
@@ -235,6 +244,10 @@ impl Collector {
     /// is judged while it is in the cache, and on all processors where there are many clients.
     fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
         const FEW: usize = 500;
+        let make = |mut snapshot: Snapshot| {
+            self.statements.apply(&mut snapshot);
+            make(snapshot)
+        };
         let observations = Mutex::new(self.observations(at_ms));
         let next = AtomicUsize::new(0);
         let work = || {

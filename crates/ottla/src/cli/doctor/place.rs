@@ -9,8 +9,10 @@ use ottla_client::config::Config;
 use ottla_lab::ask;
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+use ottla_lab::doctor::statements::Statements;
 
-use super::Failure;
+use super::stated::{self, Stated};
+use super::{Failure, replay};
 
 /// Ottla's own default (`ottla.admin.listener`).
 const ADMIN_ADDRESS: &str = "127.0.0.1:9644";
@@ -56,6 +58,16 @@ impl Place {
             (None, Some(servers)) => self.of_cluster(servers),
             (None, None) => Ok(ADMIN_ADDRESS.to_owned()),
         }
+    }
+
+    /// Returns the doctor at that address, with statements about its clients.
+    ///
+    /// - Errors: as of [`Place::address`], and for a statement that is refused.
+    pub fn source(&self, stated: &Stated) -> Result<Source, Failure> {
+        // First: a refusal must not wait for a cluster.
+        let statements = stated.read()?;
+        let address = self.address()?;
+        Ok(Source { address, statements })
     }
 
     /// Returns the address for pages that only Ottla serves.
@@ -144,13 +156,39 @@ fn without_scheme(address: &str) -> &str {
     address.trim_start_matches("http://").trim_end_matches('/')
 }
 
-/// Returns the diagnoses of all clients, the worst first.
-///
-/// - Errors: no answer, or one of another version.
-pub fn examination(address: &str) -> Result<Examination, Failure> {
-    let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
-        .map_err(|error| unreachable(address, &error))?;
-    read_examination(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))
+/// A running doctor, and what is stated here of its clients: the doctor does not learn of it.
+#[derive(Clone)]
+pub struct Source {
+    pub address: String,
+    pub statements: Statements,
+}
+
+impl Source {
+    /// Returns the diagnoses of all clients, the worst first.
+    ///
+    /// - Errors: no answer, or one of another version.
+    pub fn examination(&self) -> Result<Examination, Failure> {
+        let address = &self.address;
+        let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
+            .map_err(|error| unreachable(address, &error))?;
+        let mut examination = read_examination(&text)
+            .map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
+        if !self.statements.is_empty() {
+            let examined = replay::examined(&self.snapshots()?, examination.at_ms);
+            examination.clients = examined.clients;
+        }
+        Ok(examination)
+    }
+
+    /// Returns the readings on which the diagnoses are based.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, Failure> {
+        let address = &self.address;
+        let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
+            .map_err(|error| unreachable(address, &error))?;
+        let snapshots = serde_json::from_str(&text)
+            .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))?;
+        Ok(stated::apply(&self.statements, snapshots))
+    }
 }
 
 fn read_examination(text: &str) -> Result<Examination, String> {
@@ -170,14 +208,6 @@ fn read_examination(text: &str) -> Result<Examination, String> {
     let mut examination = parsed.map_err(|error| format!("/doctor: {error}"))?;
     examination.sort();
     Ok(examination)
-}
-
-/// Returns the readings on which the diagnoses are based.
-pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
-    let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
-        .map_err(|error| unreachable(address, &error))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))
 }
 
 fn unreachable(address: &str, error: &std::io::Error) -> Failure {

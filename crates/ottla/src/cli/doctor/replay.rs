@@ -8,6 +8,7 @@ use clap::Args;
 use ottla_lab::doctor::diagnosis::{Examination, VERSION};
 use ottla_lab::doctor::{Snapshot, replay, rules};
 
+use super::stated::{self, Stated};
 use super::{Failure, Format, examine, now_ms, status};
 
 /// The limit of a file: about ten thousand clients.
@@ -24,6 +25,9 @@ pub struct Replay {
     #[arg(long, default_value = "text")]
     format: Format,
 
+    #[command(flatten)]
+    stated: Stated,
+
     /// Exit with status 1 if some client is limited or loses records
     #[arg(long)]
     exit_code: bool,
@@ -31,10 +35,12 @@ pub struct Replay {
 
 impl Replay {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let statements = self.stated.read()?;
         let mut clients = Vec::new();
         // Several files keep their order, so that their results can be told apart.
         for path in &self.files {
-            clients.extend(examined(&read(path)?, 0).clients);
+            let snapshots = stated::apply(&statements, read(path)?);
+            clients.extend(examined(&snapshots, 0).clients);
         }
         let examination = Examination {
             version: VERSION,

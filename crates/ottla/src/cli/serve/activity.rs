@@ -1,7 +1,8 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
 use ottla_broker::activity::{
-    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Stage, WrittenPartitions,
+    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, Stage,
+    WrittenPartitions,
 };
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
@@ -40,8 +41,8 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         is_local: who.is_local,
         instance_id: who.identity.instance_id().map(|id| id.to_string()),
         software: software.map(|software| (software.name.clone(), software.version.clone())),
-        produce: (activity.produce.as_deref()).map(|api| requests(reading, api)),
-        fetch: (activity.fetch.as_deref()).map(|api| requests(reading, api)),
+        produce: (activity.produce.as_deref()).map(|api| requests(reading.moment, api)),
+        fetch: (activity.fetch.as_deref()).map(|api| requests(reading.moment, api)),
         written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
         round_trip_micros: activity.round_trip_micros,
@@ -76,9 +77,9 @@ fn written(reading: &ActivityReading, written: &WrittenPartitions) -> WrittenCou
     }
 }
 
-fn requests(reading: &ActivityReading, api: &ApiActivity) -> RequestCounts {
-    let [now, before]: [Largest; 2] = api.largest.read(reading.moment);
-    let largest = now.or(before);
+fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
+    let [largest, before]: [Largest; 2] = api.largest.read(now);
+    let largest = largest.or(before);
     let micros = |stages: &[Stage]| stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum();
     let errors = api.errors.iter().filter(|(_, count)| *count > 0);
     RequestCounts {
@@ -165,7 +166,7 @@ mod tests {
         for (stage, micros) in api.stage_micros.iter_mut().enumerate() {
             *micros = 1 << stage;
         }
-        let found = requests(&api);
+        let found = requests(Moment::from_micros(0), &api);
         let all: u64 = api.stage_micros.iter().sum();
         let read = api.stage_micros[Stage::Read as usize];
         assert_eq!(found.total_micros() + found.throttled_micros, all - read);

@@ -14,6 +14,7 @@ use ottla_lab::doctor::history;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::stated::Stated;
 use super::{Failure, place, print};
 
 #[derive(Args)]
@@ -27,10 +28,14 @@ pub struct Collect {
     /// silent for longest is evicted [default: 16384, or less if 1/16 of the memory is too small]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     instances: Option<u32>,
+
+    #[command(flatten)]
+    stated: Stated,
 }
 
 impl Collect {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let statements = self.stated.read()?;
         // Registered before the ready line, so that an early signal is not lost.
         let mut signals = Signals::new([SIGTERM, SIGINT])
             .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
@@ -40,7 +45,7 @@ impl Collect {
             Some(instances) => instances as usize,
             None => history::instances_within(MachineMemory::look().bytes),
         };
-        let collector = Arc::new(history::Collector::new(instances));
+        let collector = Arc::new(history::Collector::new(instances).stating(statements));
         let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",
