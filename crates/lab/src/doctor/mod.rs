@@ -11,6 +11,7 @@ pub mod calculator;
 pub mod replay;
 pub mod observe;
 pub mod history;
+pub mod promises;
 pub mod rules;
 pub mod manual;
 pub mod arithmetic;
