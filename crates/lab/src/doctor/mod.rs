@@ -12,6 +12,7 @@ pub mod statements;
 pub mod replay;
 pub mod observe;
 pub mod history;
+pub mod promises;
 pub mod rules;
 pub mod manual;
 pub mod arithmetic;

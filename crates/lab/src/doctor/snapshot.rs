@@ -52,6 +52,24 @@ pub struct Client {
     pub member_id: Option<String>,
 }
 
+impl Client {
+    /// The address without its port.
+    pub fn host(&self) -> Option<&str> {
+        self.address.as_deref().map(host_of)
+    }
+}
+
+/// Ports differ by connection, and Java prints a slash.
+pub fn host_of(address: &str) -> &str {
+    let address = address.trim_start_matches('/');
+    let has_port = address.matches(':').count() == 1 || address.starts_with('[');
+    let host = match address.rsplit_once(':') {
+        Some((host, _)) if has_port => host,
+        _ => address,
+    };
+    host.trim_matches(['[', ']'])
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -92,6 +110,10 @@ pub struct Telemetry {
     pub is_silent: bool,
     /// The broker takes pushes from no client: silence says nothing about this one.
     pub is_off_at_broker: bool,
+    /// When the last push arrived, milliseconds since 1970.
+    pub heard_ms: Option<i64>,
+    /// When the client says that it started, by its own clock.
+    pub started_ms: Option<i64>,
 }
 
 /// A setting, and its origin.

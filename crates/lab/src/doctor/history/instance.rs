@@ -80,7 +80,8 @@ pub struct Instance {
     pub(super) queue_max_course: VecDeque<f32>,
     /// The client restarted, and so did the count of its pushes.
     is_restarted: bool,
-    client_started_ms: Option<i64>,
+    /// By the client's own clock.
+    pub(super) client_started_ms: Option<i64>,
     counters: Vec<Counter>,
 }
 

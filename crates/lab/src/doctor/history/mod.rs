@@ -7,6 +7,7 @@
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
+mod score;
 pub mod summary;
 pub mod window;
 pub mod instance;
@@ -24,8 +25,10 @@ pub use instance::Instance;
 
 use super::adapters::{Hints, Reading, Software};
 use super::diagnosis::{self, Examination};
+use super::promises::Ledger;
 use super::snapshot::{
     BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
+    host_of,
 };
 use super::statements::Statements;
 use super::{otlp, rules};
@@ -113,6 +116,7 @@ pub struct Collector {
     instances_max: usize,
     statements: Statements,
     observed: Mutex<HashMap<ObservedKey, ObservedClient>>,
+    ledger: Mutex<Ledger>,
 }
 
 type Shard = HashMap<String, Instance>;
@@ -132,6 +136,7 @@ impl Collector {
             instances_max: instances_max.max(1),
             statements: Statements::default(),
             observed: Mutex::default(),
+            ledger: Mutex::default(),
         }
     }
 
@@ -484,21 +489,10 @@ impl Observations {
     }
 }
 
-/// Ports differ by connection and Java prints a slash; unknown addresses may be the same.
+/// Unknown addresses may be the same.
 fn is_same_host(one: Option<&str>, other: Option<&str>) -> bool {
-    let host = |address: &str| {
-        let address = address.trim_start_matches('/');
-        let has_port = address.matches(':').count() == 1 || address.starts_with('[');
-        let host = match address.rsplit_once(':') {
-            Some((host, _)) if has_port => host,
-            _ => address,
-        };
-        host.trim_matches(['[', ']']).to_owned()
-    };
-    match (one, other) {
-        (Some(one), Some(other)) => host(one) == host(other),
-        _ => true,
-    }
+    one.zip(other)
+        .is_none_or(|(one, other)| host_of(one) == host_of(other))
 }
 
 fn add_side(snapshot: &mut Snapshot, side: Observed) {

@@ -43,6 +43,8 @@ fn telemetry(window: &Window<'_>) -> Telemetry {
         has_subscription: true,
         push_interval_ms: instance.push_interval_ms,
         restarted: instance.is_restarted(),
+        heard_ms: instance.heard_ms,
+        started_ms: instance.client_started_ms,
         ..Telemetry::default()
     }
 }
