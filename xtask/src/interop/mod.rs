@@ -9,7 +9,7 @@ mod client_admin;
 mod client_metrics;
 pub mod clients;
 mod directories;
-mod doctor;
+pub mod doctor;
 mod groups;
 mod grow;
 mod old_kafka;

@@ -12,6 +12,10 @@ public final class Main {
         }
         String bootstrap = args[1];
         List<String> rest = Arrays.asList(args).subList(2, args.length);
+        if (args[0].equals("load")) {
+            Load.run(bootstrap, rest.get(0));
+            return;
+        }
         Suite suite = new Suite(bootstrap);
         switch (args[0]) {
             case "write" -> Records.write(suite);
