@@ -84,6 +84,7 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
     }
     let confidence = match (limit.value.1, gain) {
         (_, None) => Confidence::Low,
+        _ if !reading.is_surely_not_held() => Confidence::Low,
         ("stated" | "seen", Some(_)) => waits,
         _ => waits.min(Confidence::Medium),
     };
@@ -142,12 +143,18 @@ fn matched(
         .finding(FindingId::C2, summary)
         .evidence(fetches::ceiling(reading))
         .evidence(limit_line(reading, limit))
-        .recommend(Some(larger(reading, limit, fetch_ms, wanted)))
-        .refuse(
-            "fetch.min.bytes",
-            "fetches do not wait for records: more is unread than they bring",
-        )
-        .refuse("fetch.max.wait.ms", "no fetch waits that long");
+        .recommend(Some(larger(reading, limit, fetch_ms, wanted)));
+    if reading.is_surely_not_held() {
+        found = found
+            .refuse(
+                "fetch.min.bytes",
+                "fetches do not wait for records: more is unread than they bring",
+            )
+            .refuse("fetch.max.wait.ms", "no fetch waits that long");
+    } else {
+        found =
+            found.missing("fetch.min.bytes of this client, or how long the broker holds its fetches back");
+    }
     if reading.idle.is_some() {
         found = found.refuse("a faster handler", "the handler waits for records already");
     }

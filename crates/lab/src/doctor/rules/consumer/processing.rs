@@ -146,11 +146,14 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         .evidence(work_line(reading))
         .evidence(needed_line(reading, work))
         .evidence(catch_up_line(reading))
-        .recommend(Some(recommendation(reading, work)))
-        .refuse(
+        .recommend(Some(recommendation(reading, work)));
+    // Fewer at a time would keep a member from being expelled.
+    if reading.poll_interval_ms().is_some() {
+        found = found.refuse(
             "max.poll.records",
             "how many records a poll hands over does not change what each costs",
         );
+    }
     // Without these signs a fetch may still be part of it.
     let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
     if is_busy || reading.fetch_use.is_some_and(|share| share < FETCH_USE_LOW) {

@@ -192,6 +192,19 @@ impl<'a> Reading<'a> {
         Some(fetch_ms >= 0.9 * wait && fetch_ms <= 1.5 * wait + 2.0 * round_trip + 5.0)
     }
 
+    /// Whether it is certain that fetches are not held back until fetch.min.bytes are there: the
+    /// broker counted no such wait, or they bring more than a value that is known.
+    pub fn is_surely_not_held(&self) -> bool {
+        let by_broker = self
+            .asked_wait_ms()
+            .zip(self.fetch_ms)
+            .is_some_and(|(asked, fetch)| asked < 0.5 * fetch);
+        let by_size = self
+            .fetch_bytes
+            .is_some_and(|size| is_known(self.min_bytes) && size >= self.min_bytes.0);
+        by_broker || by_size || (is_known(self.min_bytes) && self.min_bytes.0 <= 1.0)
+    }
+
     /// How long brokers held a fetch back because records were missing, mean.
     pub fn asked_wait_ms(&self) -> Option<f64> {
         let waits = self

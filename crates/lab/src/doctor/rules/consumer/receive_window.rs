@@ -61,7 +61,9 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     };
     match buffer {
         Some(buffer) if flow.is_pinned_at(buffer.0) => {
-            let confidence = if is_known(buffer) {
+            let confidence = if !reading.is_surely_not_held() {
+                Confidence::Low
+            } else if is_known(buffer) {
                 waits
             } else {
                 waits.min(Confidence::Medium)
@@ -180,17 +182,19 @@ fn matched(
     .measured("RTT", flow.round_trip_ms, "ms")
     .measured("way", flow.transfer_ms, "ms")
     .with("receive.buffer.bytes", buffer.0, "B", buffer.1);
-    let found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
+    let mut found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
         .finding(FindingId::N5, summary)
         .evidence([line])
         .evidence(fetches::ceiling(reading))
         .recommend(Some(wider(reading, flow, buffer)))
         .refuse("max.partition.fetch.bytes", takes)
-        .refuse("fetch.max.bytes", takes)
-        .refuse(
+        .refuse("fetch.max.bytes", takes);
+    if reading.is_surely_not_held() {
+        found = found.refuse(
             "fetch.min.bytes",
             "fetches do not wait for records: more is unread than they bring",
         );
+    }
     if is_known(buffer) {
         found
     } else {
