@@ -3,5 +3,6 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod windows;
+mod committed;
 mod membership;
 pub mod counts;
