@@ -146,9 +146,11 @@ impl<'a> Reading<'a> {
             if idle > IDLE_HIGH {
                 return Some(Confidence::High);
             }
-            let asks_at_once = self.asks_at_once() == Some(true);
-            let is_half = idle >= 0.5 && (self.is_growing() == Some(true) || asks_at_once);
-            return is_half.then_some(Confidence::Low);
+            return match idle >= 0.5 {
+                true if self.asks_at_once() == Some(true) => Some(Confidence::Medium),
+                true if self.is_growing() == Some(true) => Some(Confidence::Low),
+                _ => None,
+            };
         }
         (self.asks_at_once() == Some(true)).then_some(Confidence::Medium)
     }

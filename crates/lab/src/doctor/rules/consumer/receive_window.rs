@@ -296,6 +296,17 @@ mod tests {
         assert!(sure.missing.iter().all(|words| !words.contains("receive.buffer")));
     }
 
+    // As it was measured: Java has no sample of the idle share, and polls come every 120 ms.
+    #[test]
+    fn a_fetch_that_is_always_under_way_says_that_polls_wait() {
+        let mut snapshot = small_window();
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.poll_idle_share = None;
+        consumer.ms_between_polls = Some(120.0);
+        consumer.without_sample = vec![String::from("org.apache.kafka.consumer.poll.idle.ratio.avg")];
+        check(&snapshot, Verdict::NetworkWindow);
+    }
+
     #[test]
     fn cold_reads_quotas_full_links_and_other_buffers_are_no_window() {
         let mut cold = small_window();
