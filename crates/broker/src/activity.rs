@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub use ottla_core::group::overview::{Departed, Departure, GroupOverview, MemberOverview};
+pub use ottla_core::group::overview::{
+    CommittedOverview, Departed, Departure, GroupOverview, MemberOverview,
+};
 use ottla_core::image::MetadataImage;
 use ottla_core::node::Node;
 pub use ottla_core::quota::QuotaKind;

@@ -244,6 +244,8 @@ pub struct GroupCounts {
     /// Members that were removed because they polled too late (`max.poll.interval.ms`), and when,
     /// in milliseconds since 1970.
     pub late: Vec<(i64, MemberCounts)>,
+    /// Its committed offsets, each with the partition's end at the reading's moment.
+    pub committed: Vec<FetchCounts>,
 }
 
 #[derive(Clone, Debug)]

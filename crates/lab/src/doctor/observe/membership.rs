@@ -67,6 +67,11 @@ impl<'a> Memberships<'a> {
         memberships
     }
 
+    /// The consumer's group, if it is known.
+    pub fn group_of(&self, client_id: &str, address: IpAddr) -> Option<&'a GroupCounts> {
+        self.groups.get(&(client_id, address)).copied().flatten()
+    }
+
     /// Fills in the consumer's group, if it is known.
     pub fn tell(&self, observed: &mut Observed, address: IpAddr) {
         let key = (observed.client.client_id.as_str(), address);
@@ -136,6 +141,7 @@ mod tests {
             members,
             partition_count: 6,
             late,
+            committed: Vec::new(),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod windows;
+mod committed;
 mod membership;
 mod written;
 mod host;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::committed::Committed;
 use super::counts::{BrokerCounts, ConnectionCounts, FetchLimits, RequestCounts};
 use super::host::HostSums;
 use super::membership::Memberships;
@@ -30,11 +31,11 @@ const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
 /// One client in one role: its client instance where that is known, else all connections with the
 /// same client id and principal from one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
-    client_id: Arc<str>,
+pub(super) struct Key {
+    pub(super) client_id: Arc<str>,
     principal: Arc<str>,
-    address: IpAddr,
-    role: Role,
+    pub(super) address: IpAddr,
+    pub(super) role: Role,
     instance_id: Option<String>,
 }
 
@@ -52,7 +53,7 @@ impl Key {
 
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
-struct ClientSums {
+pub(super) struct ClientSums {
     /// In a window: since the slice in which the client first appeared.
     seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
@@ -64,15 +65,15 @@ struct ClientSums {
     is_local: bool,
     round_trip_micros: Option<u32>,
     /// A consumer's first and last position in each partition.
-    positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
+    pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
 
 /// A consumer's position in a partition, and the partition's end at that moment.
 #[derive(Clone, Copy, Debug)]
-struct Stand {
-    at_micros: u64,
-    offset: i64,
-    end: i64,
+pub(super) struct Stand {
+    pub at_micros: u64,
+    pub offset: i64,
+    pub end: i64,
 }
 
 impl ClientSums {
@@ -172,6 +173,7 @@ pub struct Windows {
     previous: Option<BrokerCounts>,
     slices: VecDeque<Slice>,
     past: HashMap<Key, Past>,
+    committed: Committed,
     readings: u64,
 }
 
@@ -193,7 +195,10 @@ impl Windows {
             self.previous = Some(reading);
             return Vec::new();
         };
-        self.slices.push_back(slice(&previous, &reading));
+        let memberships = Memberships::of(&reading.groups, reading.at_ms);
+        let mut slice = slice(&previous, &reading);
+        self.committed.tell(&mut slice.clients, &memberships, &reading);
+        self.slices.push_back(slice);
         if self.slices.len() > SLICES_MAX {
             self.slices.pop_front();
         }
@@ -216,7 +221,6 @@ impl Windows {
             }
         }
         clients.retain(|_, sums| sums.api.requests > 0);
-        let memberships = Memberships::of(&reading.groups, reading.at_ms);
         let observed = self.observe(&whole, &clients, &memberships);
         self.previous = Some(reading);
         self.remember(&whole, &clients);

@@ -142,6 +142,14 @@ fn group(group: &GroupOverview) -> GroupCounts {
         members: group.members.iter().map(member).collect(),
         partition_count: group.partition_count,
         late: late.map(|gone| (gone.at.0, member(&gone.member))).collect(),
+        committed: (group.committed.iter())
+            .map(|committed| FetchCounts {
+                topic: committed.topic.clone(),
+                partition: committed.partition,
+                offset: committed.offset,
+                end: committed.end,
+            })
+            .collect(),
     }
 }
 
@@ -158,7 +166,7 @@ fn member(member: &MemberOverview) -> MemberCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_broker::activity::{Departed, Departure, Timestamp};
+    use ottla_broker::activity::{CommittedOverview, Departed, Departure, Timestamp};
 
     #[test]
     fn every_stage_after_the_request_was_read_is_counted_once() {
@@ -180,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_members_that_polled_late_are_told_as_late() {
+    fn a_group_is_told_with_its_offsets_and_the_members_that_polled_late() {
         let departed = |number: u32, why| Departed {
             member: MemberOverview {
                 member_id: format!("m-{number}").into(),
@@ -202,7 +210,16 @@ mod tests {
                 departed(3, Departure::DidNotRejoin),
                 departed(4, Departure::SessionExpired),
             ],
+            committed: vec![CommittedOverview {
+                topic: "t".into(),
+                partition: 3,
+                offset: 40,
+                end: 100,
+            }],
         });
+        let committed = &counts.committed[0];
+        assert_eq!((&*committed.topic, committed.partition), ("t", 3));
+        assert_eq!((committed.offset, committed.end), (40, 100));
         let late: Vec<(i64, &str)> = counts
             .late
             .iter()

@@ -84,6 +84,7 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
     }
     let confidence = match (limit.value.1, gain) {
         (_, None) => Confidence::Low,
+        _ if !reading.is_surely_not_held() => Confidence::Low,
         ("stated" | "seen", Some(_)) => waits,
         _ => waits.min(Confidence::Medium),
     };
@@ -142,12 +143,18 @@ fn matched(
         .finding(FindingId::C2, summary)
         .evidence(fetches::ceiling(reading))
         .evidence(limit_line(reading, limit))
-        .recommend(Some(larger(reading, limit, fetch_ms, wanted)))
-        .refuse(
-            "fetch.min.bytes",
-            "fetches do not wait for records: more is unread than they bring",
-        )
-        .refuse("fetch.max.wait.ms", "no fetch waits that long");
+        .recommend(Some(larger(reading, limit, fetch_ms, wanted)));
+    if reading.is_surely_not_held() {
+        found = found
+            .refuse(
+                "fetch.min.bytes",
+                "fetches do not wait for records: more is unread than they bring",
+            )
+            .refuse("fetch.max.wait.ms", "no fetch waits that long");
+    } else {
+        found =
+            found.missing("fetch.min.bytes of this client, or how long the broker holds its fetches back");
+    }
     if reading.idle.is_some() {
         found = found.refuse("a faster handler", "the handler waits for records already");
     }
@@ -205,5 +212,103 @@ fn larger(reading: &Reading<'_>, limit: &SizeLimit, fetch_ms: f64, wanted: f64) 
             _ => fetches::ceiling_after(reading),
         },
         cost: format!("up to {} of memory at the consumer", bytes(most)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, refuses, stated};
+    use super::*;
+    use crate::doctor::snapshot::{BrokerSide, Consumer, Library, Origin, Setting, Snapshot};
+
+    /// Measured over 40 ms with max.partition.fetch.bytes=16384: six partitions, 4,000 records/s of
+    /// 1,000 bytes are written.
+    fn small_fetches() -> Snapshot {
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(1_600.0),
+            bytes_per_second: Some(1_650_000.0),
+            fetches_per_second: Some(16.8),
+            fetch_bytes: Some(98_000.0),
+            fetch_ms: Some(58.0),
+            poll_idle_share: None,
+            assigned_partitions: Some(6.0),
+            partitions: partitions(&[(9_000.0, 400.0, 267.0); 6]),
+            ..Consumer::default()
+        });
+        snapshot.network.round_trip_ms = Some(40.0);
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(16.8),
+            bytes_per_second: Some(1_650_000.0),
+            queue_micros: Some(30.0),
+            local_micros: Some(400.0),
+            remote_micros: Some(0.0),
+            send_micros: Some(300.0),
+            round_trip_ms: Some(40.0),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    #[test]
+    fn small_fetches_are_found_without_the_idle_share_and_without_the_setting() {
+        let mut snapshot = small_fetches();
+        let diagnosis = check(&snapshot, Verdict::FetchSize);
+        let change = diagnosis.recommendation.clone().unwrap();
+        assert_eq!(change.set, "max.partition.fetch.bytes=2097152");
+        assert_eq!(change.promise.now, Some(1_600.0));
+        // It keeps up then: 4,000 records/s are written.
+        assert!(
+            change.promise.low > 3_500.0 && change.promise.low <= 4_002.0,
+            "{change:?}"
+        );
+        refuses(&diagnosis, "fetch.min.bytes");
+        let is_asked = |words: &String| words.contains("max.partition.fetch.bytes");
+        assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
+        // The broker has seen it in the fetches.
+        snapshot.settings.max_partition_fetch_bytes = Some(Setting {
+            value: 16_384.0,
+            origin: Origin::Seen,
+        });
+        snapshot.consumer.as_mut().unwrap().poll_idle_share = Some(0.966);
+        let diagnosis = check(&snapshot, Verdict::FetchSize);
+        let change = diagnosis.recommendation.clone().unwrap();
+        assert_eq!(change.set, "max.partition.fetch.bytes=1048576");
+        assert!(!diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
+    }
+
+    // Without a lag that they could have caused, and where the round trip is next to nothing.
+    #[test]
+    fn small_fetches_that_slow_nobody_are_left_alone() {
+        let mut snapshot = small_fetches();
+        snapshot.network.round_trip_ms = Some(0.1);
+        assert!(fetch_size_of(&snapshot).verdict.is_none());
+        let mut snapshot = small_fetches();
+        for partition in &mut snapshot.consumer.as_mut().unwrap().partitions {
+            partition.lag = Some(5.0);
+            partition.lag_slope = Some(0.0);
+        }
+        check(&snapshot, Verdict::KeepsUp);
+    }
+
+    #[test]
+    fn sizes_of_kafkas_default_are_left_alone_while_the_consumer_catches_up() {
+        let mut snapshot = small_fetches();
+        snapshot.client.library = Library::Librdkafka;
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.records_per_second = Some(25_000.0);
+        consumer.bytes_per_second = Some(25_000_000.0);
+        consumer.fetch_bytes = Some(1_000_000.0);
+        consumer.fetch_ms = Some(42.0);
+        consumer.fetches_per_second = Some(23.0);
+        consumer.assigned_partitions = Some(1.0);
+        consumer.partitions = partitions(&[(900_000.0, -21_000.0, 25_000.0)]);
+        check(&snapshot, Verdict::CatchingUp);
+        snapshot.settings.max_partition_fetch_bytes = stated(65_536.0);
+        snapshot.consumer.as_mut().unwrap().fetch_bytes = Some(65_000.0);
+        check(&snapshot, Verdict::FetchSize);
+    }
+
+    fn fetch_size_of(snapshot: &Snapshot) -> Found {
+        fetch_size(&Reading::of(snapshot, snapshot.consumer.as_ref().unwrap()))
     }
 }

@@ -174,3 +174,72 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
         cost: String::from("more, smaller fetches: the broker and this client spend time on each"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, stated};
+    use super::*;
+    use crate::doctor::snapshot::{Consumer, Origin, Setting, Snapshot};
+
+    /// Measured with fetch.min.bytes of 1 MB and fetch.max.wait.ms of 1.5 s: 200 records/s.
+    fn late() -> Snapshot {
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(200.0),
+            bytes_per_second: Some(50_000.0),
+            fetches_per_second: Some(0.65),
+            fetch_bytes: Some(77_000.0),
+            fetch_ms: Some(1_540.0),
+            poll_idle_share: Some(0.99),
+            assigned_partitions: Some(6.0),
+            partitions: partitions(&[(10.0, 0.0, 33.0); 6]),
+            ..Consumer::default()
+        });
+        snapshot.network.round_trip_ms = Some(40.0);
+        snapshot.settings.fetch_min_bytes = Some(Setting {
+            value: 1_000_000.0,
+            origin: Origin::Seen,
+        });
+        snapshot.settings.fetch_max_wait_ms = stated(1_500.0);
+        snapshot
+    }
+
+    #[test]
+    fn records_that_wait_for_bytes_are_late_however_small_the_lag_is() {
+        let mut snapshot = late();
+        let diagnosis = check(&snapshot, Verdict::FetchWait);
+        assert_eq!(
+            diagnosis.summary,
+            "Records arrive up to 1.54 s late: each fetch waits at the broker for 977 KiB (fetch.min.bytes)."
+        );
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "fetch.min.bytes=1");
+        assert!(change.promise.high < 200.0, "{change:?}");
+        // Nor does it need an idle share: the next fetch follows each answer.
+        snapshot.consumer.as_mut().unwrap().poll_idle_share = None;
+        check(&snapshot, Verdict::FetchWait);
+        // With nothing to read, waiting costs nobody anything.
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.records_per_second = Some(0.0);
+        consumer.poll_idle_share = Some(1.0);
+        consumer.partitions = partitions(&[(0.0, 0.0, 0.0); 6]);
+        check(&snapshot, Verdict::KeepsUp);
+    }
+
+    #[test]
+    fn a_value_of_one_is_never_advised_where_it_is_one() {
+        let mut snapshot = late();
+        snapshot.settings.fetch_min_bytes = stated(1.0);
+        // A lag, and fetches as long as the longest wait: a disk, perhaps.
+        snapshot.consumer.as_mut().unwrap().partitions = partitions(&[(90_000.0, 50.0, 33.0); 6]);
+        let diagnosis = super::super::diagnose(&snapshot);
+        assert_ne!(diagnosis.verdict, Verdict::FetchWait, "{diagnosis:#?}");
+        // Not known: it is asked for, and nothing is advised.
+        snapshot.settings.fetch_min_bytes = None;
+        let diagnosis = super::super::diagnose(&snapshot);
+        assert!(
+            diagnosis
+                .recommendation
+                .is_none_or(|change| change.set != "fetch.min.bytes=1")
+        );
+    }
+}

@@ -25,6 +25,9 @@ use super::reading::{IDLE_LOW, Reading, sane};
 use crate::formulas::consumer::{catch_up_seconds, consumers_needed, work_ms};
 use crate::numbers::{duration, number, percent};
 
+/// Polls that follow each other within this time find records every time.
+const POLLS_AT_ONCE_MS: f64 = 2.0;
+
 /// With a fetch under way for less than this share of time, the consumer does not request records.
 const FETCH_USE_LOW: f64 = 0.2;
 
@@ -102,11 +105,16 @@ fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Opti
         let why = format!("there are records, but it asks for them {} only", of_time(share));
         return Some((why, Confidence::Low));
     }
-    let polls_at_once = reading
-        .consumer
-        .without_sample
-        .iter()
-        .any(|name| name.ends_with("poll.idle.ratio.avg"));
+    // A poll that waits has no sample either where it takes long; then there is time between polls,
+    // or a fetch is always under way.
+    let waits = reading.asks_at_once() == Some(true)
+        || sane(reading.consumer.ms_between_polls).is_some_and(|ms| ms > POLLS_AT_ONCE_MS);
+    let polls_at_once = !waits
+        && reading
+            .consumer
+            .without_sample
+            .iter()
+            .any(|name| name.ends_with("poll.idle.ratio.avg"));
     let flows = reading.consumed.is_some_and(|rate| rate > 0.0);
     (polls_at_once && flows && is_growing && reading.is_fetch_waiting() != Some(true)).then(|| {
         let why = String::from(
@@ -146,11 +154,14 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         .evidence(work_line(reading))
         .evidence(needed_line(reading, work))
         .evidence(catch_up_line(reading))
-        .recommend(Some(recommendation(reading, work)))
-        .refuse(
+        .recommend(Some(recommendation(reading, work)));
+    // Fewer at a time would keep a member from being expelled.
+    if reading.poll_interval_ms().is_some() {
+        found = found.refuse(
             "max.poll.records",
             "how many records a poll hands over does not change what each costs",
         );
+    }
     // Without these signs a fetch may still be part of it.
     let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
     if is_busy || reading.fetch_use.is_some_and(|share| share < FETCH_USE_LOW) {

@@ -120,3 +120,44 @@ fn higher(
         cost: String::from("the other clients' share of the broker"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, idle, of, starved, stated};
+    use super::*;
+    use crate::doctor::snapshot::{BrokerSide, Consumer};
+
+    #[test]
+    fn a_quota_is_promised_against_what_is_written_or_not_at_all() {
+        let mut snapshot = of(Consumer {
+            throttle_ms: Some(210.0),
+            ..starved()
+        });
+        snapshot.brokers = vec![BrokerSide {
+            quota_bytes_per_second: Some(14_000_000.0),
+            ..BrokerSide::default()
+        }];
+        let change = check(&snapshot, Verdict::Quota).recommendation.unwrap();
+        // 16,000 records/s of 1,000 bytes are written.
+        assert_eq!(change.set, "consumer_byte_rate=19200000");
+        assert!(change.promise.low > 14_000_000.0 && change.promise.high < 2.0 * change.promise.low);
+        snapshot.brokers.clear();
+        let change = check(&snapshot, Verdict::Quota).recommendation.unwrap();
+        assert_eq!(
+            Some(change.promise.low),
+            change.promise.now,
+            "nothing is promised"
+        );
+    }
+
+    #[test]
+    fn a_throttled_consumer_that_keeps_up_is_left_alone() {
+        let mut snapshot = of(Consumer {
+            throttle_ms: Some(5.0),
+            ..idle()
+        });
+        snapshot.settings.fetch_min_bytes = stated(1.0);
+        let diagnosis = check(&snapshot, Verdict::KeepsUp);
+        assert!(diagnosis.recommendation.is_none());
+    }
+}

@@ -146,9 +146,11 @@ impl<'a> Reading<'a> {
             if idle > IDLE_HIGH {
                 return Some(Confidence::High);
             }
-            let asks_at_once = self.asks_at_once() == Some(true);
-            let is_half = idle >= 0.5 && (self.is_growing() == Some(true) || asks_at_once);
-            return is_half.then_some(Confidence::Low);
+            return match idle >= 0.5 {
+                true if self.asks_at_once() == Some(true) => Some(Confidence::Medium),
+                true if self.is_growing() == Some(true) => Some(Confidence::Low),
+                _ => None,
+            };
         }
         (self.asks_at_once() == Some(true)).then_some(Confidence::Medium)
     }
@@ -190,6 +192,19 @@ impl<'a> Reading<'a> {
         // Anything longer than the wait and the round trip has another cause than waiting for
         // records.
         Some(fetch_ms >= 0.9 * wait && fetch_ms <= 1.5 * wait + 2.0 * round_trip + 5.0)
+    }
+
+    /// Whether it is certain that fetches are not held back until fetch.min.bytes are there: the
+    /// broker counted no such wait, or they bring more than a value that is known.
+    pub fn is_surely_not_held(&self) -> bool {
+        let by_broker = self
+            .asked_wait_ms()
+            .zip(self.fetch_ms)
+            .is_some_and(|(asked, fetch)| asked < 0.5 * fetch);
+        let by_size = self
+            .fetch_bytes
+            .is_some_and(|size| is_known(self.min_bytes) && size >= self.min_bytes.0);
+        by_broker || by_size || (is_known(self.min_bytes) && self.min_bytes.0 <= 1.0)
     }
 
     /// How long brokers held a fetch back because records were missing, mean.

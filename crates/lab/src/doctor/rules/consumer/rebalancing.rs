@@ -283,3 +283,49 @@ fn times(count: f64) -> String {
         format!("{} times", number(count))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, idle, of, slow_work, stated};
+    use super::*;
+    use crate::doctor::snapshot::Consumer;
+
+    #[test]
+    fn a_short_interval_is_named_with_its_value_and_an_unknown_one_is_not() {
+        let late = Consumer {
+            expelled: vec![String::from("worker-2")],
+            ms_between_polls_max: Some(9_000.0),
+            ..slow_work()
+        };
+        let mut snapshot = of(late);
+        let diagnosis = check(&snapshot, Verdict::Rebalancing);
+        assert!(!diagnosis.summary.contains("min"), "{}", diagnosis.summary);
+        assert!(
+            diagnosis
+                .missing
+                .iter()
+                .any(|words| words.contains("max.poll.interval.ms"))
+        );
+        snapshot.settings.max_poll_interval_ms = stated(6_000.0);
+        let diagnosis = check(&snapshot, Verdict::Rebalancing);
+        assert_eq!(
+            diagnosis.summary,
+            "The group rebalances again and again because worker-2 polls later than max.poll.interval.ms allows (6 s)."
+        );
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "max.poll.interval.ms=300000");
+    }
+
+    #[test]
+    fn long_polls_are_late_only_against_an_interval_that_is_known() {
+        let mut snapshot = of(Consumer {
+            ms_between_polls_max: Some(310_000.0),
+            ..idle()
+        });
+        check(&snapshot, Verdict::KeepsUp);
+        snapshot.settings.max_poll_interval_ms = stated(300_000.0);
+        check(&snapshot, Verdict::Rebalancing);
+        snapshot.settings.max_poll_interval_ms = stated(900_000.0);
+        check(&snapshot, Verdict::KeepsUp);
+    }
+}

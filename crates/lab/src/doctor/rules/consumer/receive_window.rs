@@ -61,7 +61,9 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     };
     match buffer {
         Some(buffer) if flow.is_pinned_at(buffer.0) => {
-            let confidence = if is_known(buffer) {
+            let confidence = if !reading.is_surely_not_held() {
+                Confidence::Low
+            } else if is_known(buffer) {
                 waits
             } else {
                 waits.min(Confidence::Medium)
@@ -180,17 +182,19 @@ fn matched(
     .measured("RTT", flow.round_trip_ms, "ms")
     .measured("way", flow.transfer_ms, "ms")
     .with("receive.buffer.bytes", buffer.0, "B", buffer.1);
-    let found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
+    let mut found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
         .finding(FindingId::N5, summary)
         .evidence([line])
         .evidence(fetches::ceiling(reading))
         .recommend(Some(wider(reading, flow, buffer)))
         .refuse("max.partition.fetch.bytes", takes)
-        .refuse("fetch.max.bytes", takes)
-        .refuse(
+        .refuse("fetch.max.bytes", takes);
+    if reading.is_surely_not_held() {
+        found = found.refuse(
             "fetch.min.bytes",
             "fetches do not wait for records: more is unread than they bring",
         );
+    }
     if is_known(buffer) {
         found
     } else {
@@ -224,5 +228,112 @@ fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Reco
             "memory of the kernel for each connection; the client's machine must allow it (net.core.rmem_max), or take -1 and the \
              kernel's own sizes",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, refuses, stated};
+    use super::*;
+    use crate::doctor::diagnosis::Diagnosis;
+    use crate::doctor::snapshot::{BrokerSide, Consumer, Snapshot};
+
+    /// Measured over 40 ms with receive.buffer.bytes of 64 KiB: 4,000 records/s of 1,000 bytes are
+    /// written.
+    fn small_window() -> Snapshot {
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(1_640.0),
+            bytes_per_second: Some(1_690_000.0),
+            fetches_per_second: Some(0.85),
+            fetch_bytes: Some(1_990_000.0),
+            fetch_ms: Some(1_160.0),
+            poll_idle_share: Some(0.95),
+            assigned_partitions: Some(6.0),
+            partitions: partitions(&[(9_000.0, 390.0, 273.0); 6]),
+            ..Consumer::default()
+        });
+        snapshot.network.round_trip_ms = Some(40.0);
+        snapshot.settings.fetch_min_bytes = stated(1.0);
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(0.85),
+            bytes_per_second: Some(1_690_000.0),
+            queue_micros: Some(30.0),
+            local_micros: Some(2_000.0),
+            remote_micros: Some(0.0),
+            send_micros: Some(900_000.0),
+            cold_reads_per_second: Some(0.0),
+            round_trip_ms: Some(40.0),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    fn is_not_window(snapshot: &Snapshot) -> Diagnosis {
+        let diagnosis = super::super::diagnose(snapshot);
+        assert_ne!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        diagnosis
+    }
+
+    #[test]
+    fn a_connection_that_carries_its_window_per_round_trip_needs_a_larger_one() {
+        let mut snapshot = small_window();
+        let diagnosis = check(&snapshot, Verdict::NetworkWindow);
+        assert_eq!(
+            diagnosis.summary,
+            "The connection carries 67.1 KiB per round trip of 40 ms: its receive window is too small for this distance."
+        );
+        refuses(&diagnosis, "max.partition.fetch.bytes");
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "receive.buffer.bytes=1048576");
+        assert!(
+            change.promise.low > 3_900.0 && change.promise.high >= change.promise.low,
+            "what is written: {change:?}"
+        );
+        // Stated: nothing is assumed any more.
+        snapshot.settings.receive_buffer_bytes = stated(65_536.0);
+        let sure = check(&snapshot, Verdict::NetworkWindow);
+        assert!(sure.confidence > diagnosis.confidence);
+        assert!(sure.missing.iter().all(|words| !words.contains("receive.buffer")));
+    }
+
+    // As it was measured: Java has no sample of the idle share, and polls come every 120 ms.
+    #[test]
+    fn a_fetch_that_is_always_under_way_says_that_polls_wait() {
+        let mut snapshot = small_window();
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.poll_idle_share = None;
+        consumer.ms_between_polls = Some(120.0);
+        consumer.without_sample = vec![String::from("org.apache.kafka.consumer.poll.idle.ratio.avg")];
+        check(&snapshot, Verdict::NetworkWindow);
+    }
+
+    #[test]
+    fn cold_reads_quotas_full_links_and_other_buffers_are_no_window() {
+        let mut cold = small_window();
+        cold.brokers[0].cold_reads_per_second = Some(20.0);
+        cold.brokers[0].cold_read_ms = Some(40.0);
+        check(&cold, Verdict::ColdRead);
+        let mut throttled = small_window();
+        throttled.brokers[0].throttle_ms = Some(300.0);
+        check(&throttled, Verdict::Quota);
+        let mut full = small_window();
+        full.network.bandwidth_bytes_per_second = Some(1_800_000.0);
+        check(&full, Verdict::NetworkBandwidth);
+        // The buffer is known, and a round trip carries a tenth of it: something else.
+        let mut wide = small_window();
+        wide.settings.receive_buffer_bytes = stated(655_360.0);
+        is_not_window(&wide);
+        // Its kernel lets the window grow to megabytes.
+        let mut grown = small_window();
+        grown.client.library = Library::Librdkafka;
+        let diagnosis = is_not_window(&grown);
+        let is_asked = |words: &String| words.contains("receive.buffer.bytes");
+        assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
+        assert!(
+            diagnosis
+                .refused
+                .iter()
+                .all(|refusal| refusal.set != "receive.buffer.bytes")
+        );
     }
 }

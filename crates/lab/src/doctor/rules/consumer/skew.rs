@@ -8,8 +8,8 @@
 //! broker's, or gauges that every partition wrote within the window.
 //!
 //! - Numbers: lag of every partition, its slope, records per second consumed and produced.
-//! - Thresholds: the lag of one partition grows or stays constant, the others' do not, and it is
-//!   three times the mean of the others; twice as many records come to it as to the mean of the
+//! - Thresholds: the lag of one partition grows or stays constant, the others' do not (or more comes
+//!   to it than the consumer works on in all), and it is three times the mean of the others; twice as many records come to it as to the mean of the
 //!   others; stuck means read at less than 1 % of the rate at which records arrive, or not at all.
 //! - Says: "Only orders-7 falls behind: 5 times as many records come to it as to the others."
 //! - Source: user report "lag grows although consumers were added"; a consumer of six even
@@ -262,7 +262,7 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
             let are_flat = others().all(|(other, partition)| {
                 slopes[other] <= noise(partition) || reading.is_small(lags[other], rate(partition))
             });
-            (is_growing && are_flat).then_some((one, true))
+            (is_growing && (are_flat || is_too_much_alone(reading, one))).then_some((one, true))
         }
         // Read once: the others are at their ends, and what remains here takes longer than the rest
         // of a catch-up would.
@@ -277,6 +277,22 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
                 .then_some((one, false))
         }
     }
+}
+
+/// Whether more comes to this partition than the consumer works on in all, and far more than to the
+/// others: whoever reads it falls behind, and while it does the others wait for their turn.
+fn is_too_much_alone(reading: &Reading<'_>, one: &ConsumedPartition) -> bool {
+    let partitions = &reading.consumer.partitions;
+    let produced: Option<f64> = partitions
+        .iter()
+        .map(|partition| sane(partition.produced_per_second))
+        .sum();
+    let (Some(own), Some(all), Some(consumed)) = (sane(one.produced_per_second), produced, reading.consumed)
+    else {
+        return false;
+    };
+    let mean_of_others = (all - own) / (partitions.len() - 1) as f64;
+    reading.idle.is_some_and(|idle| idle < IDLE_LOW) && own >= HOT * mean_of_others && own >= consumed
 }
 
 fn is_stuck(partition: &ConsumedPartition) -> bool {
@@ -320,4 +336,75 @@ fn partitions_in_words(partitions: &[ConsumedPartition]) -> String {
         text.push_str(&format!(" and {} more", partitions.len() - SHOWN));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, refuses, slow_work};
+    use super::*;
+    use crate::doctor::snapshot::Consumer;
+
+    /// Lag, its slope, consumed per second, of a busy consumer.
+    fn busy(numbers: &[(f64, f64, f64)]) -> Consumer {
+        Consumer {
+            records_per_second: Some(numbers.iter().map(|one| one.2).sum()),
+            poll_idle_share: Some(0.01),
+            assigned_partitions: Some(numbers.len() as f64),
+            partitions: partitions(numbers),
+            ..slow_work()
+        }
+    }
+
+    // Six even partitions, 4 ms of work on each record: the turn has come to some partitions more
+    // often than to others.
+    #[test]
+    fn a_slow_consumer_of_even_partitions_is_not_skewed() {
+        let even = busy(&[
+            (400.0, -20.0, 120.0),
+            (5_600.0, 90.0, 10.0),
+            (500.0, -20.0, 120.0),
+            (300.0, 100.0, 0.0),
+            (200.0, 100.0, 0.0),
+            (600.0, 100.0, 0.0),
+        ]);
+        check(&of(even), Verdict::Processing);
+    }
+
+    #[test]
+    fn more_than_the_consumer_can_do_for_one_partition_is_skew_whatever_the_others_do() {
+        let hot = busy(&[
+            (9_000.0, 270.0, 210.0),
+            (300.0, 10.0, 10.0),
+            (200.0, 5.0, 15.0),
+            (250.0, 5.0, 15.0),
+        ]);
+        let diagnosis = check(&of(hot), Verdict::Skew);
+        assert_eq!(
+            diagnosis.summary,
+            "Only orders-0 falls behind: 24 times as many records come to it as to the others."
+        );
+        refuses(&diagnosis, "more consumers");
+        let promise = diagnosis.recommendation.unwrap().promise;
+        // 540 records/s come to four partitions.
+        assert!(promise.low < 135.0 && 135.0 < promise.high, "{promise:?}");
+        // A consumer that could carry it alone needs help with the others, not other keys.
+        let warm = busy(&[
+            (9_000.0, 40.0, 160.0),
+            (100.0, 0.0, 50.0),
+            (100.0, 0.0, 50.0),
+            (100.0, 0.0, 40.0),
+        ]);
+        check(&of(warm), Verdict::Processing);
+    }
+
+    // The gauges of a Java consumer that works on one partition's records for many seconds.
+    #[test]
+    fn old_gauges_name_no_partition() {
+        let mut stale = busy(&[(7_000.0, 120.0, 100.0), (3.0, 0.0, 0.0), (2.0, 0.0, 0.0)]);
+        for partition in &mut stale.partitions {
+            partition.is_own_gauge = true;
+        }
+        let diagnosis = check(&of(stale), Verdict::Processing);
+        assert!(diagnosis.confidence < Confidence::High);
+    }
 }

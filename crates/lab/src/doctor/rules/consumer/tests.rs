@@ -10,6 +10,7 @@ use crate::formulas::tables::within;
 #[test]
 fn slow_work_is_reported() {
     let mut snapshot = of(slow_work());
+    snapshot.settings.max_poll_interval_ms = stated(300_000.0);
     // Most of the broker's time is spent on sending: the consumer does not read what it requested.
     snapshot.brokers = vec![BrokerSide {
         requests_per_second: Some(0.165),
@@ -194,6 +195,7 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
 fn full_fetches_across_a_long_round_trip_are_too_small() {
     let mut snapshot = of(starved());
     snapshot.network.round_trip_ms = Some(70.0);
+    snapshot.settings.fetch_min_bytes = stated(1.0);
     let diagnosis = check(&snapshot, Verdict::FetchSize);
     let recommendation = diagnosis.recommendation.clone().unwrap();
     assert_eq!(recommendation.set, "max.partition.fetch.bytes=2097152");
