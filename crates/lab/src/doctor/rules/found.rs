@@ -58,10 +58,11 @@ impl Found {
     /// Adds a finding that only contributes to the verdict.
     #[must_use]
     pub fn contributing(mut self, finding: impl IntoIterator<Item = Finding>) -> Found {
-        self.contributing.extend(finding.into_iter().map(|finding| Finding {
-            is_contributing: true,
-            ..finding
-        }));
+        self.contributing
+            .extend(finding.into_iter().map(|finding| Finding {
+                is_contributing: true,
+                ..finding
+            }));
         self
     }
 

@@ -6,6 +6,7 @@
 pub mod producer;
 pub mod consumer;
 pub mod tenant;
+mod host;
 pub mod broker;
 mod engine;
 mod found;

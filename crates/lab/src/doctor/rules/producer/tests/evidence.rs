@@ -226,9 +226,9 @@ fn silence_with_a_full_pipe_is_evidence() {
     let diagnosis = examine(&silent(45.4, 16_260.0, 61.0, 300.0, 20.0));
     assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
     assert!(
-        diagnosis.summary.contains("R_max = 1000 / (RTT + D)"),
-        "{}",
-        diagnosis.summary
+        diagnosis.findings[0].text.contains("R_max = 1000 / (RTT + D)"),
+        "{:?}",
+        diagnosis.findings
     );
     assert!(
         diagnosis.missing[0].contains("does not push"),
@@ -236,6 +236,8 @@ fn silence_with_a_full_pipe_is_evidence() {
         diagnosis.missing
     );
     assert_eq!(diagnosis.findings[0].id, FindingId::N4);
+    let change = diagnosis.recommendation.unwrap().set;
+    assert_eq!(change, "max.in.flight.requests.per.connection=5");
     let synchronous = examine(&silent(80.0, 380.0, 1.0, 200.0, 12.0));
     assert_eq!(synchronous.verdict, Verdict::Synchronous, "{synchronous:#?}");
     let slow_broker = examine(&silent(8.0, 300_000.0, 1_600.0, 118_000.0, 0.3));

@@ -656,7 +656,7 @@ fn a_verdict_that_depends_on_no_inferred_setting_is_certain() {
         diagnosis
             .missing
             .iter()
-            .any(|words| words.starts_with("inferred: batch.size=16384")),
+            .any(|words| words.starts_with("assumed: batch.size=16384")),
         "{:?}",
         diagnosis.missing
     );
