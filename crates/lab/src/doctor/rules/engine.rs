@@ -103,6 +103,10 @@ fn is_worth_telling(settled: Verdict, later: Verdict) -> bool {
 pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     diagnosis.evidence.retain(is_finite);
     distinct(&mut diagnosis.evidence);
+    // Advice follows from a verdict: a client that has just started has nothing to change.
+    if diagnosis.verdict == Verdict::NotEnoughData {
+        diagnosis.recommendation = None;
+    }
     if diagnosis
         .recommendation
         .as_ref()

@@ -1,4 +1,4 @@
-//! host Has the machine processor time left?
+//! host: has the machine processor time left?
 //!
 //! **Asks**, where a client is slow, whether its machine or its broker's has any processor time
 //! left: without it threads are late, requests take long and queues grow, whatever the settings.

@@ -14,6 +14,7 @@ use crate::doctor::snapshot::{Codec, Role};
 use super::super::broker::parts::Part;
 use super::super::broker::{Judgement, blame, judge};
 use super::super::found::Found;
+use super::super::inference::is_guess;
 use super::super::tenant;
 use super::super::words::known;
 use super::backlog::{is_served_without_pause, served_share};
@@ -91,8 +92,8 @@ pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe, mut found: Found) -
         found = found.evidence(part.evidence).refusals(part.refused);
         found.missing.extend(part.missing);
     }
-    let allowed = reading.settings.in_flight.value;
-    if allowed > 1.0 && is_served_without_pause(pipe) {
+    let allowed = reading.settings.in_flight;
+    if allowed.value > 1.0 && !is_guess(allowed.origin) && is_served_without_pause(pipe) {
         let served = percent(served_share(pipe).unwrap_or(1.0).min(1.0));
         let why = format!(
             "the broker serves this connection {served} of the time, one request after another (F14)"

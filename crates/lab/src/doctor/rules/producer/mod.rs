@@ -121,7 +121,6 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     } else {
         diagnosis.notes.extend(lines::notes(&reading, verdict));
     }
-    host::doubt(&mut diagnosis, snapshot);
     engine::finish(&mut diagnosis, snapshot);
     diagnosis
 }
@@ -155,10 +154,8 @@ fn surroundings(diagnosis: &mut Diagnosis, reading: &Reading<'_>) {
         });
         diagnosis.evidence.extend(tenant.evidence);
         diagnosis.missing.extend(tenant.missing);
-        if diagnosis.verdict != Verdict::NotEnoughData {
-            diagnosis.refused.extend(tenant.refused);
-            diagnosis.recommendation.get_or_insert(tenant.recommendation);
-        }
+        diagnosis.refused.extend(tenant.refused);
+        diagnosis.recommendation.get_or_insert(tenant.recommendation);
     }
     diagnosis.notes.extend(super::broker::pause(reading.snapshot));
 }

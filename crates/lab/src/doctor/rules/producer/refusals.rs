@@ -159,11 +159,7 @@ fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
     let fits = !is_guess(buffer.origin)
         && largest > 0.0
         && (on_the_way < 0.8 * largest || (reading.settings.in_flight.value <= 1.0 && request <= largest));
-    // Requests that waited for a window would take several round trips.
-    let is_one_trip = pipe
-        .request_ms
-        .is_some_and(|request_ms| trip.ms + reading.broker_ms(pipe).unwrap_or(0.0) >= 0.8 * request_ms);
-    if !(fits || is_one_trip) {
+    if !(fits || window::is_one_trip(reading, pipe, trip.ms)) {
         return None;
     }
     refuse(
@@ -181,13 +177,7 @@ fn in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
     // A D that was rounded away is an upper bound and refutes nothing.
     let has_time = pipe.broker.as_ref().is_some_and(|broker| broker.ms.is_some());
     let useful = useful_in_flight(reading, pipe)?;
-    // Where the number is a guess, it takes a broker that makes even two useless.
-    let least = if is_guess(allowed.origin) {
-        1.0
-    } else {
-        allowed.value
-    };
-    (has_time && least >= NEARLY * useful).then(|| Refusal {
+    (has_time && !is_guess(allowed.origin) && allowed.value >= NEARLY * useful).then(|| Refusal {
         set: IN_FLIGHT.to_owned(),
         why: format!(
             "above 1 + RTT / D = {} in flight hide no more of the round trip (F14)",

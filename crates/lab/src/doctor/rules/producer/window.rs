@@ -33,10 +33,13 @@ use super::evidence::confidence;
 use super::promise;
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
 use super::{IN_FLIGHT, Rule, SEND_BUFFER, refusals, rule};
+use crate::model::constants::FULL;
 use crate::numbers::{bytes, number, plain};
 
 pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too small?", ask);
 
+/// Requests whose time is the round trip and the broker's to this share wait for nothing else.
+const ONE_TRIP: f64 = 0.97;
 /// From this many round trips on, a request takes more than one.
 const SEVERAL_TRIPS: f64 = 1.8;
 /// No kernel's send buffer is smaller (Linux: 4,608 bytes).
@@ -160,9 +163,29 @@ fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_m
             .is_some_and(|request_ms| request_ms >= 0.9 * trips * round_trip_ms)
 }
 
+/// Whether each request takes one round trip and nothing more: then none waits for a window.
+pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> bool {
+    let broker_ms = reading.broker_ms(pipe).unwrap_or(0.0);
+    let Some(request_ms) = pipe.request_ms else {
+        return false;
+    };
+    // One at a time, a second round trip would show; several wait for each other's bytes as well,
+    // and those that may be under way and are not wait before their time counts.
+    match reading.settings.in_flight.value <= 1.0 {
+        true => request_ms - broker_ms < 1.5 * round_trip_ms,
+        false => {
+            let are_all_under_way = pipe.used.is_some_and(|used| reaches(used, FULL));
+            are_all_under_way && round_trip_ms + broker_ms >= ONE_TRIP * request_ms
+        }
+    }
+}
+
 /// A window whose size is known, and that is full.
 pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
     let trip = reading.round_trip(pipe)?;
+    if is_one_trip(reading, pipe, trip.ms) {
+        return None;
+    }
     let on_the_way = on_the_way(reading, pipe, trip.ms)?;
     candidates(reading).into_iter().find_map(|bytes| {
         let use_of = on_the_way / bytes;

@@ -181,6 +181,8 @@ const ROWS: &[Row] = &[
         offered: 0.0,
         set: "batch.size=32768",
         promise: None,
+        // A send.buffer.bytes of half the default would be full of these requests.
+        refused: &["linger.ms", "acks", "buffer.memory"],
         ..P4
     },
     Row {
