@@ -86,11 +86,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         )
     };
     let in_flight = reading.settings.in_flight;
-    // Where the number is a guess, two have to fill it already.
-    let allowed = match is_guess(in_flight.origin) {
-        true => in_flight.value.min(2.0),
-        false => in_flight.value,
-    };
+    let allowed = in_flight.value;
     let mut found = Found::verdict(
         numbers,
         Verdict::NetworkWindow,
@@ -100,7 +96,7 @@ fn ask(reading: &Reading<'_>) -> Found {
     .finding(FindingId::N5, text)
     .recommend(recommend(reading, pipe, window))
     .refusals(refusals::of_pipe(reading));
-    if allowed > 1.0 && allowed * request >= 0.9 * window.bytes {
+    if allowed > 1.0 && !is_guess(in_flight.origin) && allowed * request >= 0.9 * window.bytes {
         let why = format!(
             "{} requests of {} already fill the window of {}",
             number(allowed),
@@ -174,7 +170,8 @@ pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64
     match reading.settings.in_flight.value <= 1.0 {
         true => request_ms - broker_ms < 1.5 * round_trip_ms,
         false => {
-            let are_all_under_way = pipe.used.is_some_and(|used| reaches(used, FULL));
+            let under_way = pipe.requests_per_second * request_ms / 1_000.0;
+            let are_all_under_way = reaches(under_way / reading.settings.in_flight.value, FULL);
             are_all_under_way && round_trip_ms + broker_ms >= ONE_TRIP * request_ms
         }
     }
