@@ -4,7 +4,7 @@
 //! |---|---|
 //! | batch.size | batches of one size although records wait are full, however small they are: the largest batch seen, or the power of two just above it; otherwise no less than the largest batch, and the default |
 //! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated |
-//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that pushes nothing is never seen with two; 5, where librdkafka always has five under way (idempotence) |
+//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) |
 //! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
 //!
 //! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
@@ -325,7 +325,11 @@ fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
 /// A client that pushes nothing while its requests follow each other without a pause, and two never
 /// wait together, sends one at a time.
 fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
-    let is_silent = snapshot.producer.is_none() || snapshot.telemetry.pushes == Some(0);
+    let has_queue = snapshot
+        .producer
+        .as_ref()
+        .is_some_and(|own| own.queue_ms.is_some());
+    let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
     (is_silent && is_back_to_back(snapshot)).then(|| inferred(1.0))
 }
 
@@ -338,10 +342,11 @@ pub(crate) fn is_back_to_back(snapshot: &Snapshot) -> bool {
     })
 }
 
-/// librdkafka may have a million requests under way, and five with idempotence: exactly five all the
-/// time, in batches of one size, are that limit.
+/// librdkafka may have a million requests under way, and five with idempotence, as franz-go may:
+/// exactly five all the time are that limit. Neither sends how long records wait.
 fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
-    if snapshot.client.library != Library::Librdkafka {
+    let hides_queue = matches!(snapshot.client.library, Library::Librdkafka | Library::FranzGo);
+    if !hides_queue {
         return None;
     }
     let rate = producer

@@ -14,7 +14,7 @@
 //! | q above its threshold, and q_max higher in each of three consecutive pushes than in the one before, by 5 % | | hard |
 //! | free buffer | below a tenth | hard |
 //! | q | above 3 × max(linger, 2 ms) | soft |
-//! | librdkafka: exactly five requests under way, batches of one size | | soft |
+//! | no q (librdkafka, franz-go): always as many requests under way as may be, batches of one size | | soft |
 //!
 //! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
 //! with 100,000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
@@ -49,7 +49,6 @@
 //! (librdkafka), U says nothing.
 
 use crate::doctor::diagnosis::Step;
-use crate::doctor::snapshot::Library;
 use crate::model::constants::{FULL, NEAR, ROOM};
 use crate::numbers::number;
 
@@ -93,7 +92,6 @@ fn signs(reading: &Reading<'_>) -> [Sign; 9] {
     let threshold_ms = queue_threshold_ms(reading);
     let queue_ms = reading.transmit_queue_ms.or(reading.queue_ms);
     let is_above = queue_ms.is_some_and(|queue| queue > threshold_ms);
-    let is_librdkafka = reading.library() == Library::Librdkafka;
     [
         (
             Backlog::Hard,
@@ -137,7 +135,7 @@ fn signs(reading: &Reading<'_>) -> [Sign; 9] {
         ),
         (
             Backlog::Soft,
-            is_librdkafka && reading.settings.has_full_batches,
+            queue_ms.is_none() && reading.settings.has_full_batches,
             "always the same number of requests is under way, with batches of one size",
         ),
     ]
@@ -299,6 +297,31 @@ fn blocked_by(reading: &Reading<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A healthy client over 4 ms whose longest wait came to be 40 ms once.
+    #[test]
+    fn a_maximum_that_grows_alone_is_no_backlog() {
+        use crate::doctor::diagnosis::Verdict;
+        use crate::doctor::rules::examine;
+        use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+        let row = Row {
+            records: 3_000.0,
+            requests: 190.0,
+            request_bytes: 16_000.0,
+            batch: 15_900.0,
+            latency: 4.6,
+            queue: Some(6.19),
+            linger: Some(5.0),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.producer.as_mut().unwrap().queue_ms_max_course = vec![16.0, 20.0, 28.0, 40.0];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{diagnosis:#?}");
+        assert_eq!(diagnosis.recommendation, None);
+        snapshot.producer.as_mut().unwrap().queue_ms = Some(25.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::KeepsUp);
+    }
 
     #[test]
     fn only_steady_growth_is_a_rise() {

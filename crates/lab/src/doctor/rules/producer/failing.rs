@@ -248,3 +248,49 @@ fn retries(_: &Reading<'_>, failing: &Failing) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::{FindingId, Verdict};
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Telemetry};
+
+    #[test]
+    fn a_client_that_starts_is_not_told_to_create_its_topic() {
+        let row = Row {
+            records: 100.0,
+            requests: 5.0,
+            latency: 3.0,
+            queue: Some(5.0),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.seconds = 10.0;
+        snapshot.telemetry = Telemetry {
+            pushes: Some(1),
+            ..Telemetry::default()
+        };
+        let own = snapshot.producer.as_mut().unwrap();
+        own.metadata_wait = Some(0.2);
+        own.connections_created = Some(2.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NotEnoughData, "{diagnosis:#?}");
+        assert_eq!(diagnosis.recommendation, None);
+        // What a broker answers is proof.
+        snapshot.brokers = vec![BrokerSide {
+            errors: [("UNKNOWN_TOPIC_OR_PARTITION".to_owned(), 20.0)].into(),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Failing, "{diagnosis:#?}");
+        assert!(
+            diagnosis
+                .recommendation
+                .unwrap()
+                .set
+                .starts_with("create the topic")
+        );
+        assert!(diagnosis.findings.iter().any(|found| found.id == FindingId::E3));
+    }
+}

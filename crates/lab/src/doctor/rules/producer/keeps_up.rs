@@ -11,7 +11,7 @@
 //!
 //! **How much would fit**: a full pipe of small requests is no load, because batches grow with the
 //! rate: 1 / Z (F9) where batch.size is known, otherwise at least 1 / U; the share of time that the
-//! thread and the broker work bounds both. Measured: 500 records/s with U near 1 over a long round
+//! sending thread works bounds both. Measured: 500 records/s with U near 1 over a long round
 //! trip; 6,010 with the same settings.
 //!
 //! **Why two**: without W, T and an offered rate it is not known whether the application wants to
@@ -24,7 +24,7 @@ use crate::doctor::diagnosis::{FindingId, Verdict};
 
 use super::super::found::Found;
 use super::super::words::known;
-use super::backlog::{Backlog, served_share};
+use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::reading::{Bound, Reading, clean, reaches};
 use super::{Rule, refusals, rule, worker};
@@ -33,6 +33,8 @@ use crate::numbers::{number, percent};
 pub(crate) const RULE: Rule = rule("producer 14", "Does it send all that it is given?", ask);
 
 const SPARE: f64 = 4.0;
+/// Less room than this is not worth a number.
+const TOLD: f64 = 1.5;
 /// The same where batches would have to grow for it.
 const SPARE_BY_BATCHES: f64 = 8.0;
 
@@ -48,7 +50,9 @@ fn ask(reading: &Reading<'_>) -> Found {
     if reading.bound != Bound::Source {
         return Found::nothing(numbers, "no");
     }
-    let fits = spare.map(|spare| format!(" At least {} times as much would fit.", number(spare)));
+    let fits = spare
+        .filter(|spare| *spare >= TOLD)
+        .map(|spare| format!(" At least {} times as much would fit.", number(spare)));
     let is_idle = worker::used(reading).is_none_or(|used| !reaches(used, 0.8))
         && reading.offered.is_none()
         && !(reading.send_micros.is_some() && reading.threads.is_some())
@@ -115,12 +119,8 @@ fn spare(reading: &Reading<'_>, may_grow: bool) -> Option<f64> {
         Some(load) => Some(load),
         None => reading.used(),
     };
-    let served = reading.nodes.iter().filter_map(served_share).reduce(f64::max);
     let busy = reading.io_wait.map(|wait| 1.0 - wait);
-    let used = match (pipe, busy) {
-        (None, None) => served?,
-        (pipe, busy) => pipe.into_iter().chain(busy).fold(0.0, f64::max),
-    };
+    let used = pipe.into_iter().chain(busy).reduce(f64::max)?;
     clean(Some((1.0 / used.max(1e-3)).max(1.0)))
 }
 

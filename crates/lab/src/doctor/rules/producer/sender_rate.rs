@@ -226,3 +226,89 @@ pub(crate) fn second_producer(reading: &Reading<'_>) -> Option<Recommendation> {
         cost: "another buffer.memory; order holds only within one instance".to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::Snapshot;
+    use crate::doctor::diagnosis::{Diagnosis, Verdict};
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Library};
+
+    /// Full batches of one size over 40 ms, as a client pushes them: no setting is known.
+    fn full(batch: f64) -> Snapshot {
+        let row = Row {
+            records: 1_597.0,
+            requests: 122.0,
+            request_bytes: 3.3 * batch,
+            batch,
+            latency: 41.0,
+            queue: Some(5_000.0),
+            buffer_wait: Some(0.6),
+            partitions: 3.0,
+            thread: Some((0.9, 0.05)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(1.01 * batch);
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(122.0),
+            total_micros: Some(400.0),
+            round_trip_ms: Some(40.1),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    fn set(diagnosis: &Diagnosis) -> &str {
+        let change = diagnosis.recommendation.as_ref();
+        change.map_or("", |change| &change.set)
+    }
+
+    #[test]
+    fn batches_of_one_size_under_a_backlog_are_full_whatever_that_size_is() {
+        for batch in [170.0, 1_000.0, 4_000.0, 4_050.0, 8_100.0, 12_000.0] {
+            let diagnosis = examine(&full(batch));
+            assert!(
+                set(&diagnosis).starts_with("batch.size="),
+                "{batch}: {diagnosis:#?}"
+            );
+            assert!(
+                diagnosis
+                    .refused
+                    .iter()
+                    .all(|refusal| refusal.set != "batch.size")
+            );
+        }
+    }
+
+    /// A Kafka client that hides its queue: five requests always under way, batches of one size.
+    #[test]
+    fn a_client_without_a_queue_time_is_full_when_its_requests_are_always_all_under_way() {
+        for library in [Library::Librdkafka, Library::FranzGo] {
+            let mut snapshot = full(4_000.0);
+            snapshot.client.library = library;
+            snapshot.client.software_version = Some("2.16.0".to_owned());
+            let own = snapshot.producer.as_mut().unwrap();
+            (own.queue_ms, own.queue_ms_max, own.buffer_wait) = (None, None, None);
+            let diagnosis = examine(&snapshot);
+            assert!(
+                matches!(diagnosis.verdict, Verdict::NetworkRtt | Verdict::SenderRate),
+                "{diagnosis:#?}"
+            );
+            assert_eq!(set(&diagnosis), "batch.size=16384", "{diagnosis:#?}");
+            // Half as many under way, and nothing says that a record waits.
+            let own = snapshot.producer.as_mut().unwrap();
+            own.requests_per_second = Some(61.0);
+            own.nodes[0].requests_per_second = Some(61.0);
+            let diagnosis = examine(&snapshot);
+            assert!(
+                matches!(diagnosis.verdict, Verdict::KeepsUp | Verdict::Application),
+                "{diagnosis:#?}"
+            );
+            assert_ne!(diagnosis.confidence, crate::doctor::diagnosis::Confidence::High);
+            assert!(diagnosis.refused.is_empty(), "{:?}", diagnosis.refused);
+        }
+    }
+}

@@ -248,6 +248,29 @@ fn silence_with_a_full_pipe_is_evidence() {
 }
 
 #[test]
+fn a_broker_that_takes_no_metrics_is_the_reason_that_is_named() {
+    let mut snapshot = silent(67.0, 16_260.0, 61.0, 300.0, 20.0);
+    snapshot.brokers[0].back_to_back_share = Some(0.1);
+    snapshot.telemetry.is_off_at_broker = true;
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::NotEnoughData, "{diagnosis:#?}");
+    assert!(
+        diagnosis.summary.contains("does not take metrics") && diagnosis.summary.contains("67 requests/s"),
+        "{}",
+        diagnosis.summary
+    );
+    assert!(
+        diagnosis.missing[0].contains("switched off"),
+        "{:?}",
+        diagnosis.missing
+    );
+    // Requests without a pause are evidence all the same.
+    snapshot.brokers[0].back_to_back_share = Some(0.97);
+    snapshot.brokers[0].requests_per_second = Some(45.4);
+    assert_eq!(examine(&snapshot).verdict, Verdict::NetworkRtt);
+}
+
+#[test]
 fn metadata_comes_before_tuning() {
     let mut snapshot = pushed(6, 60.0);
     snapshot.producer.as_mut().unwrap().metadata_wait = Some(0.9);
