@@ -56,7 +56,7 @@ fn sections() -> Vec<(&'static str, Vec<Page>)> {
             .map(|part| part.as_os_str().to_string_lossy().into_owned());
         let place = match first.as_deref().map(|name| name.trim_end_matches(".rs")) {
             Some("consumer") => 1,
-            Some("broker") => 2,
+            Some("broker" | "host") => 2,
             Some("tenant") => 3,
             _ => 0,
         };
@@ -183,7 +183,7 @@ fn pages(text: &str) -> Vec<Page> {
     head_page(text).into_iter().chain(of_functions).collect()
 }
 
-/// The page in a file's head, if it has more than one line: `S3: does a backlog exist?` and the
+/// The page in a file's head, if it has more than one line: `producer 3: is it one broker?` and the
 /// rest.
 fn head_page(text: &str) -> Option<Page> {
     let lines: Vec<&str> = text
@@ -197,7 +197,8 @@ fn head_page(text: &str) -> Option<Page> {
         return None;
     }
     let title = title.trim_end_matches('.');
-    let is_id = |text: &str| text.split([',', ' ']).next().is_some_and(is_rule_id);
+    let is_word = |text: &str| text.starts_with(|first: char| first.is_ascii_lowercase());
+    let is_id = |text: &str| text.split([',', ' ']).next().is_some_and(is_rule_id) || is_word(text);
     let (id, question) = match title.split_once(": ").filter(|(id, _)| is_id(id)) {
         Some((id, question)) => (id, capitalised(question)),
         None => ("", title.to_owned()),
@@ -291,11 +292,11 @@ mod tests {
 
     #[test]
     fn the_head_of_a_file_is_a_page_if_it_has_more_than_one_line() {
-        let page =
-            head_page("//! S3: does a backlog exist?\n//!\n//! **Asks** whether.\n\nuse x;\n").unwrap();
+        let page = head_page("//! consumer 3: does a backlog exist?\n//!\n//! **Asks** whether.\n\nuse x;\n")
+            .unwrap();
         assert_eq!(
             (page.id.as_str(), page.question.as_str()),
-            ("S3", "Does a backlog exist?")
+            ("consumer 3", "Does a backlog exist?")
         );
         assert_eq!(page.text, "**Asks** whether.\n");
         let page = head_page("//! Confidence, and checks.\n//!\n//! Text.\n").unwrap();

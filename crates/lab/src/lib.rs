@@ -17,5 +17,6 @@ pub mod process;
 pub mod disk;
 pub mod ask;
 pub mod report;
+pub mod model;
 pub mod formulas;
 pub mod numbers;

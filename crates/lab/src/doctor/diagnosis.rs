@@ -53,7 +53,9 @@ pub enum Verdict {
     #[default]
     NotEnoughData,
     Quota,
+    Failing,
     Skew,
+    Host,
     // producers
     SenderThread,
     SenderRate,

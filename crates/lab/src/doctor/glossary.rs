@@ -24,6 +24,14 @@ impl Verdict {
                 "QUOTA",
                 "The broker slows this client down on purpose: it is above its quota.",
             ),
+            Verdict::Failing => (
+                "FAILING",
+                "Records cannot be sent at all: the topic is missing, not allowed, or its leader cannot be reached.",
+            ),
+            Verdict::Host => (
+                "HOST",
+                "The client's or the broker's machine has no processor time left, so everything on it is late.",
+            ),
             Verdict::Skew => (
                 "SKEW",
                 "One broker or partition gets far more than the others, and the client waits for that one.",
@@ -193,10 +201,12 @@ pub fn symbol(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    const ALL: [Verdict; 20] = [
+    const ALL: [Verdict; 22] = [
         Verdict::NotEnoughData,
         Verdict::Quota,
+        Verdict::Failing,
         Verdict::Skew,
+        Verdict::Host,
         Verdict::SenderThread,
         Verdict::SenderRate,
         Verdict::NetworkRtt,

@@ -46,15 +46,15 @@ pub const FINDINGS: [FindingPage; 27] = [
     ),
     page(
         FindingId::W3,
-        "compression is most of `send()`",
-        "W falls by more than 30 % with another codec, or a slow codec at a high level",
+        "compression takes the client's time",
+        "W falls by more than 30 % with another codec; or the sender thread has no time left while batches are compressed with zstd or gzip",
         "lz4, or a lower level",
         "the share of W that the codec took",
     ),
     page(
         FindingId::N1,
         "callbacks occupy the sender thread",
-        "it spends half of its time outside its selector, and callbacks can account for that (F7)",
+        "it spends half of its time outside its selector, callbacks can account for that (F7), and no expensive codec does",
         "hand the work over to another thread",
         "from 1 / C to the next ceiling",
     ),
@@ -82,7 +82,7 @@ pub const FINDINGS: [FindingPage; 27] = [
     page(
         FindingId::N5,
         "the window is too small",
-        "bytes under way are what send.buffer.bytes allows (F12, F13)",
+        "bytes under way are what send.buffer.bytes allows, or a request takes 1.8 round trips or more of the kernel's own measurement (F12, F13)",
         "send.buffer.bytes and the receiver's of bandwidth * RTT",
         "`min(M * request, 2 * buffer) / RTT`",
     ),
@@ -124,15 +124,15 @@ pub const FINDINGS: [FindingPage; 27] = [
     page(
         FindingId::B1,
         "many small requests",
-        "fewer than 5 records in a request at more than 100 requests/s per broker, or batches a tenth full",
+        "fewer than 5 records in a request or batches a tenth full, at more than 100 requests/s, where a broker's or the client's thread is seen to pay for it",
         "linger.ms of 5 to 10, a sticky partitioner, fewer producers",
         "requests saved (F20)",
     ),
     page(
         FindingId::B2,
         "uneven leaders, keys or partitions",
-        "one broker gets twice the median; one partition alone falls behind",
-        "move leaders; keys that spread; set aside a record that stops its reader",
+        "the pipe to one broker is full and another's half empty; one partition gets half of the bytes; one partition alone falls behind",
+        "move leaders; keys that spread; a larger batch.size for a hot key; set aside a record that stops its reader",
         "the largest becomes the mean",
     ),
     page(
@@ -175,7 +175,7 @@ pub const FINDINGS: [FindingPage; 27] = [
         "a quota delays requests",
         "throttle time above 0",
         "fewer requests where it is the request quota; a larger quota",
-        "the rate that the quota allows",
+        "twice the rate with twice the byte quota, as far as the application offers it",
     ),
     page(
         FindingId::T1,

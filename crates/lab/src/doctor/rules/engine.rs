@@ -79,19 +79,34 @@ pub(crate) fn take(diagnosis: &mut Diagnosis, found: Found) {
     if is_first || (!is_settled && found.verdict.is_none()) {
         diagnosis.missing.extend(found.missing);
     }
-    diagnosis.notes.extend(found.notes);
+    if is_later.is_none_or(|later| is_worth_telling(diagnosis.verdict, later)) {
+        diagnosis.notes.extend(found.notes);
+    }
 }
 
 /// Verdicts that only say that nothing before them matched add nothing to one that did.
 fn is_worth_telling(settled: Verdict, later: Verdict) -> bool {
-    let is_rest = matches!(later, Verdict::KeepsUp | Verdict::CatchingUp);
-    !is_rest && settled != Verdict::KeepsUp
+    let is_rest = matches!(
+        later,
+        Verdict::KeepsUp | Verdict::CatchingUp | Verdict::SenderRate | Verdict::Application
+    );
+    // A window, a full link or a hot partition is felt as round trips.
+    let is_same = later == Verdict::NetworkRtt
+        && matches!(
+            settled,
+            Verdict::NetworkWindow | Verdict::NetworkBandwidth | Verdict::Skew
+        );
+    !is_rest && !is_same && settled != Verdict::KeepsUp
 }
 
 /// Makes the invariants of a diagnosis true.
 pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     diagnosis.evidence.retain(is_finite);
     distinct(&mut diagnosis.evidence);
+    // Advice follows from a verdict: a client that has just started has nothing to change.
+    if diagnosis.verdict == Verdict::NotEnoughData {
+        diagnosis.recommendation = None;
+    }
     if diagnosis
         .recommendation
         .as_ref()

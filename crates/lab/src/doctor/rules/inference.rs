@@ -2,9 +2,9 @@
 //!
 //! | setting | how it is inferred |
 //! |---|---|
-//! | batch.size | the largest batch seen, rounded up to the next power of two, never below the default; the batch's own size where all batches have one size although records wait |
+//! | batch.size | batches of one size although records wait are full, however small they are: the largest batch seen, or the power of two just above it; otherwise no less than the largest batch, and the default |
 //! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated |
-//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time |
+//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) |
 //! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
 //!
 //! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
@@ -13,17 +13,29 @@
 use crate::doctor::snapshot::{Library, Origin, Producer, Role, Setting, Snapshot};
 
 use super::words;
+use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
 
 /// Kafka's default batch.size.
 pub(crate) const BATCH_BYTES: f64 = 16_384.0;
 /// Records queued for longer than this are a hard backlog (S3).
 const LONG_QUEUE_MS: f64 = 1_000.0;
 const BUFFER_WAIT: f64 = 0.05;
+/// Batches that wait for longer than any usual linger.
+const LONG_LINGER_MS: f64 = 100.0;
+/// Batches of a backlog have one size if their mean reaches this share of the largest: the last of a
+/// burst is not full.
+const ALIKE: f64 = 0.85;
+/// The same where a backlog is likely but not proven.
+const ONE_SIZE: f64 = 0.97;
+/// The share of requests that follow the previous response within 1.3 round trips and 1 ms.
+pub(crate) const BACK_TO_BACK: f64 = 0.85;
 
 /// Every setting that rules need, with its origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InferredSettings {
     pub batch_bytes: Setting<f64>,
+    /// Batches of one size although records wait: they are full, whatever batch.size is.
+    pub has_full_batches: bool,
     pub linger_ms: Setting<f64>,
     pub in_flight: Setting<f64>,
     pub acks: Setting<i16>,
@@ -55,9 +67,13 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
     let or = |setting: Option<Setting<f64>>, value: f64| usable(setting).unwrap_or(assumed(value));
     let in_flight = usable(stated.in_flight)
         .or_else(|| one_in_flight(producer))
+        .or_else(|| one_seen_by_brokers(snapshot))
+        .or_else(|| five_in_flight(snapshot, producer))
         .unwrap_or(assumed(defaults.in_flight));
+    let full = full_batch(snapshot, producer);
     let batch_bytes = usable(stated.batch_bytes)
-        .or_else(|| batch_bytes(producer, defaults.batch_bytes))
+        .or(full)
+        .or_else(|| batch_at_least(snapshot, defaults.batch_bytes))
         .unwrap_or(assumed(defaults.batch_bytes));
     let linger_ms = stated
         .linger_ms
@@ -66,6 +82,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
         .unwrap_or(assumed(defaults.linger_ms));
     InferredSettings {
         batch_bytes,
+        has_full_batches: full.is_some() && usable(stated.batch_bytes).is_none(),
         linger_ms,
         in_flight,
         acks: stated.acks.or_else(|| acks(snapshot)).unwrap_or(Setting {
@@ -224,21 +241,55 @@ fn is_backlogged(producer: &Producer) -> bool {
         || producer.queue_ms.is_some_and(|queue| queue > LONG_QUEUE_MS)
 }
 
+/// The largest batch seen by the client, or read by a broker.
+pub(crate) fn largest_batch(snapshot: &Snapshot) -> Option<f64> {
+    let own = snapshot
+        .producer
+        .iter()
+        .filter_map(|producer| producer.batch_bytes_max);
+    let read = snapshot.brokers.iter().filter_map(|side| side.batch_bytes_max);
+    own.chain(read)
+        .filter(|bytes| bytes.is_finite() && *bytes > 0.0)
+        .reduce(f64::max)
+}
+
 /// Batches of one size although records wait are full, however small they are: that size is the
-/// setting (15,066 of 16,384).
-fn batch_bytes(producer: &Producer, default: f64) -> Option<Setting<f64>> {
-    let largest = producer
-        .batch_bytes_max
-        .filter(|bytes| bytes.is_finite() && *bytes > 0.0)?;
-    let mut size = 1.0;
-    while size < largest && size < 1e12 {
-        size *= 2.0;
+/// setting (15,066 of 16,384; 4,050 of 4,096; 4,000).
+fn full_batch(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
+    let largest = largest_batch(snapshot)?;
+    let read = snapshot.brokers.iter().find_map(|side| side.batch_bytes);
+    let mean = producer.batch_bytes.or(read).filter(|mean| mean.is_finite())?;
+    let waits = is_backlogged(producer) || is_refused_memory(snapshot);
+    let lingers_on = producer.queue_ms.is_some_and(|queue| queue > LONG_LINGER_MS);
+    let is_pinned = five_in_flight(snapshot, producer).is_some() || one_seen_by_brokers(snapshot).is_some();
+    let is_full =
+        (waits && mean >= ALIKE * largest) || ((lingers_on || is_pinned) && mean >= ONE_SIZE * largest);
+    let size = power_above(largest);
+    // A batch of whole records ends a little below its limit.
+    is_full.then(|| inferred(if largest >= FULL * size { size } else { largest }))
+}
+
+/// No batch is larger than batch.size, unless it holds one record.
+fn batch_at_least(snapshot: &Snapshot, default: f64) -> Option<Setting<f64>> {
+    let largest = largest_batch(snapshot)?;
+    (largest > default).then(|| inferred(power_above(largest)))
+}
+
+/// The power of two that is not below a value.
+pub(crate) fn power_above(value: f64) -> f64 {
+    let mut power = 1.0;
+    while power < value && power < 1e12 {
+        power *= 2.0;
     }
-    let is_flat = producer.batch_bytes.is_some_and(|mean| mean >= 0.97 * largest);
-    if is_flat && is_backlogged(producer) && largest < 0.85 * size {
-        return Some(inferred(largest));
-    }
-    (largest > default).then(|| inferred(size))
+    power
+}
+
+fn is_refused_memory(snapshot: &Snapshot) -> bool {
+    let exhausted = snapshot.producer.as_ref().and_then(|own| own.exhausted);
+    [exhausted, snapshot.application.buffer_errors]
+        .into_iter()
+        .flatten()
+        .any(|count| count > 0.0)
 }
 
 fn linger_ms(producer: &Producer, batch_bytes: f64, default: f64) -> Option<Setting<f64>> {
@@ -269,6 +320,45 @@ fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
     let is_never_more = most.is_some_and(|most| most <= brokers as f64);
     let is_idle = producer.io_wait.is_some_and(|wait| wait >= 0.3);
     (is_backlogged(producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
+}
+
+/// A client that pushes nothing while its requests follow each other without a pause, and two never
+/// wait together, sends one at a time.
+fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
+    let has_queue = snapshot
+        .producer
+        .as_ref()
+        .is_some_and(|own| own.queue_ms.is_some());
+    let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
+    (is_silent && is_back_to_back(snapshot)).then(|| inferred(1.0))
+}
+
+/// Whether most requests follow the previous response at once, and no two of them wait together.
+pub(crate) fn is_back_to_back(snapshot: &Snapshot) -> bool {
+    snapshot.brokers.iter().any(|side| {
+        side.back_to_back_share
+            .is_some_and(|share| share > BACK_TO_BACK && share <= 1.0)
+            && side.has_overlap != Some(true)
+    })
+}
+
+/// librdkafka may have a million requests under way, and five with idempotence, as franz-go may:
+/// exactly five all the time are that limit. Neither sends how long records wait.
+fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
+    let hides_queue = matches!(snapshot.client.library, Library::Librdkafka | Library::FranzGo);
+    if !hides_queue {
+        return None;
+    }
+    let rate = producer
+        .requests_per_second
+        .or_else(|| snapshot.brokers.iter().map(|side| side.requests_per_second).sum())?;
+    let latencies = producer.nodes.iter().filter_map(|node| node.request_ms);
+    let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max))?;
+    let brokers = snapshot.brokers.len().max(1) as f64;
+    let under_way = rate * request_ms / 1_000.0 / brokers;
+    (0.9 * ORDERED_IN_FLIGHT..=1.1 * ORDERED_IN_FLIGHT)
+        .contains(&under_way)
+        .then(|| inferred(ORDERED_IN_FLIGHT))
 }
 
 fn acks(snapshot: &Snapshot) -> Option<Setting<i16>> {

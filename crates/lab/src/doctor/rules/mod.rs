@@ -6,6 +6,7 @@
 pub mod producer;
 pub mod consumer;
 pub mod tenant;
+mod host;
 pub mod broker;
 mod engine;
 mod found;
@@ -22,10 +23,11 @@ use super::time;
 /// - Shape: any snapshot, however incomplete; nothing in it makes this panic or print a number that
 ///   is not finite.
 pub fn examine(snapshot: &Snapshot) -> Diagnosis {
-    let diagnosis = match snapshot.client.role {
+    let mut diagnosis = match snapshot.client.role {
         Role::Producer => producer::diagnose(snapshot),
         Role::Consumer => consumer::diagnose(snapshot),
     };
+    host::doubt(&mut diagnosis, snapshot);
     Diagnosis {
         time: time::split(snapshot),
         ..diagnosis

@@ -13,19 +13,37 @@
 //! A client that pushes nothing although its requests follow each other without a pause still gives
 //! evidence: a Java client with one request in flight needs that slot for its push. Such a client
 //! is judged by the broker's view alone (`silent.rs`).
+//!
+//! **How certain a verdict is.** High: client and broker agree (X_b = R × S within 5 %, F1; R_n of
+//! both within 5 %), the verdict depends on no inferred setting, and the client's queue is known.
+//! Medium: one side only, an inferred or assumed setting, or a broker blamed by times averaged over
+//! all its clients. Low: fewer than 100 requests; a number that the verdict needs is missing its
+//! sample; two regimes in one window (a backlog whose longest wait is more than ten times its mean);
+//! or impossible numbers: a queue longer than buffer.memory can hold (F16: 14 s where 32 MiB allow
+//! 1.6 s, so the settings are not the stated ones) or more requests in flight than allowed (F8).
+//!
+//! **What is missing** is named and never guessed: why a client does not push, what its library does
+//! not send, and settings that nothing states, each with the way to tell it.
 
-use crate::doctor::diagnosis::Step;
+use crate::doctor::diagnosis::{Confidence, Step, Verdict};
+use crate::doctor::snapshot::Library;
+use crate::formulas::{buffer, latency};
 
+use super::super::inference::is_guess;
 use super::super::words::{known, step};
-use super::reading::{Reading, clean};
-use crate::numbers::number;
+use super::backlog::Backlog;
+use super::lines::is_of_pipe;
+use super::reading::{Bound, Reading, has_false_latency, positive, ratio};
+use crate::numbers::{bytes, number, percent};
 
 const PUSHES: u32 = 2;
 const REQUESTS: f64 = 100.0;
 const REQUESTS_OF_A_READING: f64 = 20.0;
 const SECONDS: f64 = 30.0;
-/// The share of requests that follow the previous response within 1.3 round trips and 1 ms.
-const BACK_TO_BACK: f64 = 0.85;
+const AGREES: f64 = 0.05;
+/// The tolerance on F16 (queue length) and on F8 (requests in flight): their means are from
+/// different windows.
+const LONGER: f64 = 1.25;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Evidence {
@@ -78,18 +96,10 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if (is_reading || has_pushed) && is_long && has_rate {
         return Evidence::Enough;
     }
-    if !is_reading && !has_pushed && is_long && is_back_to_back(reading) {
+    if !is_reading && !has_pushed && is_long && reading.is_back_to_back() {
         return Evidence::Silent;
     }
     Evidence::TooLittle(too_little(reading, has_rate))
-}
-
-/// Whether most requests follow the previous response at once, and no two of them wait together.
-pub(crate) fn is_back_to_back(reading: &Reading<'_>) -> bool {
-    reading.snapshot.brokers.iter().any(|side| {
-        clean(side.back_to_back_share).is_some_and(|share| share > BACK_TO_BACK)
-            && side.has_overlap != Some(true)
-    })
 }
 
 fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
@@ -101,6 +111,13 @@ fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
             .requests
             .map_or_else(|| "an unknown number of".to_owned(), number)
     );
+    if telemetry.is_off_at_broker {
+        let words = "The broker does not take metrics from clients, so only what it saw itself is known";
+        return match reading.requests_per_second {
+            Some(rate) => format!("{words}: {} requests/s, with pauses between them.", number(rate)),
+            None => format!("{words}."),
+        };
+    }
     if let Some(seconds) = telemetry
         .seconds_until_next_push
         .filter(|seconds| seconds.is_finite())
@@ -111,4 +128,253 @@ fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
         words.push_str("; latencies without a rate: nothing says how many requests there were");
     }
     words
+}
+
+/// What does not fit together, in words; none where the numbers are consistent.
+fn contradictions(reading: &Reading<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some((queue_ms, rate)) = reading.queue_ms.zip(positive(reading.bytes_per_second)) {
+        let size = reading.settings.buffer_bytes.value;
+        let most_ms = buffer::queue_ms_max(size, rate);
+        if queue_ms > LONGER * most_ms {
+            notes.push(format!(
+                "the numbers do not fit each other (F16): a queue of {} ms is impossible with buffer.memory = {}, which holds {} ms at {}/s; \
+                 about {} must have been set",
+                number(queue_ms),
+                bytes(size),
+                number(most_ms),
+                bytes(rate),
+                bytes(queue_ms / 1_000.0 * rate)
+            ));
+        }
+    }
+    if let Some(used) = reading.used().filter(|used| *used > LONGER) {
+        notes.push(format!(
+            "the numbers do not fit each other (F8): {} of the requests that may be in flight are; rate and latency are of different \
+             windows, or more than {} may be",
+            percent(used),
+            number(reading.settings.in_flight.value)
+        ));
+    }
+    notes
+}
+
+/// R × S over the bytes sent (F1).
+fn bytes_share(reading: &Reading<'_>) -> Option<f64> {
+    let product = reading
+        .requests_per_second
+        .zip(reading.request_bytes)
+        .map(|(rate, size)| rate * size);
+    ratio(product, reading.bytes_per_second)
+}
+
+/// Doubts about the numbers themselves.
+pub(crate) fn doubts(reading: &Reading<'_>) -> Vec<String> {
+    let mut notes = contradictions(reading);
+    let share = bytes_share(reading).filter(|share| (share - 1.0).abs() > 3.0 * AGREES);
+    notes.extend(share.map(|share| {
+        format!(
+            "R × S is {} of the bytes sent (F1): rate and size are of different windows",
+            percent(share)
+        )
+    }));
+    notes
+}
+
+/// Whether client and brokers count the same.
+fn is_agreed(reading: &Reading<'_>) -> bool {
+    let shares: Vec<f64> = reading
+        .nodes
+        .iter()
+        .filter_map(|pipe| {
+            let seen = positive(pipe.broker.as_ref()?.side.requests_per_second);
+            ratio(seen, Some(pipe.requests_per_second))
+        })
+        .collect();
+    let is_near = |share: &f64| (share - 1.0).abs() <= AGREES;
+    bytes_share(reading).is_some_and(|share| is_near(&share))
+        && reading.has_own_numbers()
+        && !shares.is_empty()
+        && shares.iter().all(is_near)
+}
+
+/// How certain a verdict is.
+pub(crate) fn confidence(reading: &Reading<'_>, verdict: Verdict, has_doubt: bool) -> Confidence {
+    let is_short = reading.requests.is_some_and(|requests| requests < REQUESTS);
+    let is_mixed = reading.backlog > Backlog::None
+        && reading
+            .queue_ms_max
+            .zip(reading.queue_ms)
+            .is_some_and(|(most, mean)| most > 10.0 * mean);
+    let is_inconsistent = !contradictions(reading).is_empty();
+    if is_short || is_mixed || has_doubt || is_inconsistent || lacks_sample(reading) {
+        return Confidence::Low;
+    }
+    let settings = &reading.settings;
+    let has_queue = reading.queue_ms.or(reading.transmit_queue_ms).is_some();
+    let decides_by_guess = match verdict {
+        Verdict::Quota | Verdict::Broker | Verdict::SenderThread | Verdict::NetworkBandwidth => false,
+        Verdict::Failing => false,
+        // Without the client's queue nobody knows that nothing waits.
+        Verdict::KeepsUp | Verdict::Application => !has_queue,
+        Verdict::Worker => false,
+        Verdict::SmallRequests | Verdict::Synchronous => is_guess(settings.linger_ms.origin),
+        _ => is_guess(settings.in_flight.origin) || is_guess(settings.batch_bytes.origin),
+    };
+    let blames_a_mean =
+        verdict == Verdict::Broker && reading.snapshot.brokers.iter().any(|side| side.is_of_all_clients);
+    if is_agreed(reading) && !decides_by_guess && !blames_a_mean {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    }
+}
+
+/// Whether a Java client sent requests but no latency for them.
+fn lacks_sample(reading: &Reading<'_>) -> bool {
+    let Some(own) = reading.snapshot.producer.as_ref() else {
+        return false;
+    };
+    let sends_all = matches!(reading.library(), Library::Java | Library::Ottla);
+    let lacks = |value: Option<f64>, name: &str| {
+        value.is_none() && own.without_sample.iter().any(|metric| metric.contains(name))
+    };
+    sends_all
+        && (lacks(own.request_ms, "request.latency")
+            || lacks(own.queue_ms, "record.queue.time")
+            || lacks(own.batch_bytes, "batch.size"))
+}
+
+pub(crate) fn missing(reading: &Reading<'_>, verdict: Verdict) -> Vec<String> {
+    let mut missing = Vec::new();
+    library(reading, &mut missing);
+    if !reading.has_own_numbers() && reading.snapshot.telemetry.empty_pushes == 0 {
+        missing.push(no_pushes(reading));
+    }
+    no_sample(reading, &mut missing);
+    if verdict == Verdict::NotEnoughData {
+        return missing;
+    }
+    bounds(reading, verdict, &mut missing);
+    settings(reading, &mut missing);
+    full_batches(reading, &mut missing);
+    round_trip(reading, verdict, &mut missing);
+    missing
+}
+
+fn library(reading: &Reading<'_>, missing: &mut Vec<String>) {
+    let telemetry = &reading.snapshot.telemetry;
+    match reading.library() {
+        Library::Librdkafka => missing.push(
+            "This client sends 10 metrics; batching and buffer cannot be seen. Batch size, records per batch and request rate are taken \
+             from the broker. `record.queue.time` of this client excludes batching time."
+                .to_owned(),
+        ),
+        Library::FranzGo if has_false_latency(reading.snapshot) => {
+            missing.push("Latency averages of this version are not latencies; ignored.".to_owned());
+        }
+        _ => {}
+    }
+    let may_be_franz_go = matches!(reading.library(), Library::FranzGo | Library::Unknown);
+    if may_be_franz_go && telemetry.empty_pushes > 0 && !reading.has_own_numbers() {
+        missing.push(
+            "This client treats `*` as a literal prefix and sends an empty payload; subscribe to the prefix `org.apache.kafka.`."
+                .to_owned(),
+        );
+    }
+}
+
+fn no_pushes(reading: &Reading<'_>) -> String {
+    let client = &reading.snapshot.client;
+    let name = client.software_name.as_deref().unwrap_or("name unknown");
+    let version = client.software_version.as_deref().unwrap_or("version unknown");
+    let seen = if reading.snapshot.brokers.is_empty() {
+        "nothing is known from a broker either"
+    } else {
+        "what follows is seen from the broker"
+    };
+    if reading.snapshot.telemetry.is_off_at_broker {
+        return format!(
+            "The broker does not take metrics from clients (its telemetry is switched off); {seen}."
+        );
+    }
+    format!(
+        "The client ({name}, {version}) does not push metrics; {seen}. Reasons, most likely first: it is too old, \
+         enable.metrics.push=false, no subscription matches it, its pipe is full with one request in flight, its library does not support it."
+    )
+}
+
+fn no_sample(reading: &Reading<'_>, missing: &mut Vec<String>) {
+    let Some(own) = reading.snapshot.producer.as_ref() else {
+        return;
+    };
+    let has_none = |name: &str| own.without_sample.iter().any(|metric| metric.contains(name));
+    if own.request_ms.is_none() && has_none("request.latency") {
+        missing.push("request.latency: no request in the window".to_owned());
+    }
+    if own.queue_ms.is_none() && has_none("record.queue.time") {
+        missing.push("record.queue.time: no request in the window".to_owned());
+    }
+}
+
+fn bounds(reading: &Reading<'_>, verdict: Verdict, missing: &mut Vec<String>) {
+    let has_all = reading.send_micros.is_some() && reading.threads.is_some();
+    if has_all || verdict == Verdict::Synchronous {
+        return;
+    }
+    let Some(rate) = positive(reading.records_per_second) else {
+        return;
+    };
+    let threads = match reading.threads {
+        Some(threads) => format!("{} µs", number(latency::send_micros_max(threads, rate))),
+        None => format!(
+            "T × {} µs, T threads",
+            number(latency::send_micros_max(1.0, rate))
+        ),
+    };
+    let callback = reading.io_other.map_or_else(String::new, |other| {
+        format!(
+            ", a callback takes {} µs at most (F7)",
+            number(latency::callback_micros_max(other, rate))
+        )
+    });
+    missing.push(format!(
+        "The time of send() and of the callback is not sent by any client; upper bounds: send() takes {threads} (F6){callback}."
+    ));
+}
+
+fn settings(reading: &Reading<'_>, missing: &mut Vec<String>) {
+    let guesses = reading.settings.guesses();
+    if !guesses.is_empty() {
+        let client = &reading.snapshot.client.client_id;
+        missing.push(format!(
+            "assumed: {}; tell the client's own with --set {client}.batch.size=BYTES and the like",
+            guesses.join(", ")
+        ));
+    }
+}
+
+fn round_trip(reading: &Reading<'_>, verdict: Verdict, missing: &mut Vec<String>) {
+    let Some(pipe) = reading.hottest() else { return };
+    if reading.round_trip(pipe).is_some() || !is_of_pipe(verdict) {
+        return;
+    }
+    let bound = reading
+        .round_trip_at_most(pipe)
+        .map_or_else(String::new, |ms| format!(" of {} ms", number(ms)));
+    missing.push(format!(
+        "round trip not measured; latency outside the broker (L - D){bound} is used as its upper bound"
+    ));
+}
+
+/// Where records wait for requests, batch.size decides the lever.
+fn full_batches(reading: &Reading<'_>, missing: &mut Vec<String>) {
+    let is_open = reading.bound == Bound::Pipe && !reading.knows_fill() && reading.fill_at_most() >= 0.5;
+    if let Some(batch) = reading.batch_bytes.filter(|_| is_open) {
+        missing.push(format!(
+            "batch.size is not known, and batches of {} may be full: if they are, a larger one is the lever; tell it with --set {}.batch.size=BYTES",
+            bytes(batch),
+            reading.snapshot.client.client_id
+        ));
+    }
 }

@@ -1,4 +1,4 @@
-//! S1: is anything failing?
+//! producer 2: is anything failing?
 //!
 //! **Asks** for errors before anything is tuned. **Numbers**: records dropped because the buffer
 //! was full (`bx`), failed records (`e`) by the broker's error code, time in `send()` spent waiting
@@ -6,120 +6,171 @@
 //!
 //! | finding | threshold | why |
 //! |---|---|---|
-//! | E1 buffer exhausted | any | the consequence of a ceiling that S5 names; a larger buffer only delays the same failure |
+//! | E1 buffer exhausted | any | the consequence of a ceiling that a later rule names; a larger buffer only delays the same failure |
 //! | E2 records expire | failed records without a broker's error, or a queue near delivery.timeout.ms | the queue time gauge excludes expired batches, so it may look short |
 //! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here) | nothing else is meaningful before |
 //! | E4 retries or errors | more than 1 record in 1,000, or any error code of a broker | by code |
 //!
-//! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost 3
-//! 190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
+//! **FAILING** is the verdict where `send()` waits for metadata a tenth of the time or more, or a
+//! broker has answered that the topic is unknown or not allowed: a client that starts waits for
+//! metadata of topics that exist.
+//!
+//! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost
+//! 3,190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
 //! were metadata that took longer than max.block.ms = 20.
 
 use std::collections::BTreeMap;
 
-use crate::doctor::diagnosis::{Finding, FindingId, Step};
+use crate::doctor::diagnosis::{Finding, FindingId, Recommendation, Verdict};
 
-use super::super::words::{known, step};
+use super::super::found::Found;
+use super::super::words::known;
+use super::evidence::confidence;
+use super::promise;
 use super::reading::{Reading, clean};
-use crate::numbers::number;
+use super::{Rule, rule};
+use crate::numbers::{number, percent};
+
+pub(crate) const RULE: Rule = rule("producer 2", "Is anything failing?", ask);
 
 const METADATA_WAIT: f64 = 0.01;
+/// From this share of its time on, a sender that waits for metadata does not merely start.
+const METADATA_WAIT_LONG: f64 = 0.1;
+const LONG_SECONDS: f64 = 30.0;
 /// A starting client waits this long for its first metadata; that is no finding.
 const FIRST_METADATA_SECONDS: f64 = 1.0;
 const RETRIED: f64 = 0.001;
 /// Failed records that neither the buffer nor metadata explains, as a share of all failed records.
 const UNEXPLAINED: f64 = 0.05;
+/// What brokers answer about a topic that cannot be written to.
+const UNREACHABLE: [&str; 5] = [
+    "UNKNOWN_TOPIC_OR_PARTITION",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "LEADER_NOT_AVAILABLE",
+    "UNKNOWN_TOPIC_ID",
+    "INVALID_TOPIC_EXCEPTION",
+];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Failing {
-    pub findings: Vec<Finding>,
     pub is_exhausted: bool,
     pub is_expiring: bool,
     pub is_unreachable: bool,
     pub has_retries: bool,
     /// Errors in brokers' responses, by code.
     pub errors: BTreeMap<String, f64>,
+    exhausted: f64,
+    failed: f64,
+    expired: f64,
+    retried: f64,
+    metadata_wait: f64,
 }
 
-pub(crate) fn judge(reading: &Reading<'_>) -> (Failing, Step) {
-    let none = Default::default();
-    let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
-    let application = &reading.snapshot.application;
-    let exhausted = clean(own.exhausted)
-        .unwrap_or(0.0)
-        .max(clean(application.buffer_errors).unwrap_or(0.0));
-    let failed = clean(own.failed_records).unwrap_or(0.0);
-    let expired = clean(application.expired_records).unwrap_or(0.0);
-    let retried = clean(own.retried_records).unwrap_or(0.0);
-    let sent = reading.records_per_second.unwrap_or(0.0) * reading.seconds;
-    let mut failing = Failing {
-        errors: errors(reading),
-        is_exhausted: exhausted > 0.0,
-        is_unreachable: is_unreachable(reading),
-        ..Failing::default()
-    };
-    let answered: f64 = failing.errors.values().sum();
-    let left = (failed - exhausted - answered).max(0.0);
-    let is_late = reading
-        .queue_ms_max
-        .is_some_and(|most| most >= 0.9 * reading.settings.delivery_timeout_ms.value);
-    let is_certain = expired > 0.0 || (failed > 0.0 && is_late);
-    failing.is_expiring = is_certain || (left > UNEXPLAINED * failed && !failing.is_unreachable);
-    failing.has_retries = retried > 0.0 && retried > RETRIED * sent.max(1.0);
-    if failing.is_exhausted {
-        failing.findings.push(buffer_exhausted(reading, exhausted));
+impl Failing {
+    pub(crate) fn of(reading: &Reading<'_>) -> Failing {
+        let none = Default::default();
+        let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
+        let application = &reading.snapshot.application;
+        let count = |value: Option<f64>| clean(value).unwrap_or(0.0);
+        let exhausted = count(own.exhausted).max(count(application.buffer_errors));
+        let (failed, expired) = (count(own.failed_records), count(application.expired_records));
+        let retried = count(own.retried_records);
+        let sent = reading.records_per_second.unwrap_or(0.0) * reading.seconds;
+        let errors = errors(reading);
+        let answered: f64 = errors.values().sum();
+        let left = (failed - exhausted - answered).max(0.0);
+        let is_late = reading
+            .queue_ms_max
+            .is_some_and(|most| most >= 0.9 * reading.settings.delivery_timeout_ms.value);
+        let is_unreachable = is_unreachable(reading, &errors);
+        let is_certain = expired > 0.0 || (failed > 0.0 && is_late);
+        Failing {
+            is_exhausted: exhausted > 0.0,
+            is_expiring: is_certain || (left > UNEXPLAINED * failed && !is_unreachable),
+            is_unreachable,
+            has_retries: retried > 0.0 && retried > RETRIED * sent.max(1.0),
+            errors,
+            exhausted,
+            failed,
+            expired: if is_certain { expired } else { left },
+            retried,
+            metadata_wait: count(own.metadata_wait),
+        }
     }
-    if failing.is_expiring {
-        failing
-            .findings
-            .push(records_expire(reading, expired.max(left), is_certain));
+
+    /// Whether the topic is known to be out of reach.
+    fn is_proven(&self, reading: &Reading<'_>) -> bool {
+        let is_long = self.metadata_wait >= METADATA_WAIT_LONG && reading.seconds >= LONG_SECONDS;
+        self.is_unreachable && (is_long || is_told(&self.errors))
     }
-    if failing.is_unreachable {
-        failing.findings.push(unreachable_topic(reading));
-    }
-    if failing.has_retries || !failing.errors.is_empty() {
-        failing.findings.push(retries(&failing, retried));
-    }
+}
+
+fn ask(reading: &Reading<'_>) -> Found {
+    let failing = &reading.failing;
+    let findings = findings(reading, failing);
     let numbers = [
-        known("bx", Some(exhausted), "records"),
-        known("e", Some(failed), "records"),
-        known("md", clean(own.metadata_wait), "s/s"),
-        known("rt", Some(retried), "records"),
-    ];
-    let names: Vec<String> = failing
-        .findings
-        .iter()
-        .map(|found| format!("{:?}", found.id))
-        .collect();
+        known("bx", Some(failing.exhausted), "records"),
+        known("e", Some(failing.failed), "records"),
+        known("md", Some(failing.metadata_wait), "s/s"),
+        known("rt", Some(failing.retried), "records"),
+    ]
+    .join("; ");
+    if failing.is_proven(reading) {
+        let text = format!(
+            "send() waits for metadata {} of the time: the topic does not exist, may not be written to, or its leader cannot be reached",
+            percent(failing.metadata_wait.min(1.0))
+        );
+        return Found::verdict(
+            numbers,
+            Verdict::Failing,
+            confidence(reading, Verdict::Failing, false),
+            text,
+        )
+        .contributing(findings)
+        .recommend(Some(reachable_topic(failing)));
+    }
+    let names: Vec<String> = findings.iter().map(|found| format!("{:?}", found.id)).collect();
     let answer = if names.is_empty() {
         "no".to_owned()
     } else {
         names.join(", ")
     };
-    let step = step("S1", "Is anything failing?", &numbers, answer);
-    (failing, step)
+    Found::nothing(numbers, answer).contributing(findings)
+}
+
+fn reachable_topic(failing: &Failing) -> Recommendation {
+    Recommendation {
+        set: "create the topic, allow it, or correct bootstrap.servers and the advertised listeners"
+            .to_owned(),
+        why: "send() waits for metadata; nothing is worth tuning before that".to_owned(),
+        promise: promise::of("metadata_wait", "s/s", Some(failing.metadata_wait), 0.005, 0.01),
+        next_ceiling: "not known before records flow".to_owned(),
+        cost: String::new(),
+    }
 }
 
 fn errors(reading: &Reading<'_>) -> BTreeMap<String, f64> {
     let mut errors = BTreeMap::new();
-    for side in &reading.snapshot.brokers {
-        for (code, count) in &side.errors {
-            if let Some(count) = clean(Some(*count)).filter(|count| *count > 0.0) {
-                *errors.entry(code.clone()).or_insert(0.0) += count;
-            }
+    for (code, count) in reading.snapshot.brokers.iter().flat_map(|side| &side.errors) {
+        if let Some(count) = clean(Some(*count)).filter(|count| *count > 0.0) {
+            *errors.entry(code.clone()).or_insert(0.0) += count;
         }
     }
     errors
 }
 
-fn is_unreachable(reading: &Reading<'_>) -> bool {
+fn is_told(errors: &BTreeMap<String, f64>) -> bool {
+    errors.keys().any(|code| UNREACHABLE.contains(&code.as_str()))
+}
+
+fn is_unreachable(reading: &Reading<'_>, errors: &BTreeMap<String, f64>) -> bool {
     let own = reading.snapshot.producer.as_ref();
     let Some(wait) = own.and_then(|own| clean(own.metadata_wait)) else {
         return false;
     };
     let has_started_now = reading.snapshot.telemetry.pushes.is_none()
         || own.is_some_and(|own| own.connections_created.is_some_and(|count| count > 0.0));
-    let allowed = if has_started_now {
+    let allowed = if has_started_now && !is_told(errors) {
         FIRST_METADATA_SECONDS
     } else {
         0.0
@@ -127,37 +178,47 @@ fn is_unreachable(reading: &Reading<'_>) -> bool {
     wait > METADATA_WAIT && wait * reading.seconds > allowed
 }
 
-fn finding(id: FindingId, text: String) -> Finding {
-    Finding {
+fn findings(reading: &Reading<'_>, failing: &Failing) -> Vec<Finding> {
+    [
+        (
+            failing.is_exhausted,
+            FindingId::E1,
+            buffer_exhausted as fn(&Reading<'_>, &Failing) -> String,
+        ),
+        (failing.is_expiring, FindingId::E2, records_expire),
+        (failing.is_unreachable, FindingId::E3, unreachable_topic),
+        (
+            failing.has_retries || !failing.errors.is_empty(),
+            FindingId::E4,
+            retries,
+        ),
+    ]
+    .into_iter()
+    .filter(|(is_there, ..)| *is_there)
+    .map(|(_, id, words)| Finding {
         id,
-        text,
+        text: words(reading, failing),
         is_contributing: true,
-    }
+    })
+    .collect()
 }
 
-fn buffer_exhausted(reading: &Reading<'_>, exhausted: f64) -> Finding {
-    let block = number(reading.settings.max_block_ms.value);
-    let mut text = format!(
-        "{} records found no buffer memory within max.block.ms = {block} ms",
-        number(exhausted)
-    );
-    if let Some(wait) = super::promise::buffer_wait_ms(reading) {
-        text.push_str(&format!(
-            ": F17 gives a wait of {} ms for one batch's memory",
-            number(wait)
-        ));
-    }
-    finding(FindingId::E1, text)
+fn buffer_exhausted(reading: &Reading<'_>, failing: &Failing) -> String {
+    let wait = promise::buffer_wait_ms(reading).map_or_else(String::new, |wait| {
+        format!(": F17 gives a wait of {} ms for one batch's memory", number(wait))
+    });
+    format!(
+        "{} records found no buffer memory within max.block.ms = {} ms{wait}",
+        number(failing.exhausted),
+        number(reading.settings.max_block_ms.value)
+    )
 }
 
-fn records_expire(reading: &Reading<'_>, count: f64, is_certain: bool) -> Finding {
+fn records_expire(reading: &Reading<'_>, failing: &Failing) -> String {
     let timeout = number(reading.settings.delivery_timeout_ms.value);
     let mut text = format!("records expire in the client (delivery.timeout.ms = {timeout} ms)");
-    if count > 0.0 {
-        text = format!("{} {text}", number(count));
-    }
-    if !is_certain {
-        text.push_str(", as far as the client says: they failed, no broker answered an error, and no buffer was missing");
+    if failing.expired > 0.0 {
+        text = format!("{} {text}", number(failing.expired));
     }
     if let Some(offered) = reading.offered {
         text.push_str(&format!(
@@ -165,32 +226,71 @@ fn records_expire(reading: &Reading<'_>, count: f64, is_certain: bool) -> Findin
             number(offered)
         ));
     }
-    finding(FindingId::E2, text)
+    text
 }
 
-fn unreachable_topic(reading: &Reading<'_>) -> Finding {
-    let wait = reading
-        .snapshot
-        .producer
-        .as_ref()
-        .and_then(|own| own.metadata_wait)
-        .unwrap_or(0.0);
-    let text = format!(
+fn unreachable_topic(_: &Reading<'_>, failing: &Failing) -> String {
+    format!(
         "send() waits {} s per second for metadata: the topic is missing, not authorised, or its leader cannot be reached",
-        number(wait)
-    );
-    finding(FindingId::E3, text)
+        number(failing.metadata_wait)
+    )
 }
 
-fn retries(failing: &Failing, retried: f64) -> Finding {
+fn retries(_: &Reading<'_>, failing: &Failing) -> String {
     let codes: Vec<String> = failing
         .errors
         .iter()
         .map(|(code, count)| format!("{code} {} times", number(*count)))
         .collect();
-    let mut text = format!("{} records were sent again", number(retried));
+    let mut text = format!("{} records were sent again", number(failing.retried));
     if !codes.is_empty() {
         text.push_str(&format!("; brokers answered {}", codes.join(", ")));
     }
-    finding(FindingId::E4, text)
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::{FindingId, Verdict};
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Telemetry};
+
+    #[test]
+    fn a_client_that_starts_is_not_told_to_create_its_topic() {
+        let row = Row {
+            records: 100.0,
+            requests: 5.0,
+            latency: 3.0,
+            queue: Some(5.0),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.seconds = 10.0;
+        snapshot.telemetry = Telemetry {
+            pushes: Some(1),
+            ..Telemetry::default()
+        };
+        let own = snapshot.producer.as_mut().unwrap();
+        own.metadata_wait = Some(0.2);
+        own.connections_created = Some(2.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NotEnoughData, "{diagnosis:#?}");
+        assert_eq!(diagnosis.recommendation, None);
+        // What a broker answers is proof.
+        snapshot.brokers = vec![BrokerSide {
+            errors: [("UNKNOWN_TOPIC_OR_PARTITION".to_owned(), 20.0)].into(),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Failing, "{diagnosis:#?}");
+        assert!(
+            diagnosis
+                .recommendation
+                .unwrap()
+                .set
+                .starts_with("create the topic")
+        );
+        assert!(diagnosis.findings.iter().any(|found| found.id == FindingId::E3));
+    }
 }

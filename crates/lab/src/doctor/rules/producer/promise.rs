@@ -8,18 +8,18 @@
 //! the text says so.
 
 use crate::doctor::diagnosis::Promise;
-use crate::formulas::{buffer, ceiling, change, latency, wire};
+use crate::formulas::{buffer, ceiling, latency, wire};
 
-use super::cause::LINK_SHARE;
+use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
 use super::reading::{Pipe, Reading, clean, positive};
+use crate::model::ceilings::{Ceiling, cut, grown, lowest, next};
+use crate::model::constants::{LINK_SHARE, WINDOW_LOW};
 use crate::numbers::{bytes, number};
 
-pub(crate) const UNCHANGED: &str = "at unchanged latency";
-/// The share of a formula's gain that remains when L grows a little with the request (measured:
-/// from 8.5 % above the promised rate to 20 % below).
-const LOW: f64 = 0.8;
-/// The same for a window formula: the article's rows reach 0.9 of the setting.
-const WINDOW_LOW: f64 = 0.9;
+/// No client says how much its application wants to send.
+pub(crate) const IF_OFFERED: &str =
+    "at an unchanged latency of requests, and if the application has that much to send";
+pub(crate) const UNCHANGED: &str = "at an unchanged latency of requests";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -32,12 +32,6 @@ pub(crate) enum Kind {
     Pipe,
     /// What the I/O thread carries: X / (1 - i_wait).
     Thread,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Ceiling {
-    pub records_per_second: f64,
-    pub text: String,
 }
 
 /// F17: how long a thread waits for one batch's memory; none where the drain is unknown.
@@ -148,27 +142,13 @@ fn by_window(reading: &Reading<'_>) -> Option<f64> {
 fn by_broker(reading: &Reading<'_>) -> Option<f64> {
     let pipe = reading.hottest()?;
     let broker_ms = positive(reading.broker_ms(pipe))?;
-    if super::pipe::served_share(pipe).is_some_and(|share| share > super::pipe::SERVED_AT_ONCE) {
+    if served_share(pipe).is_some_and(|share| share > SERVED_AT_ONCE) {
         return None;
     }
     let count = reading.nodes.len().max(1) as f64;
     clean(Some(
         ceiling::requests_per_connection_max(broker_ms) * count * reading.records_per_request?,
     ))
-}
-
-pub(crate) fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
-    ceilings
-        .iter()
-        .min_by(|a, b| a.records_per_second.total_cmp(&b.records_per_second))
-}
-
-/// Names the next limit.
-pub(crate) fn next(ceilings: &[Ceiling]) -> String {
-    lowest(ceilings).map_or_else(
-        || "not known: no number of the threads, the link or the broker limits it; measure again".to_owned(),
-        |ceiling| ceiling.text.clone(),
-    )
 }
 
 pub(crate) fn of(figure: &str, unit: &str, now: Option<f64>, low: f64, high: f64) -> Promise {
@@ -211,10 +191,8 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
         Kind::Broker,
     ];
     let ceilings = ceilings(reading, growth, &kinds);
-    let used = reading.used().unwrap_or(1.0).min(1.0);
-    let raw = change::records_per_second_after(f64::INFINITY, now, growth, used.max(0.5));
-    let highest = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
-    let high = raw.min(highest);
+    let (low, raw) = grown(now, growth, reading.used().unwrap_or(1.0));
+    let high = cut(&ceilings, raw);
     if sends_what_it_wants(reading) {
         let next = "the application: send() never waits, so it sends what it wants already".to_owned();
         return latency_falls(reading).map(|promise| (promise, next));
@@ -222,13 +200,15 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     if high < 1.05 * now {
         return latency_falls(reading).map(|promise| (promise, next(&ceilings)));
     }
-    let low = worker_at_least(reading).map_or(LOW * raw, |least| (LOW * raw).min(least));
-    if super::cause::is_short_of_cpu(reading) {
-        let mut promise = records(now, low.min(now), high);
-        promise.assumption = format!("{UNCHANGED}; low: the host has no processor time for more");
-        return Some((promise, next(&ceilings)));
+    let low = worker_at_least(reading).map_or(low, |least| low.min(least));
+    let mut promise = records(now, low, high);
+    if reading.offered.is_none() {
+        promise.assumption = IF_OFFERED.to_owned();
     }
-    Some((records(now, low, high), next(&ceilings)))
+    if super::sender_thread::is_short_of_cpu(reading) {
+        promise.unknown = Some("whether the client's machine has processor time for more".to_owned());
+    }
+    Some((promise, next(&ceilings)))
 }
 
 /// Whether no thread waits for memory and the queue is short: then nothing holds the application
@@ -245,7 +225,7 @@ fn latency_falls(reading: &Reading<'_>) -> Option<Promise> {
     let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
     let linger_ms = reading.settings.linger_ms.value;
     let now = latency::sender_ms_high(queue_ms, request_ms);
-    let high = (request_ms + super::backlog::queue_threshold_ms(reading)).min(now);
+    let high = (request_ms + queue_threshold_ms(reading)).min(now);
     let mut promise = of(
         "sender_latency_ms",
         "ms",
@@ -271,7 +251,7 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     ];
     let ceilings = ceilings(reading, 1.0, &kinds);
     let raw = now * in_flight / reading.settings.in_flight.value.max(1.0);
-    let high = lowest(&ceilings).map_or(raw, |ceiling| raw.min(ceiling.records_per_second));
+    let high = cut(&ceilings, raw);
     Some((
         records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high),
         next(&ceilings),
@@ -284,10 +264,10 @@ pub(crate) fn larger_window(
     reading: &Reading<'_>,
     pipe: &Pipe,
     buffer_bytes: f64,
+    round_trip_ms: f64,
 ) -> Option<(Promise, String)> {
     let now = positive(reading.records_per_second)?;
     let request = pipe.request_bytes?;
-    let trip = reading.round_trip(pipe)?;
     let count = reading.nodes.len().max(1) as f64;
     let broker_ms = pipe
         .broker
@@ -295,7 +275,7 @@ pub(crate) fn larger_window(
         .map_or(0.0, |broker| broker.ms.unwrap_or(0.0));
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second).map(|link| LINK_SHARE * link);
     let connection = wire::Connection {
-        round_trip_ms: trip.ms,
+        round_trip_ms,
         window_bytes: buffer_bytes.max(1.0),
         bandwidth_bytes_per_second: link.unwrap_or(f64::INFINITY),
         broker_ms,
@@ -311,10 +291,22 @@ pub(crate) fn larger_window(
         text: format!(
             "a window of {} across {} ms: {} records/s (F12, F13); the kernel's own cap (net.core.wmem_max) and the receiver's window can be lower",
             bytes(buffer_bytes),
-            number(trip.ms),
+            number(round_trip_ms),
             number(raw)
         ),
     });
     let high = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
-    Some((records(now, WINDOW_LOW * high, high), next(&ceilings)))
+    let mut promise = records(now, WINDOW_LOW * high, high);
+    if reading.offered.is_none() {
+        promise.assumption = IF_OFFERED.to_owned();
+    }
+    Some((promise, next(&ceilings)))
+}
+
+/// A promise under another assumption.
+pub(crate) fn with(promise: Promise, assumption: &str) -> Promise {
+    Promise {
+        assumption: assumption.to_owned(),
+        ..promise
+    }
 }

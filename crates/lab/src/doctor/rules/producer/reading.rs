@@ -3,8 +3,11 @@
 
 use crate::doctor::snapshot::{BrokerSide, Library, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
+use crate::model::constants::FULL;
 
-use super::super::inference::{self, InferredSettings};
+use super::super::inference::{self, InferredSettings, is_guess};
+use super::backlog::{self, Backlog};
+use super::failing::Failing;
 pub(crate) use super::pipes::{Pipe, RoundTrip};
 use super::pipes::{ROUNDED_MS, leaders, partitions_per_broker, pipes};
 
@@ -60,6 +63,26 @@ pub(crate) struct Reading<'a> {
     pub nodes: Vec<Pipe>,
     /// P_n, mean over brokers.
     pub partitions_per_broker: f64,
+    /// What fails: errors, retries, records that expire.
+    pub failing: Failing,
+    /// Whether records wait in the client.
+    pub backlog: Backlog,
+    /// What they wait for.
+    pub bound: Bound,
+}
+
+/// What a producer's records wait for, before its cause is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Bound {
+    /// Nothing: the application sets the pace.
+    #[default]
+    Source,
+    /// Requests, which leave as fast as answers come back.
+    Pipe,
+    /// The client's own sending thread.
+    Thread,
+    /// Something else, although requests could leave: in words.
+    Blocked(String),
 }
 
 pub(crate) fn clean(value: Option<f64>) -> Option<f64> {
@@ -166,6 +189,9 @@ impl<'a> Reading<'a> {
             offered: positive(application.offered_records_per_second),
             nodes: Vec::new(),
             partitions_per_broker: 1.0,
+            failing: Failing::default(),
+            backlog: Backlog::None,
+            bound: Bound::Source,
         };
         reading.nodes = pipes(&reading, own, brokers);
         let leaders = reading.nodes.len().max(1) as f64;
@@ -173,6 +199,9 @@ impl<'a> Reading<'a> {
         if reading.request_ms.is_none() {
             reading.request_ms = reading.hottest().and_then(|pipe| pipe.request_ms);
         }
+        reading.failing = Failing::of(&reading);
+        reading.backlog = backlog::of(&reading);
+        reading.bound = backlog::bound(&reading);
         reading
     }
 
@@ -248,6 +277,34 @@ impl<'a> Reading<'a> {
         )))
     }
 
+    /// Whether how full batches are rests on more than a guess of batch.size.
+    pub(crate) fn knows_fill(&self) -> bool {
+        self.settings.has_full_batches || !is_guess(self.settings.batch_bytes.origin)
+    }
+
+    /// How full batches are at most: batch.size is no smaller than the largest batch that was seen.
+    pub(crate) fn fill_at_most(&self) -> f64 {
+        if self.knows_fill() {
+            return self.fill().unwrap_or(1.0);
+        }
+        ratio(self.batch_bytes, inference::largest_batch(self.snapshot)).map_or(1.0, |share| share.min(1.0))
+    }
+
+    /// Whether batches are limited by batch.size (F18).
+    pub(crate) fn has_full_batches(&self) -> bool {
+        self.settings.has_full_batches || self.fill().is_some_and(|fill| reaches(fill, FULL))
+    }
+
+    /// Whether the broker's numbers alone speak, and show one request after another without a pause.
+    pub(crate) fn is_back_to_back(&self) -> bool {
+        inference::is_back_to_back(self.snapshot)
+    }
+
+    /// Partitions that the producer writes to.
+    pub(crate) fn partitions(&self) -> f64 {
+        (self.partitions_per_broker * self.nodes.len().max(1) as f64).max(1.0)
+    }
+
     /// Bytes that one record takes on the wire.
     pub(crate) fn record_bytes(&self) -> Option<f64> {
         ratio(self.bytes_per_second, self.records_per_second)
@@ -295,7 +352,7 @@ impl<'a> Reading<'a> {
 
     /// The broker's own measurement of the connection; a collector records the largest of them as
     /// the network's.
-    fn tcp_ms(&self, pipe: &Pipe) -> Option<f64> {
+    pub(crate) fn tcp_ms(&self, pipe: &Pipe) -> Option<f64> {
         let own = pipe
             .broker
             .as_ref()
@@ -317,7 +374,7 @@ impl<'a> Reading<'a> {
     }
 
     /// TCP may end at a proxy: a round trip that explains less than half of the time outside the
-    /// broker is of another path.
+    /// broker is of another path, or each request takes several of them (`window.rs`).
     fn round_trip_of_tcp(&self, pipe: &Pipe) -> Option<RoundTrip> {
         let ms = self.tcp_ms(pipe)?;
         let outside = self.round_trip_at_most(pipe);

@@ -1,273 +1,230 @@
-//! What would not help, each shown by arithmetic on the snapshot.
+//! Changes that would not help, each shown by arithmetic on the snapshot: what several verdicts
+//! refuse for the same reason.
 //!
 //! | setting | refused when |
 //! |---|---|
-//! | linger.ms | batches are full, or already wait longer than linger; the limit is not the sender |
-//! | batch.size | batches are not full: linger, or the records of a partition, close them (F18, F19); a request is already as large as max.request.size allows |
+//! | linger.ms | batches are full, or already wait longer than linger |
+//! | batch.size | batches are known not to be full: by the setting where it is known, otherwise by the largest batch that was seen; a request is already as large as max.request.size allows |
 //! | send.buffer.bytes | the bytes on the way fit the window (F12, F13) |
-//! | max.in.flight | 1 + RTT / D or more are allowed already (F14); the allowed requests fill the window or the link; the pipe is not full |
+//! | max.in.flight | 1 + RTT / D or more are allowed already (F14); the pipe is not full |
 //! | buffer.memory, max.block.ms, delivery.timeout.ms | there is a backlog: they delay the failure and do not change the drain (F16, F17) |
 //! | acks, min.insync.replicas | never as the first lever: acks saves the remote part at most and is a decision about durability; min.insync.replicas changes availability and not latency |
-//! | threads | the sender or the network is the limit, or threads already wait for each other (F22) |
-//! | partitions | the records of a linger do not fill the batches of the existing partitions; threads' locks are not per partition |
-//! | compression.type | the data does not compress (c near 1) |
+//! | threads | the sender or the network is the limit |
+//!
+//! No refusal rests on a guess: where batch.size is not known and no batch was seen that shows that
+//! it is not full, the value is asked for instead (`evidence.rs`).
 
-use crate::doctor::diagnosis::{Refusal, Verdict};
-use crate::doctor::snapshot::{Codec, Partitioner};
-use crate::formulas::{batching, buffer, ceiling};
+use crate::doctor::diagnosis::Refusal;
+use crate::doctor::snapshot::Partitioner;
+use crate::formulas::{batching, buffer};
 
+use super::super::inference::is_guess;
 use super::backlog::{self, Backlog};
-use super::cause;
-use super::contention;
-use super::failing::Failing;
-use super::levers::{
-    BATCH, COMPRESSION, IN_FLIGHT, LINGER, PARTITIONS, SEND_BUFFER, THREADS, filling_rate, has_full_batches,
-    useful_in_flight,
-};
-use super::reading::{Pipe, Reading, clean, positive, reaches};
+use super::promise;
+use super::reading::{Bound, Pipe, Reading, clean, positive, reaches};
+use super::round_trip::useful_in_flight;
+use super::sender_rate::filling_rate;
+use super::{ACKS, BATCH, IN_FLIGHT, LINGER, PARTITIONS, SEND_BUFFER, THREADS, window, worker};
 use crate::numbers::{bytes, number, percent};
 
 /// From this share on, a setting is near the largest useful value.
 const NEARLY: f64 = 0.7;
+const HALF_EMPTY: f64 = 0.5;
+/// Longer than any usual linger.
+const LINGER_MS_LONG: f64 = 100.0;
 
-pub(crate) fn of(
-    reading: &Reading<'_>,
-    verdict: Verdict,
-    backlog: Backlog,
-    failing: &Failing,
-) -> Vec<Refusal> {
+pub(crate) fn refuse(set: &str, why: impl Into<String>) -> Option<Refusal> {
+    Some(Refusal {
+        set: set.to_owned(),
+        why: why.into(),
+    })
+}
+
+/// What a full pipe refuses, whatever it is full of.
+pub(crate) fn of_pipe(reading: &Reading<'_>) -> Vec<Refusal> {
     let pipe = reading.hottest();
     let found = [
-        linger(reading, verdict, backlog),
-        batch(reading, verdict),
-        pipe.and_then(|pipe| send_buffer(reading, pipe, verdict)),
-        in_flight(reading, pipe, verdict),
-        buffer_memory(reading, backlog, failing),
-        max_block(reading, failing),
-        delivery_timeout(failing),
-        acks(reading, pipe, verdict),
+        linger(reading),
+        batch(reading),
+        pipe.and_then(|pipe| send_buffer(reading, pipe)),
+        pipe.and_then(|pipe| in_flight(reading, pipe)),
+        acks(reading, pipe),
         min_insync(reading, pipe),
-        threads(reading, verdict),
-        partitions(reading, verdict),
-        compression(reading, verdict),
-        downgrade(reading, verdict),
+        waiting_threads(reading),
+    ];
+    let of_memory = of_memory(reading);
+    found.into_iter().flatten().chain(of_memory).collect()
+}
+
+pub(crate) fn of_memory(reading: &Reading<'_>) -> Vec<Refusal> {
+    let found = [
+        buffer_memory(reading),
+        max_block(reading),
+        delivery_timeout(reading),
     ];
     found.into_iter().flatten().collect()
 }
 
-fn refuse(set: &str, why: String) -> Option<Refusal> {
-    Some(Refusal {
-        set: set.to_owned(),
-        why,
+pub(crate) fn linger(reading: &Reading<'_>) -> Option<Refusal> {
+    let queue_ms = reading.queue_ms;
+    let waits = queue_ms.map_or_else(String::new, |queue| {
+        format!(", and they wait {} ms", number(queue))
+    });
+    if reading.has_full_batches() && reading.knows_fill() {
+        return refuse(
+            LINGER,
+            format!("batches are full already{waits}: a longer wait adds no record to them"),
+        );
+    }
+    // A queue of more than a second outlasts any linger that is not known.
+    let is_beyond = match is_guess(reading.settings.linger_ms.origin) {
+        true => queue_ms.is_some_and(|queue| queue > 1_000.0),
+        false => queue_ms.is_some_and(|queue| queue > backlog::queue_threshold_ms(reading)),
+    };
+    is_beyond.then(|| Refusal {
+        set: LINGER.to_owned(),
+        why: format!(
+            "batches wait {} ms, longer than linger makes them: a longer one changes nothing",
+            number(queue_ms.unwrap_or(0.0))
+        ),
     })
 }
 
-/// Whether a verdict is one of a full pipe.
-pub(crate) fn is_of_pipe(verdict: Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::SenderRate
-            | Verdict::NetworkRtt
-            | Verdict::NetworkWindow
-            | Verdict::NetworkBandwidth
-            | Verdict::Broker
-            | Verdict::SenderThread
-    )
-}
-
-fn linger(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Option<Refusal> {
-    let waits = reading
-        .queue_ms
-        .map_or_else(String::new, |queue| format!(", they wait {} ms", number(queue)));
-    if has_full_batches(reading) && (is_of_pipe(verdict) || backlog > Backlog::None) {
-        let fill = percent(reading.fill().unwrap_or(1.0));
+/// Batches that are known not to be full gain nothing from a larger size; nor does a request that
+/// is as large as it may be.
+pub(crate) fn batch(reading: &Reading<'_>) -> Option<Refusal> {
+    let fill = reading.fill_at_most();
+    if let Some(expected) = expected_batch(reading).filter(|_| reading.bound == Bound::Source) {
+        let linger = number(reading.settings.linger_ms.value);
+        let size = bytes(reading.settings.batch_bytes.value);
         return refuse(
-            LINGER,
-            format!("batches are {fill} full{waits}: nothing is left to collect"),
-        );
-    }
-    let queue_ms = reading.queue_ms?;
-    if backlog > Backlog::None && is_of_pipe(verdict) && queue_ms > backlog::queue_threshold_ms(reading) {
-        return refuse(
-            LINGER,
+            BATCH,
             format!(
-                "batches wait {} ms, more than the linger of {} ms: a longer one changes nothing",
-                number(queue_ms),
-                number(reading.settings.linger_ms.value)
+                "a linger of {linger} ms collects {} for a batch of {size} (F19)",
+                bytes(expected)
             ),
         );
     }
-    None
+    if fill < HALF_EMPTY && reading.batch_bytes.is_some() {
+        return refuse(
+            BATCH,
+            format!(
+                "batches hold {}, at most {} of what they may hold: a larger size changes nothing",
+                bytes(reading.batch_bytes.unwrap_or(0.0)),
+                percent(fill)
+            ),
+        );
+    }
+    let closes_early = reading
+        .queue_ms
+        .is_some_and(|queue| queue <= backlog::queue_threshold_ms(reading));
+    if reading.bound == Bound::Source && reading.knows_fill() && fill < 0.845 && closes_early {
+        return refuse(
+            BATCH,
+            format!("linger closes batches when they are {} full", percent(fill)),
+        );
+    }
+    let size = reading.settings.batch_bytes.value.max(reading.batch_bytes?);
+    let most = reading.settings.max_request_bytes;
+    let is_known = reading.knows_fill() && !is_guess(most.origin);
+    (is_known && 2.0 * reading.partitions_per_broker * size > 1.05 * most.value && reading.has_full_batches())
+        .then(|| Refusal {
+            set: BATCH.to_owned(),
+            why: format!("requests would pass max.request.size = {}", bytes(most.value)),
+        })
 }
 
-/// F19: the bytes that a partition collects within linger.
+/// F19: the bytes that a partition collects within linger, where no batch was measured, both
+/// settings are known, and that does not fill one.
 fn expected_batch(reading: &Reading<'_>) -> Option<f64> {
-    let linger_ms = reading.settings.linger_ms.value;
-    let records = batching::records_per_linger(filling_rate(reading)?, linger_ms);
-    clean(Some(batching::expected_batch_bytes(
+    let settings = &reading.settings;
+    let is_known = !is_guess(settings.batch_bytes.origin) && !is_guess(settings.linger_ms.origin);
+    let records = batching::records_per_linger(filling_rate(reading)?, settings.linger_ms.value);
+    let expected = clean(Some(batching::expected_batch_bytes(
         f64::MAX,
         records,
         reading.record_bytes()?,
         1.0,
-    )))
+    )))?;
+    (is_known && reading.batch_bytes.is_none() && expected < 0.845 * settings.batch_bytes.value)
+        .then_some(expected)
 }
 
-fn batch(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
-    let batch = reading.settings.batch_bytes.value;
-    if let Some(fill) = reading.fill() {
-        if fill < 0.5 {
-            return refuse(
-                BATCH,
-                format!(
-                    "batches hold {} of {}: they are {} full, so a larger size changes nothing",
-                    bytes(reading.batch_bytes.unwrap_or(0.0)),
-                    bytes(batch),
-                    percent(fill)
-                ),
-            );
-        }
-        let is_linger = reading
-            .queue_ms
-            .is_some_and(|queue| queue <= backlog::queue_threshold_ms(reading));
-        if !reaches(fill, 0.85) && is_linger && !is_of_pipe(verdict) {
-            return refuse(
-                BATCH,
-                format!(
-                    "linger closes batches at {} of {}",
-                    bytes(reading.batch_bytes.unwrap_or(0.0)),
-                    bytes(batch)
-                ),
-            );
-        }
-    } else if let Some(expected) = expected_batch(reading).filter(|expected| *expected < 0.85 * batch) {
-        return refuse(
-            BATCH,
-            format!(
-                "a linger of {} ms collects {} for a batch of {} (F19)",
-                number(reading.settings.linger_ms.value),
-                bytes(expected),
-                bytes(batch)
-            ),
-        );
-    }
-    let fullest = 2.0 * reading.partitions_per_broker * batch.max(reading.batch_bytes?);
-    if is_of_pipe(verdict)
-        && fullest > 1.05 * reading.settings.max_request_bytes.value
-        && has_full_batches(reading)
-    {
-        return refuse(
-            BATCH,
-            format!(
-                "requests would pass max.request.size = {}",
-                bytes(reading.settings.max_request_bytes.value)
-            ),
-        );
-    }
-    match verdict {
-        Verdict::NetworkBandwidth => refuse(
-            BATCH,
-            "the link carries no more bytes, however they are cut".to_owned(),
-        ),
-        Verdict::Worker => refuse(
-            BATCH,
-            "no batch waits: the threads that fill them are the limit".to_owned(),
-        ),
-        _ => None,
-    }
-}
-
-fn send_buffer(reading: &Reading<'_>, pipe: &Pipe, verdict: Verdict) -> Option<Refusal> {
-    if verdict == Verdict::NetworkWindow {
-        return None;
-    }
-    if verdict == Verdict::Broker {
-        let broker_ms = reading.broker_ms(pipe)?;
-        return refuse(
-            SEND_BUFFER,
-            format!(
-                "the broker's D = {} ms is the time, not the way",
-                number(broker_ms)
-            ),
-        );
-    }
+fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
+    let buffer = reading.settings.send_buffer_bytes?;
     let trip = reading.round_trip(pipe)?;
-    let on_the_way = cause::on_the_way(reading, pipe, trip.ms)?;
-    let window = cause::window_candidates(reading).into_iter().fold(0.0, f64::max);
+    let on_the_way = window::on_the_way(reading, pipe, trip.ms)?;
+    let largest = window::candidates(reading).into_iter().fold(0.0, f64::max);
     let request = pipe.request_bytes.unwrap_or(0.0);
-    let is_alone = reading.settings.in_flight.value <= 1.0 && request <= window;
-    if window <= 0.0 || !(is_alone || on_the_way < 0.8 * window) {
+    let fits = !is_guess(buffer.origin)
+        && largest > 0.0
+        && (on_the_way < 0.8 * largest || (reading.settings.in_flight.value <= 1.0 && request <= largest));
+    if !(fits || window::is_one_trip(reading, pipe, trip.ms)) {
         return None;
     }
     refuse(
         SEND_BUFFER,
         format!(
-            "{} are on the way across {} ms, and {} fit already (F12, F13)",
+            "{} are on the way across {} ms, and that takes one round trip already (F12, F13)",
             bytes(on_the_way),
             number(trip.ms),
-            bytes(window)
         ),
     )
 }
 
-fn in_flight(reading: &Reading<'_>, pipe: Option<&Pipe>, verdict: Verdict) -> Option<Refusal> {
-    let allowed = reading.settings.in_flight.value;
-    if verdict == Verdict::NetworkBandwidth {
-        return refuse(
-            IN_FLIGHT,
-            "the link is full: more in flight only lengthens L".to_owned(),
-        );
-    }
-    if !is_of_pipe(verdict) {
-        let used = reading.used().filter(|used| *used < 0.5)?;
-        return refuse(
-            IN_FLIGHT,
-            format!("{} of what is allowed is under way", percent(used)),
-        );
-    }
-    let pipe = pipe?;
-    if verdict == Verdict::Broker && allowed > 1.0 && super::pipe::is_served_without_pause(pipe) {
-        let served = super::pipe::served_share(pipe).unwrap_or(1.0).min(1.0);
-        return refuse(
-            IN_FLIGHT,
-            format!(
-                "the broker serves this connection {} of the time, one request after another (F14)",
-                percent(served)
-            ),
-        );
-    }
+fn in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
+    let allowed = reading.settings.in_flight;
     // A D that was rounded away is an upper bound and refutes nothing.
     let has_time = pipe.broker.as_ref().is_some_and(|broker| broker.ms.is_some());
-    if let Some(useful) =
-        useful_in_flight(reading, pipe).filter(|useful| has_time && allowed >= NEARLY * useful)
-    {
-        return refuse(
-            IN_FLIGHT,
-            format!(
-                "above 1 + RTT / D = {} in flight hide no more of the round trip, and {} are allowed (F14)",
-                number(useful),
-                number(allowed)
-            ),
-        );
-    }
-    let request = pipe.request_bytes?;
-    let window = positive(reading.snapshot.network.window_bytes)
-        .or_else(|| cause::window_candidates(reading).into_iter().reduce(f64::min))
-        .filter(|_| reading.round_trip(pipe).is_some())?;
-    (allowed > 1.0 && allowed * request >= 0.9 * window && verdict == Verdict::NetworkWindow).then(|| {
-        Refusal {
-            set: IN_FLIGHT.to_owned(),
-            why: format!(
-                "{} × {} already fill the window of {}",
-                number(allowed),
-                bytes(request),
-                bytes(window)
-            ),
-        }
+    let useful = useful_in_flight(reading, pipe)?;
+    (has_time && !is_guess(allowed.origin) && allowed.value >= NEARLY * useful).then(|| Refusal {
+        set: IN_FLIGHT.to_owned(),
+        why: format!(
+            "above 1 + RTT / D = {} in flight hide no more of the round trip (F14)",
+            number(useful)
+        ),
     })
 }
 
-fn buffer_memory(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> Option<Refusal> {
-    if !failing.is_exhausted && !failing.is_expiring && backlog != Backlog::Hard {
+/// Where the pipe is not full, more of it stays empty.
+pub(crate) fn unused_in_flight(reading: &Reading<'_>) -> Option<Refusal> {
+    let used = reading.used().filter(|used| *used < 0.5)?;
+    let allowed = reading.settings.in_flight;
+    // With a guess of five, half of it may be all of one.
+    let under_way = used * allowed.value;
+    (!is_guess(allowed.origin) || under_way < 0.5).then(|| Refusal {
+        set: IN_FLIGHT.to_owned(),
+        why: format!(
+            "{} requests are under way at a time: no more are wanted",
+            number(under_way)
+        ),
+    })
+}
+
+/// Partitions that already collect less than a record in a linger (F19).
+pub(crate) fn partitions(reading: &Reading<'_>) -> Option<Refusal> {
+    let is_sticky = reading
+        .snapshot
+        .settings
+        .partitioner
+        .is_some_and(|partitioner| partitioner.value == Partitioner::Sticky);
+    let linger = reading.settings.linger_ms;
+    // A linger that is not known may be long.
+    let longest_ms = match is_guess(linger.origin) {
+        true => linger.value.max(LINGER_MS_LONG),
+        false => linger.value.max(1.0),
+    };
+    let collected = batching::records_per_linger(filling_rate(reading)?, longest_ms);
+    (collected < 1.0 && !is_sticky).then(|| Refusal {
+        set: PARTITIONS.to_owned(),
+        why: "a partition already collects less than one record in a linger: more of them make batches smaller (F19)"
+            .to_owned(),
+    })
+}
+
+fn buffer_memory(reading: &Reading<'_>) -> Option<Refusal> {
+    let failing = &reading.failing;
+    if !failing.is_exhausted && !failing.is_expiring && reading.backlog != Backlog::Hard {
         return None;
     }
     let size = reading.settings.buffer_bytes.value;
@@ -293,21 +250,21 @@ fn buffer_memory(reading: &Reading<'_>, backlog: Backlog, failing: &Failing) -> 
     )
 }
 
-fn max_block(reading: &Reading<'_>, failing: &Failing) -> Option<Refusal> {
-    if !failing.is_exhausted {
+fn max_block(reading: &Reading<'_>) -> Option<Refusal> {
+    if !reading.failing.is_exhausted {
         return None;
     }
-    let wait = super::promise::buffer_wait_ms(reading).map_or_else(String::new, |wait| {
+    let wait = promise::buffer_wait_ms(reading).map_or_else(String::new, |wait| {
         format!(
             ": memory for one batch takes {} ms to come free, so it must be above that (F17)",
             number(wait)
         )
     });
-    refuse("max.block.ms", format!("it only moves the wall{wait}"))
+    refuse("max.block.ms", format!("records fail later, and as many{wait}"))
 }
 
-fn delivery_timeout(failing: &Failing) -> Option<Refusal> {
-    failing.is_expiring.then(|| Refusal {
+fn delivery_timeout(reading: &Reading<'_>) -> Option<Refusal> {
+    reading.failing.is_expiring.then(|| Refusal {
         set: "delivery.timeout.ms".to_owned(),
         why: "it hides the errors: records arrive later and the queue is the same".to_owned(),
     })
@@ -318,8 +275,8 @@ fn remote_ms(pipe: Option<&Pipe>) -> Option<f64> {
     clean(pipe?.broker.as_ref()?.side.remote_micros).map(|micros| micros / 1_000.0)
 }
 
-fn acks(reading: &Reading<'_>, pipe: Option<&Pipe>, verdict: Verdict) -> Option<Refusal> {
-    if reading.settings.acks.value == 0 || !is_of_pipe(verdict) {
+pub(crate) fn acks(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal> {
+    if reading.settings.acks.value == 0 {
         return None;
     }
     let request_ms = pipe.and_then(|pipe| pipe.request_ms);
@@ -327,18 +284,14 @@ fn acks(reading: &Reading<'_>, pipe: Option<&Pipe>, verdict: Verdict) -> Option<
         || "it saves the wait for replicas at most".to_owned(),
         |remote| match request_ms {
             Some(request) if remote <= 0.05 * request => {
-                "it has no effect: replicas take none of L".to_owned()
+                "it has no effect: replicas take none of a request's time".to_owned()
             }
-            Some(request) => format!(
-                "it saves {} of L = {} ms at most",
-                number(remote),
-                number(request)
-            ),
+            Some(request) => format!("it saves {} of {} ms at most", number(remote), number(request)),
             None => format!("it saves {} ms at most", number(remote)),
         },
     );
     refuse(
-        "acks",
+        ACKS,
         format!("{saved}; acks is a decision about durability, not the first lever"),
     )
 }
@@ -352,82 +305,13 @@ fn min_insync(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal> {
     })
 }
 
-fn threads(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
-    if is_of_pipe(verdict) {
-        let used = super::limit::worker_use(reading).filter(|used| reaches(*used, 0.8))?;
-        return refuse(
-            THREADS,
-            format!(
-                "threads are {} busy with waiting for the sender: more of them fill the same queue",
-                percent(used)
-            ),
-        );
-    }
-    let found = contention::of(reading).filter(|found| found.is_contended)?;
+fn waiting_threads(reading: &Reading<'_>) -> Option<Refusal> {
+    let used = worker::used(reading).filter(|used| reaches(*used, 0.8))?;
     refuse(
         THREADS,
         format!(
-            "send() takes {} times as long as with {} threads: more threads wait for each other (F22)",
-            number(found.kappa),
-            number(found.threads_before)
+            "threads are {} busy with waiting for the sender: more of them fill the same queue",
+            percent(used)
         ),
     )
-}
-
-fn partitions(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
-    if verdict == Verdict::Worker && contention::is_not_of_partitions(reading) {
-        return refuse(
-            PARTITIONS,
-            "W stayed as it was when partitions were added: the lock is not per partition (F22)".to_owned(),
-        );
-    }
-    let is_keyed = reading
-        .snapshot
-        .settings
-        .partitioner
-        .is_none_or(|partitioner| partitioner.value != Partitioner::Sticky);
-    let collected =
-        batching::records_per_linger(filling_rate(reading)?, reading.settings.linger_ms.value.max(1.0));
-    (is_keyed && collected < 1.0 && !is_of_pipe(verdict)).then(|| Refusal {
-        set: PARTITIONS.to_owned(),
-        why: format!("a partition collects {} records in a linger: more partitions make batches smaller and requests more (F19)", number(collected)),
-    })
-}
-
-fn compression(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
-    let codec = reading
-        .snapshot
-        .settings
-        .compression
-        .map(|setting| setting.value)?;
-    (verdict == Verdict::NetworkBandwidth && codec != Codec::None && reading.compression_rate >= 0.97).then(
-        || Refusal {
-            set: COMPRESSION.to_owned(),
-            why: format!(
-                "c = {}: these records do not compress",
-                number(reading.compression_rate)
-            ),
-        },
-    )
-}
-
-/// The sticky partitioner came with 2.4: with many threads and even leaders it costs throughput,
-/// and it saves requests.
-fn downgrade(reading: &Reading<'_>, verdict: Verdict) -> Option<Refusal> {
-    let partitioner = reading.snapshot.settings.partitioner.map(|setting| setting.value);
-    let is_about_partitioners = matches!(partitioner, Some(Partitioner::Sticky | Partitioner::RoundRobin));
-    (verdict == Verdict::Worker && is_about_partitioners && reading.threads.is_some_and(|threads| threads > 1.0)).then(|| Refusal {
-        set: "an older client".to_owned(),
-        why: "the sticky partitioner costs many threads with even leaders a few percent, and saves requests everywhere else: give threads partitions of their own instead (F21)".to_owned(),
-    })
-}
-
-/// `R_max` without the current limit on requests in flight, for texts.
-pub(crate) fn request_ceiling(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
-    let count = reading.nodes.len().max(1) as f64;
-    clean(Some(ceiling::requests_per_second_max(
-        positive(pipe.request_ms)?,
-        pipe.in_flight,
-        count,
-    )))
 }

@@ -1,4 +1,4 @@
-//! S4, last row: no telemetry, but the broker sees requests back to back.
+//! producer 0: what do the requests of a client say that pushes nothing?
 //!
 //! **Asks** what a silent client's requests say. A Java client pushes its metrics on the connection
 //! that it produces on, and a push needs a free in-flight slot: with one in flight and a full pipe
@@ -9,39 +9,57 @@
 //!
 //! **Threshold** (S0): more than 85 % of requests follow the response within 1.3 round trips and 1
 //! ms, and two never wait together. `R_max = 1000 / (RTT + D)`. What the one request waits for is
-//! S5's question, answered with the broker's numbers. A synchronous sender looks the same: requests
+//! answered with the broker's numbers. A synchronous sender looks the same: requests
 //! of one small record point to it. One record larger than a batch says nothing.
 
-use crate::doctor::diagnosis::{FindingId, Step, Verdict};
-use crate::formulas::wire;
+//!
+//! **The lever** of one request at a time across a round trip is max.in.flight of five; the verdict
+//! says itself that it is one.
 
+use crate::doctor::diagnosis::{FindingId, Verdict};
+
+use super::super::found::Found;
 use super::super::inference::BATCH_BYTES;
-use super::super::words::{known, step};
-use super::cause::Cause;
+use super::super::words::known;
+use super::evidence::confidence;
 use super::reading::{Pipe, Reading, RoundTrip, positive, reaches};
-use crate::numbers::{bytes, number};
+use super::{Rule, broker, promise, refusals, round_trip as trips, rule, synchronous, window};
+use super::{SEND_BUFFER, sender_rate::larger_requests};
+use crate::formulas::wire;
+use crate::numbers::{bytes, number, plain};
+
+pub(crate) const RULE: Rule = rule(
+    "producer 0",
+    "What do its requests say? Only the broker speaks",
+    ask,
+);
 
 const ONE_RECORD: f64 = 1.1;
 
-pub(crate) fn judge(reading: &Reading<'_>) -> (Cause, Step) {
+fn ask(reading: &Reading<'_>) -> Found {
     let pipe = reading
         .nodes
         .iter()
         .max_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
     let trip = pipe.and_then(|pipe| round_trip(reading, pipe));
-    let cause = pipe.map_or_else(unknown, |pipe| weigh(reading, pipe, trip));
     let numbers = [
         known("R", pipe.map(|pipe| pipe.requests_per_second), "requests/s"),
         known("RTT", trip.map(|trip| trip.ms), "ms"),
         known("D", pipe.and_then(|pipe| reading.broker_ms(pipe)), "ms"),
         known("n_req", reading.records_per_request, ""),
         known("S", reading.request_bytes, "bytes"),
-    ];
-    let answer = format!("one request at a time, without a pause: {}", cause.text);
-    (
-        cause,
-        step("S4", "Is the pipe full? Only the broker speaks", &numbers, answer),
-    )
+    ]
+    .join("; ");
+    let found = match pipe {
+        Some(pipe) => weigh(reading, pipe, trip, numbers.clone()),
+        None => None,
+    };
+    let found = found.unwrap_or_else(|| {
+        let text = "Requests follow each other without a pause, and neither the round trip nor the broker explains how long each takes.";
+        Found::verdict(numbers, Verdict::SenderRate, confidence(reading, Verdict::SenderRate, true), text.to_owned())
+            .recommend(larger_requests(reading))
+    });
+    found.note("max.in.flight.requests.per.connection = 1 is suspected, not known")
 }
 
 /// From the broker's TCP, the owner, or the gap itself: the time from a response to the next
@@ -76,84 +94,91 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
         })
 }
 
-fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>) -> Cause {
+fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: String) -> Option<Found> {
     let cycle_ms = 1_000.0 / pipe.requests_per_second.max(1e-6);
     let request = pipe.request_bytes.or(reading.request_bytes);
     let is_one = reading
         .records_per_request
         .is_some_and(|records| records <= ONE_RECORD);
     if is_one && request.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0) {
-        let text = format!(
-            "{} requests/s of one small record each: a synchronous sender, or one in flight",
-            number(pipe.requests_per_second)
-        );
-        return cause(Verdict::Synchronous, FindingId::O1, text);
+        return Some(synchronous::found(reading, numbers, pipe.requests_per_second));
     }
+    let says = |verdict, text: String| {
+        Found::verdict(numbers.clone(), verdict, confidence(reading, verdict, true), text)
+    };
     let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms);
     if let Some(broker_ms) = broker_ms.filter(|ms| reaches(ms / cycle_ms, 0.5)) {
         let text = format!(
-            "the broker takes D = {} ms of every {} ms",
+            "The broker takes {} of the {} ms from one request to the next.",
             number(broker_ms),
             number(cycle_ms)
         );
-        return cause(Verdict::Broker, None, text);
+        return Some(broker::with_cause(reading, pipe, says(Verdict::Broker, text)));
     }
-    let Some(trip) = trip else { return unknown() };
-    let ceiling = 1_000.0 / (trip.ms + broker_ms.unwrap_or(0.0)).max(1e-6);
-    if let Some(window) = window(reading, request, cycle_ms, trip) {
+    let trip = trip?;
+    if let Some(held) = narrow(reading, pipe, request, cycle_ms, trip) {
         let text = format!(
-            "a request of {} takes {} round trips of {} ms: the window holds {}",
+            "Each request takes several round trips: its {} do not fit the connection's window of {}.",
             bytes(request.unwrap_or(0.0)),
-            number(cycle_ms / trip.ms),
-            number(trip.ms),
-            bytes(window)
+            bytes(held)
         );
-        return cause(Verdict::NetworkWindow, FindingId::N5, text);
-    }
-    if reaches(trip.ms / cycle_ms, 0.5) {
-        let text = format!(
-            "one request in flight across RTT = {} ms ({}): R_max = 1000 / (RTT + D) = {} requests/s, and {} are sent",
-            number(trip.ms),
-            trip.origin,
-            number(ceiling),
-            number(pipe.requests_per_second)
+        let next = super::super::inference::power_above(1.5 * request.unwrap_or(held).max(held));
+        let change = promise::larger_window(reading, pipe, next, trip.ms).map(|(promise, next_ceiling)| {
+            crate::doctor::diagnosis::Recommendation {
+                set: format!("{SEND_BUFFER}={}", plain(next)),
+                why: "a whole request then crosses in one round trip (F13)".to_owned(),
+                promise,
+                next_ceiling,
+                cost: "kernel memory for each connection; net.core.wmem_max must allow it".to_owned(),
+            }
+        });
+        return Some(
+            says(Verdict::NetworkWindow, text.clone())
+                .finding(FindingId::N5, text)
+                .recommend(change),
         );
-        return cause(Verdict::NetworkRtt, FindingId::N4, text);
     }
-    unknown()
-}
-
-/// Finds a window that explains the cycle by whole round trips (F13).
-fn window(reading: &Reading<'_>, request: Option<f64>, cycle_ms: f64, trip: RoundTrip) -> Option<f64> {
-    let request = request?;
-    super::cause::window_candidates(reading)
-        .into_iter()
-        .find(|window| {
-            let connection = wire::Connection {
-                round_trip_ms: trip.ms,
-                window_bytes: window.max(1.0),
-                bandwidth_bytes_per_second: f64::INFINITY,
-                broker_ms: 0.0,
-                in_flight: 1.0,
-            };
-            let expected_ms = wire::request_ms(&connection, request);
-            request > *window && (0.8..=1.25).contains(&(cycle_ms / expected_ms))
-        })
-}
-
-fn cause(verdict: Verdict, finding: impl Into<Option<FindingId>>, text: String) -> Cause {
-    Cause {
-        verdict,
-        finding: finding.into(),
-        text,
-        doubt: Some("max.in.flight.requests.per.connection = 1 is suspected, not known".to_owned()),
+    if !reaches(trip.ms / cycle_ms, 0.5) {
+        return None;
     }
-}
-
-fn unknown() -> Cause {
-    cause(
-        Verdict::SenderRate,
-        None,
-        "requests follow each other without a pause, and neither the round trip nor the broker explains how long each takes".to_owned(),
+    let text = format!(
+        "Every request waits for the answer to the one before, and {} ms of that is the network's round trip.",
+        number(trip.ms)
+    );
+    let ceiling = 1_000.0 / (trip.ms + broker_ms.unwrap_or(0.0)).max(1e-6);
+    let finding = format!(
+        "{text} ({}): R_max = 1000 / (RTT + D) = {} requests/s, and {} are sent",
+        trip.origin,
+        number(ceiling),
+        number(pipe.requests_per_second)
+    );
+    Some(
+        says(Verdict::NetworkRtt, text)
+            .finding(FindingId::N4, finding)
+            .recommend(trips::first(reading).or_else(|| larger_requests(reading)))
+            .refusals(refusals::of_pipe(reading)),
     )
+}
+
+/// A window that explains the cycle by whole round trips (F13), or by the bytes on the way.
+fn narrow(
+    reading: &Reading<'_>,
+    pipe: &Pipe,
+    request: Option<f64>,
+    cycle_ms: f64,
+    trip: RoundTrip,
+) -> Option<f64> {
+    let request = request?;
+    let known = window::candidates(reading).into_iter().find(|window| {
+        let connection = wire::Connection {
+            round_trip_ms: trip.ms,
+            window_bytes: window.max(1.0),
+            bandwidth_bytes_per_second: f64::INFINITY,
+            broker_ms: 0.0,
+            in_flight: 1.0,
+        };
+        let expected_ms = wire::request_ms(&connection, request);
+        request > *window && (0.8..=1.25).contains(&(cycle_ms / expected_ms))
+    });
+    known.or_else(|| Some(window::several_trips(reading, pipe)?.bytes))
 }

@@ -167,7 +167,7 @@ fn promised(row: Row) -> (f64, f64) {
     // The fit of D includes the transfer.
     let snapshot = Row { link: 0.0, ..row }.snapshot();
     let reading = Reading::of(&snapshot);
-    let (promise, next) = promise::larger_window(&reading, reading.hottest().unwrap(), LARGE).unwrap();
+    let (promise, next) = promise::larger_window(&reading, reading.hottest().unwrap(), LARGE, 73.0).unwrap();
     assert!(next.contains("window"), "{next}");
     (promise.low / row.records, promise.high / row.records)
 }

@@ -226,9 +226,9 @@ fn silence_with_a_full_pipe_is_evidence() {
     let diagnosis = examine(&silent(45.4, 16_260.0, 61.0, 300.0, 20.0));
     assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
     assert!(
-        diagnosis.summary.contains("R_max = 1000 / (RTT + D)"),
-        "{}",
-        diagnosis.summary
+        diagnosis.findings[0].text.contains("R_max = 1000 / (RTT + D)"),
+        "{:?}",
+        diagnosis.findings
     );
     assert!(
         diagnosis.missing[0].contains("does not push"),
@@ -236,6 +236,8 @@ fn silence_with_a_full_pipe_is_evidence() {
         diagnosis.missing
     );
     assert_eq!(diagnosis.findings[0].id, FindingId::N4);
+    let change = diagnosis.recommendation.unwrap().set;
+    assert_eq!(change, "max.in.flight.requests.per.connection=5");
     let synchronous = examine(&silent(80.0, 380.0, 1.0, 200.0, 12.0));
     assert_eq!(synchronous.verdict, Verdict::Synchronous, "{synchronous:#?}");
     let slow_broker = examine(&silent(8.0, 300_000.0, 1_600.0, 118_000.0, 0.3));
@@ -243,6 +245,29 @@ fn silence_with_a_full_pipe_is_evidence() {
     let mut idle = silent(8.0, 16_260.0, 61.0, 300.0, 20.0);
     idle.brokers[0].back_to_back_share = Some(0.1);
     assert_eq!(examine(&idle).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
+fn a_broker_that_takes_no_metrics_is_the_reason_that_is_named() {
+    let mut snapshot = silent(67.0, 16_260.0, 61.0, 300.0, 20.0);
+    snapshot.brokers[0].back_to_back_share = Some(0.1);
+    snapshot.telemetry.is_off_at_broker = true;
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::NotEnoughData, "{diagnosis:#?}");
+    assert!(
+        diagnosis.summary.contains("does not take metrics") && diagnosis.summary.contains("67 requests/s"),
+        "{}",
+        diagnosis.summary
+    );
+    assert!(
+        diagnosis.missing[0].contains("switched off"),
+        "{:?}",
+        diagnosis.missing
+    );
+    // Requests without a pause are evidence all the same.
+    snapshot.brokers[0].back_to_back_share = Some(0.97);
+    snapshot.brokers[0].requests_per_second = Some(45.4);
+    assert_eq!(examine(&snapshot).verdict, Verdict::NetworkRtt);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The sources' tables as data: numbers in, verdict out, with the required refusals and the
 //! permitted promises.
 
-mod rows;
+pub(crate) mod rows;
 mod kontur;
 mod article;
 mod reports;

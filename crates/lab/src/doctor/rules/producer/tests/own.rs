@@ -181,6 +181,8 @@ const ROWS: &[Row] = &[
         offered: 0.0,
         set: "batch.size=32768",
         promise: None,
+        // A send.buffer.bytes of half the default would be full of these requests.
+        refused: &["linger.ms", "acks", "buffer.memory"],
         ..P4
     },
     Row {
@@ -656,7 +658,7 @@ fn a_verdict_that_depends_on_no_inferred_setting_is_certain() {
         diagnosis
             .missing
             .iter()
-            .any(|words| words.starts_with("inferred: batch.size=16384")),
+            .any(|words| words.starts_with("assumed: batch.size=16384")),
         "{:?}",
         diagnosis.missing
     );

@@ -51,9 +51,9 @@ fn the_p99_article() {
             request_bytes: 3_600.0,
             records_per_request: 6.9,
             queue: Some(0.3),
-            verdict: &[Verdict::SmallRequests],
-            findings: &[FindingId::B1],
-            set: "linger.ms=5",
+            // Alone it costs nobody anything that is seen.
+            verdict: &[Verdict::KeepsUp],
+            set: NOTHING,
             refused: &["batch.size"],
             ..P99
         },
@@ -107,6 +107,30 @@ fn the_p99_article() {
     for row in &rows {
         row.check();
     }
+}
+
+#[test]
+fn without_linger_busy_handlers_pay_for_small_requests() {
+    let row = Row {
+        name: "A3",
+        linger: Some(0.0),
+        requests: 280.0,
+        request_bytes: 3_600.0,
+        records_per_request: 6.9,
+        queue: Some(0.3),
+        ..P99
+    };
+    let mut snapshot = row.snapshot();
+    snapshot.brokers = vec![crate::doctor::snapshot::BrokerSide {
+        node_id: Some(1),
+        requests_per_second: Some(31.0),
+        handler_idle: Some(0.2),
+        ..Default::default()
+    }];
+    let diagnosis = examine(&snapshot);
+    assert_eq!(diagnosis.verdict, Verdict::SmallRequests, "{diagnosis:#?}");
+    assert_eq!(diagnosis.findings[0].id, FindingId::B1);
+    assert_eq!(diagnosis.recommendation.unwrap().set, "linger.ms=5");
 }
 
 #[test]

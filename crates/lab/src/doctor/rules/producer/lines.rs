@@ -1,18 +1,16 @@
-//! Writes the arithmetic that is shown: evidence lines, the summary sentence, and remarks.
+//! The arithmetic that is shown with any verdict: every formula whose inputs are known, and remarks.
 
-use crate::doctor::diagnosis::{Evidence, Recommendation, Verdict};
+use crate::doctor::diagnosis::{Evidence, Verdict};
 use crate::formulas::{batching, ceiling, latency};
 
 use super::super::words::{self, evidence as line, measured, of_setting};
-use super::backlog::{self, Backlog};
-use super::limit;
-use super::pipe::served_share;
-use super::reading::{Reading, positive};
-use super::refusals;
-use crate::numbers::{number, percent};
+use super::backlog::{Backlog, served_share};
+use super::reading::{Bound, Reading, clean, positive};
+use super::{window, worker};
+use crate::numbers::number;
 
 /// Every formula whose inputs are known, in the order of the tree.
-pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Vec<Evidence> {
+pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict) -> Vec<Evidence> {
     // Without a verdict, only what brokers measured is shown.
     if verdict == Verdict::NotEnoughData && reading.snapshot.brokers.is_empty() {
         return Vec::new();
@@ -24,7 +22,7 @@ pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog
         load(reading),
     ];
     lines.extend([
-        sender_latency(reading, backlog),
+        sender_latency(reading),
         broker_share(reading),
         worker_use(reading),
         callbacks(reading),
@@ -37,7 +35,12 @@ fn request_ceiling(reading: &Reading<'_>) -> Option<Evidence> {
     let pipe = reading.hottest()?;
     pipe.used?;
     let count = reading.nodes.len() as f64;
-    let result = refusals::request_ceiling(reading, pipe)?;
+    let request_ms = positive(pipe.request_ms)?;
+    let result = clean(Some(ceiling::requests_per_second_max(
+        request_ms,
+        pipe.in_flight,
+        count,
+    )))?;
     let allowed = of_setting("M", reading.settings.in_flight, "requests");
     let (expression, in_flight) = if (pipe.in_flight - allowed.value).abs() < 0.01 {
         ("1000 / L * M * N", allowed)
@@ -106,9 +109,9 @@ fn load(reading: &Reading<'_>) -> Option<Evidence> {
 }
 
 /// F5 with the fill time of a batch, where it is known; q + L where there is a backlog.
-pub(crate) fn sender_ms(reading: &Reading<'_>, backlog: Backlog) -> Option<f64> {
+fn sender_ms(reading: &Reading<'_>) -> Option<f64> {
     let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
-    if backlog == Backlog::Hard {
+    if reading.backlog == Backlog::Hard {
         return Some(latency::sender_ms_high(queue_ms, request_ms));
     }
     let batches = reading.nodes.len().max(1) as f64 * reading.partitions_per_broker;
@@ -124,9 +127,9 @@ pub(crate) fn sender_ms(reading: &Reading<'_>, backlog: Backlog) -> Option<f64> 
     ))
 }
 
-fn sender_latency(reading: &Reading<'_>, backlog: Backlog) -> Option<Evidence> {
-    let result = sender_ms(reading, backlog)?;
-    let expression = if backlog == Backlog::Hard {
+fn sender_latency(reading: &Reading<'_>) -> Option<Evidence> {
+    let result = sender_ms(reading)?;
+    let expression = if reading.backlog == Backlog::Hard {
         "q + L"
     } else {
         "q - f / 2 + L"
@@ -168,7 +171,7 @@ fn worker_use(reading: &Reading<'_>) -> Option<Evidence> {
             measured("W", reading.send_micros?, "µs"),
             measured("T", reading.threads?, "threads"),
         ],
-        ("use of the sending threads", limit::worker_use(reading)?, ""),
+        ("use of the sending threads", worker::used(reading)?, ""),
     )
 }
 
@@ -200,7 +203,7 @@ fn callbacks(reading: &Reading<'_>) -> Option<Evidence> {
 fn way(reading: &Reading<'_>) -> Option<Evidence> {
     let pipe = reading.hottest()?;
     let trip = reading.round_trip(pipe)?;
-    let bytes = super::cause::on_the_way(reading, pipe, trip.ms)?;
+    let bytes = window::on_the_way(reading, pipe, trip.ms)?;
     line(
         "F12",
         "X_b * RTT / 1000",
@@ -216,80 +219,14 @@ fn way(reading: &Reading<'_>) -> Option<Evidence> {
     )
 }
 
-/// Describes N1, when the pipe has room and the thread has none.
-pub(crate) fn busy_thread(reading: &Reading<'_>) -> String {
-    if let (Some(micros), Some(used), true) = (
-        reading.callback_micros,
-        reading.callback_use(),
-        reading.has_slow_callbacks(),
-    ) {
-        return format!(
-            "callbacks of {} µs, one after another, take {} of their thread: no more than {} records/s are confirmed (F7)",
-            number(micros),
-            percent(used),
-            number(1e6 / micros)
-        );
-    }
-    let wait = percent(reading.io_wait.unwrap_or(0.0));
-    let rate = positive(reading.records_per_second);
-    let bound = reading.io_other.zip(rate).map(|(other, rate)| {
-        format!(
-            ": callbacks and closing batches take {} of it, {} µs a record at most (F7)",
-            percent(other),
-            number(latency::callback_micros_max(other, rate))
-        )
-    });
-    format!(
-        "the I/O thread waits {wait} of its time{}",
-        bound.unwrap_or_default()
-    )
-}
-
-pub(crate) fn summary(
-    reading: &Reading<'_>,
-    verdict: Verdict,
-    text: &str,
-    spare: Option<f64>,
-    recommendation: Option<&Recommendation>,
-) -> String {
-    let mut sentence = String::new();
-    if let Some(used) = reading.used().filter(|_| refusals::is_of_pipe(verdict)) {
-        sentence.push_str(&format!("U = {}", number(used)));
-        if let Some(fill) = reading.fill() {
-            sentence.push_str(&format!(", batches {} full", percent(fill)));
-        }
-        sentence.push_str(": ");
-    }
-    sentence.push_str(text);
-    if let (Verdict::KeepsUp, Some(spare)) = (verdict, spare) {
-        sentence.push_str(&format!("; spare capacity {} times", number(spare)));
-    }
-    if let Some(recommendation) = recommendation {
-        let promise = &recommendation.promise;
-        let (low, high) = (number(promise.low), number(promise.high));
-        let range = match low == high {
-            true => low,
-            false => format!("{low} to {high}"),
-        };
-        sentence.push_str(&format!(
-            "; {} promises {range} {}",
-            recommendation.set, promise.unit
-        ));
-    }
-    sentence
-}
-
-pub(crate) fn notes(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -> Vec<String> {
+pub(crate) fn notes(reading: &Reading<'_>, verdict: Verdict) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(sender) = sender_ms(reading, backlog) {
-        let own = reading.snapshot.producer.as_ref();
-        let threshold = backlog::queue_threshold_ms(reading);
-        let is_growing = own.is_some_and(|own| backlog::is_rising(&own.queue_ms_max_course, threshold))
-            || (backlog == Backlog::Hard
-                && reading
-                    .queue_ms_max
-                    .zip(reading.queue_ms)
-                    .is_some_and(|(most, mean)| most > 1.4 * mean));
+    if let Some(sender) = sender_ms(reading) {
+        let is_growing = reading.backlog == Backlog::Hard
+            && reading
+                .queue_ms_max
+                .zip(reading.queue_ms)
+                .is_some_and(|(most, mean)| most > 1.4 * mean);
         let least = if is_growing { "at least " } else { "" };
         let low = latency::sender_ms_low(reading.queue_ms.unwrap_or(0.0), reading.request_ms.unwrap_or(0.0));
         notes.push(format!(
@@ -298,49 +235,51 @@ pub(crate) fn notes(reading: &Reading<'_>, verdict: Verdict, backlog: Backlog) -
             number(low)
         ));
     }
-    if backlog == Backlog::Hard && limit::worker_use(reading).is_some_and(|used| used >= 0.8) {
+    if reading.backlog == Backlog::Hard && worker::used(reading).is_some_and(|used| used >= 0.8) {
         notes.push(
             "the threads' time in send() is a consequence: it includes waiting for buffer memory".to_owned(),
         );
     }
-    if verdict == Verdict::KeepsUp && backlog == Backlog::None && reading.settings.linger_ms.value >= 20.0 {
-        notes.push(format!(
-            "latency is linger: {} ms of it",
-            number(reading.settings.linger_ms.value)
-        ));
-    }
-    if refusals::is_of_pipe(verdict)
-        && reading.settings.in_flight.value <= 1.0
-        && reading.is_complete_reading()
-    {
+    let is_one = reading.settings.in_flight.value <= 1.0 && is_of_pipe(verdict);
+    if is_one && reading.snapshot.telemetry.is_silent {
+        notes.push(
+            "the client pushed nothing by itself: with a full pipe of one in flight it cannot".to_owned(),
+        );
+    } else if is_one && reading.is_complete_reading() {
         notes.push(
             "with one in flight and a full pipe a Java client pushes no metrics: expect silence".to_owned(),
         );
     }
-    if verdict == Verdict::SenderRate && super::levers::has_full_batches(reading) {
-        notes
-            .push("more partitions for each broker would enlarge requests too, but are permanent".to_owned());
-    }
-    if reading.snapshot.telemetry.is_silent && refusals::is_of_pipe(verdict) {
-        notes.push(
-            "the client pushed nothing by itself: with a full pipe of one in flight it cannot".to_owned(),
-        );
-    }
-    request_fill(reading, verdict, &mut notes);
+    notes.extend(request_fill(reading));
     notes
 }
 
+/// Whether a verdict is one of requests that are all under way.
+pub(crate) fn is_of_pipe(verdict: Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::SenderRate
+            | Verdict::NetworkRtt
+            | Verdict::NetworkWindow
+            | Verdict::NetworkBandwidth
+            | Verdict::Broker
+            | Verdict::SenderThread
+    )
+}
+
 /// Requests that hold fewer batches than they could: the article's 2.4 of 5 records per round trip.
-fn request_fill(reading: &Reading<'_>, verdict: Verdict, notes: &mut Vec<String>) {
-    let Some(request) = reading.request_bytes else {
-        return;
-    };
+fn request_fill(reading: &Reading<'_>) -> Option<String> {
+    let request = reading.request_bytes?;
     let most = reading.request_bytes_max();
-    if refusals::is_of_pipe(verdict) && reading.partitions_per_broker > 1.0 && request < 0.6 * most {
-        notes.push(format!(
+    let is_unfilled = reading.bound == Bound::Pipe
+        && reading.knows_fill()
+        && reading.partitions_per_broker > 1.0
+        && request < 0.6 * most;
+    is_unfilled.then(|| {
+        format!(
             "requests hold {} of the {} that their partitions could fill: look at records per request",
             crate::numbers::bytes(request),
             crate::numbers::bytes(most)
-        ));
-    }
+        )
+    })
 }

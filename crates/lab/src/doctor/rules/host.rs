@@ -1,0 +1,162 @@
+//! host: has the machine processor time left?
+//!
+//! **Asks**, where a client is slow, whether its machine or its broker's has any processor time
+//! left: without it threads are late, requests take long and queues grow, whatever the settings.
+//!
+//! - Numbers: use of the processors, the share of time in which something that could run waited for
+//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known, and
+//!   of every broker's.
+//! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
+//!   at least 0.1 stolen.
+//! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for a
+//!   processor 80 % of the time."
+//!
+//! It is the verdict where nothing that is independent of processors explains the wait: a round
+//! trip, a window, a quota take as long on an idle machine. Every other verdict's confidence falls
+//! while a machine is full, because means of such a window hold the wait for a processor.
+
+use super::super::diagnosis::{Confidence, Diagnosis, Promise, Recommendation, Verdict};
+use super::super::snapshot::{Host, Snapshot};
+use super::found::Found;
+use crate::numbers::percent;
+
+const USED: f64 = 0.95;
+const WAITING: f64 = 0.2;
+const STOLEN: f64 = 0.1;
+
+/// A machine without processor time.
+struct Full<'a> {
+    whose: String,
+    host: &'a Host,
+}
+
+fn full(snapshot: &Snapshot) -> Option<Full<'_>> {
+    let own = snapshot
+        .host
+        .iter()
+        .map(|host| (String::from("The client's"), host));
+    let brokers = snapshot.brokers.iter().filter_map(|side| {
+        let whose = match side.node_id {
+            Some(id) if snapshot.brokers.len() > 1 => format!("Broker {id}'s"),
+            _ => String::from("The broker's"),
+        };
+        Some((whose, side.host.as_ref()?))
+    });
+    own.chain(brokers)
+        .find(|(_, host)| is_full(host))
+        .map(|(whose, host)| Full { whose, host })
+}
+
+fn is_full(host: &Host) -> bool {
+    let reaches = |value: Option<f64>, threshold: f64| value.is_some_and(|value| value >= threshold);
+    let is_used = reaches(host.used, USED) && reaches(host.waiting, WAITING);
+    is_used || reaches(host.stolen, STOLEN)
+}
+
+fn words(full: &Full<'_>) -> String {
+    let whose = &full.whose;
+    let host = full.host;
+    match host.stolen.filter(|stolen| *stolen >= STOLEN) {
+        Some(stolen) => format!(
+            "{whose} machine gets too little processor time: {} of it goes to other virtual machines.",
+            percent(stolen.min(1.0))
+        ),
+        None => format!(
+            "{whose} machine has no processor time left: {} is used, and something waits for a processor {} of the time.",
+            percent(host.used.unwrap_or(1.0).min(1.0)),
+            percent(host.waiting.unwrap_or(0.0).min(1.0))
+        ),
+    }
+}
+
+/// The verdict of either role.
+///
+/// - `is_slow`: something waits that a faster machine would serve sooner.
+pub(crate) fn ask(snapshot: &Snapshot, is_slow: bool) -> Found {
+    let numbers = "use of processors, wait for processors".to_owned();
+    match full(snapshot) {
+        None if snapshot.host.is_none() && snapshot.brokers.iter().all(|side| side.host.is_none()) => {
+            Found::nothing(numbers, "not known")
+        }
+        None => Found::nothing(numbers, "yes"),
+        Some(full) if !is_slow => Found::nothing(numbers, words(&full)),
+        Some(full) => Found::verdict(numbers, Verdict::Host, Confidence::Medium, words(&full))
+            .recommend(Some(recommend()))
+            .refuse(
+                "batch.size",
+                "it takes fewer requests, not less work on each record",
+            )
+            .refuse("threads", "they share the same processors"),
+    }
+}
+
+fn recommend() -> Recommendation {
+    Recommendation {
+        set: "stop what else runs on that machine, or give it more processors".to_owned(),
+        why: "every thread waits for a processor; nothing else can be judged before that".to_owned(),
+        promise: Promise {
+            figure: "records_per_second".to_owned(),
+            unit: "records/s".to_owned(),
+            unknown: Some("how much of the machine's time others take".to_owned()),
+            ..Promise::default()
+        },
+        next_ceiling: "not known while the machine is full".to_owned(),
+        cost: "hardware, or other programs' time".to_owned(),
+    }
+}
+
+/// Lowers the confidence of any verdict while a machine is full.
+pub(crate) fn doubt(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
+    let Some(full) = full(snapshot).filter(|_| diagnosis.verdict != Verdict::Host) else {
+        return;
+    };
+    diagnosis.confidence = diagnosis.confidence.min(Confidence::Low);
+    diagnosis.notes.push(words(&full));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::snapshot::BrokerSide;
+    use super::*;
+
+    fn machine(used: f64, waiting: f64) -> Host {
+        Host {
+            used: Some(used),
+            waiting: Some(waiting),
+            ..Host::default()
+        }
+    }
+
+    #[test]
+    fn a_busy_machine_is_full_only_if_something_waits_for_it() {
+        assert!(is_full(&machine(0.99, 0.8)));
+        assert!(!is_full(&machine(0.99, 0.05)));
+        assert!(!is_full(&machine(0.7, 0.8)));
+        let stolen = Host {
+            stolen: Some(0.3),
+            ..Host::default()
+        };
+        assert!(is_full(&stolen));
+    }
+
+    #[test]
+    fn a_full_machine_is_the_verdict_of_a_slow_client_and_a_doubt_of_any_other() {
+        let snapshot = Snapshot {
+            brokers: vec![BrokerSide {
+                host: Some(machine(0.99, 0.8)),
+                ..BrokerSide::default()
+            }],
+            ..Snapshot::default()
+        };
+        let found = ask(&snapshot, true);
+        assert_eq!(found.verdict.map(|(verdict, _)| verdict), Some(Verdict::Host));
+        assert!(ask(&snapshot, false).verdict.is_none());
+        let mut sure = Diagnosis {
+            verdict: Verdict::KeepsUp,
+            confidence: Confidence::High,
+            ..Diagnosis::default()
+        };
+        doubt(&mut sure, &snapshot);
+        assert_eq!((sure.confidence, sure.notes.len()), (Confidence::Low, 1));
+    }
+}

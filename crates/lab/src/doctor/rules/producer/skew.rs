@@ -1,0 +1,230 @@
+//! producer 3: is it one broker, or one partition?
+//!
+//! | test | finding |
+//! |---|---|
+//! | the pipe to one broker is full, that to another at half of it or less | B2: uneven leaders |
+//! | records wait, and one partition of at least three gets half of the bytes or more, and three times the mean of the others | B2: a hot key |
+//!
+//! **Why it says something**: the batches of the full broker or partition hold the buffer's memory,
+//! and all others stop with them. **A hot key** goes to one partition however many there are, so
+//! more partitions change nothing; a request holds one batch of that partition, so a larger
+//! batch.size carries more of it in each (F30). Measured: 90 % of records with one key and small
+//! batches; partitions gained nothing, batch.size all.
+//!
+//! **Numbers**: U of each broker; bytes and batches of each partition, as brokers count them.
+
+use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::snapshot::WrittenPartition;
+
+use super::super::found::Found;
+use super::super::words::known;
+use super::backlog::Backlog;
+use super::evidence::confidence;
+use super::promise::{self, Kind};
+use super::reading::{Bound, Pipe, Reading, positive, reaches};
+use super::sender_rate::{larger_batches, second_producer};
+use super::{PARTITIONS, Rule, refusals, rule};
+use crate::model::ceilings::{Ceiling, cut, next};
+use crate::model::constants::FULL;
+use crate::numbers::{number, percent};
+
+pub(crate) const RULE: Rule = rule("producer 3", "Is it one broker, or one partition?", ask);
+
+const HALF: f64 = 0.5;
+/// A hot partition gets this multiple of the mean of the others.
+const HOT: f64 = 3.0;
+const PARTITIONS_MIN: f64 = 3.0;
+
+fn ask(reading: &Reading<'_>) -> Found {
+    let numbers = [
+        known("U of the fullest broker", reading.used(), ""),
+        known(
+            "partitions",
+            reading
+                .snapshot
+                .brokers
+                .iter()
+                .map(|side| side.partitions_written)
+                .sum(),
+            "",
+        ),
+    ]
+    .join("; ");
+    if reading.bound == Bound::Pipe
+        && let Some((hot, cool)) = brokers(reading)
+    {
+        return of_brokers(reading, numbers, hot, cool);
+    }
+    let is_slow =
+        reading.backlog != Backlog::None && matches!(reading.bound, Bound::Pipe | Bound::Blocked(_));
+    match hot_partition(reading) {
+        Some((hot, share)) if is_slow => of_key(reading, numbers, hot, share),
+        Some((hot, share)) => Found::nothing(
+            numbers,
+            format!(
+                "{}-{} gets {} of the bytes, and nothing waits for it",
+                hot.topic,
+                hot.partition,
+                percent(share)
+            ),
+        ),
+        None => Found::nothing(numbers, "no"),
+    }
+}
+
+/// The broker whose pipe is full, and one whose pipe is at most half as full.
+fn brokers<'r>(reading: &'r Reading<'_>) -> Option<(&'r Pipe, &'r Pipe)> {
+    let hottest = reading
+        .hottest()
+        .filter(|pipe| pipe.used.is_some_and(|used| reaches(used, FULL)))?;
+    let coolest = reading
+        .nodes
+        .iter()
+        .filter(|pipe| pipe.used.is_some())
+        .min_by(|a, b| a.used.unwrap_or(0.0).total_cmp(&b.used.unwrap_or(0.0)))?;
+    (coolest.used? <= HALF * hottest.used?).then_some((hottest, coolest))
+}
+
+fn of_brokers(reading: &Reading<'_>, numbers: String, hot: &Pipe, cool: &Pipe) -> Found {
+    let name = |pipe: &Pipe| {
+        pipe.node_id
+            .map_or_else(|| "one broker".to_owned(), |id| format!("broker {id}"))
+    };
+    let share = |pipe: &Pipe| percent(pipe.used.unwrap_or(0.0).min(1.0));
+    let text = format!(
+        "Requests to {} are at their limit while those to {} are at {}: its batches hold the memory that all others wait for.",
+        name(hot),
+        name(cool),
+        share(cool)
+    );
+    let used: Vec<f64> = reading.nodes.iter().filter_map(|pipe| pipe.used).collect();
+    let mean = used.iter().sum::<f64>() / used.len().max(1) as f64;
+    let now = reading.records_per_second.unwrap_or(0.0);
+    let even = now * hot.used.unwrap_or(mean) / mean.max(1e-3);
+    let mut ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
+    ceilings.push(Ceiling {
+        records_per_second: even,
+        text: format!(
+            "the request rate of all brokers together: {} records/s",
+            number(even)
+        ),
+    });
+    let high = cut(&ceilings, even);
+    Found::verdict(numbers, Verdict::Skew, confidence(reading, Verdict::Skew, false), text.clone())
+        .finding(FindingId::B2, text)
+        .recommend(Some(Recommendation {
+            set: "move leaders of the topic off the full broker, or choose keys that spread; adaptive partitioning for records without key".to_owned(),
+            why: format!("requests would be at {} everywhere instead of {} on one broker", percent(mean), share(hot)),
+            promise: promise::records(now, 0.8 * high, high),
+            next_ceiling: next(&ceilings),
+            cost: "a reassignment copies no data if only leadership moves; new keys change the order of records".to_owned(),
+        }))
+        .refusals(refusals::of_memory(reading))
+}
+
+/// The partition that gets most of the bytes, and its share of them.
+fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<(&'r WrittenPartition, f64)> {
+    let sides = || reading.snapshot.brokers.iter();
+    let rate = |partition: &WrittenPartition| {
+        positive(partition.bytes_per_second).or(positive(partition.records_per_second))
+    };
+    let hot = sides()
+        .flat_map(|side| &side.partitions)
+        .filter(|partition| rate(partition).is_some())
+        .max_by(|a, b| rate(a).unwrap_or(0.0).total_cmp(&rate(b).unwrap_or(0.0)))?;
+    let listed: Vec<f64> = sides()
+        .flat_map(|side| &side.partitions)
+        .filter_map(rate)
+        .collect();
+    let count = sides()
+        .filter_map(|side| positive(side.partitions_written))
+        .sum::<f64>();
+    let count = count.max(listed.len() as f64);
+    let whole = match positive(hot.bytes_per_second) {
+        Some(_) => sides().filter_map(|side| positive(side.bytes_per_second)).sum(),
+        None => sides()
+            .filter_map(|side| positive(side.records_per_second))
+            .sum::<f64>(),
+    };
+    let all = whole.max(listed.iter().sum());
+    let rate = rate(hot)?;
+    let others = (all - rate) / (count - 1.0).max(1.0);
+    let share = rate / all.max(1e-9);
+    (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some((hot, share))
+}
+
+fn of_key(reading: &Reading<'_>, numbers: String, hot: &WrittenPartition, share: f64) -> Found {
+    let text = format!(
+        "One partition, {}-{}, gets {} of the bytes: its batches queue, and the memory they hold stops the others.",
+        hot.topic,
+        hot.partition,
+        percent(share)
+    );
+    let change = larger_batches(reading).or_else(|| second_producer(reading));
+    Found::verdict(
+        numbers,
+        Verdict::Skew,
+        confidence(reading, Verdict::Skew, false),
+        text.clone(),
+    )
+    .finding(FindingId::B2, text)
+    .recommend(change)
+    .refuse(
+        PARTITIONS,
+        "records with one key go to one partition, however many there are",
+    )
+    .refusals(refusals::of_pipe(reading))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, WrittenPartition};
+
+    #[test]
+    fn a_hot_key_needs_larger_batches_and_no_partitions() {
+        let row = Row {
+            records: 2_000.0,
+            requests: 120.0,
+            request_bytes: 8_200.0,
+            batch: 3_600.0,
+            latency: 41.0,
+            queue: Some(6_000.0),
+            buffer_wait: Some(0.5),
+            partitions: 6.0,
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(4_060.0);
+        let partition = |partition, bytes| WrittenPartition {
+            topic: "orders".to_owned(),
+            partition,
+            bytes_per_second: Some(bytes),
+            ..WrittenPartition::default()
+        };
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            round_trip_ms: Some(40.0),
+            total_micros: Some(300.0),
+            requests_per_second: Some(120.0),
+            partitions: vec![partition(3, 900_000.0), partition(0, 25_000.0)],
+            partitions_written: Some(6.0),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
+        assert!(diagnosis.summary.contains("orders-3"), "{}", diagnosis.summary);
+        assert!(diagnosis.recommendation.unwrap().set.starts_with("batch.size="));
+        assert!(
+            diagnosis
+                .refused
+                .iter()
+                .any(|refusal| refusal.set == "partitions")
+        );
+        // Even partitions are none.
+        snapshot.brokers[0].partitions = (0..6).map(|id| partition(id, 160_000.0)).collect();
+        assert_ne!(examine(&snapshot).verdict, Verdict::Skew);
+    }
+}

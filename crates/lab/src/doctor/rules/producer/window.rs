@@ -1,0 +1,315 @@
+//! producer 8: is the connection's window too small?
+//!
+//! **Asks** whether a request takes several round trips because the connection lets fewer bytes be
+//! on the way than a request has, or than all allowed requests have together.
+//!
+//! | test | what it takes |
+//! |---|---|
+//! | bytes on the way within 0.8 to 1.2 of a known window | the window is stated, or follows from send.buffer.bytes |
+//! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
+//!
+//! **Which windows**: the stated one; otherwise twice send.buffer.bytes (the kernel doubles it)
+//! and, where the owner states send.buffer.bytes, also once (the article's rows lie between 0.9 and
+//! 1.9 times the setting). A window limits only if more than it holds wants to be on the way: with
+//! one request in flight, a request larger than the window, which then takes several round trips
+//! (600 kB through 200 kB: three); otherwise M × S of at least nine tenths of it. 200 kB requests
+//! lost nothing with a 100 kB buffer.
+//!
+//! **Why several round trips are the sign**: 64 KiB requests through send.buffer.bytes of 16 KiB
+//! over 40 ms took 125 ms each, while the kernel of the broker measured 40.07 ms; 512 KiB carried
+//! all 3,000 records/s. A proxy looks alike, but its round trip is of microseconds: the window that
+//! would follow is smaller than any kernel's ([`WINDOW_MIN`]). On a full link the kernel's round
+//! trip grows with the queue.
+//!
+//! **The promise**: `min(M × S, new window) / RTT` up to the next ceiling (F12, F13).
+
+use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::snapshot::Origin;
+
+use super::super::found::Found;
+use super::super::inference::{is_guess, power_above};
+use super::super::words::known;
+use super::evidence::confidence;
+use super::promise;
+use super::reading::{Bound, Pipe, Reading, positive, reaches};
+use super::{IN_FLIGHT, Rule, SEND_BUFFER, refusals, rule};
+use crate::model::constants::FULL;
+use crate::numbers::{bytes, number, plain};
+
+pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too small?", ask);
+
+/// Requests whose time is the round trip and the broker's to this share wait for nothing else.
+const ONE_TRIP: f64 = 0.97;
+/// From this many round trips on, a request takes more than one.
+const SEVERAL_TRIPS: f64 = 1.8;
+/// No kernel's send buffer is smaller (Linux: 4,608 bytes).
+const WINDOW_MIN: f64 = 4_096.0;
+/// Requests that fit the first flight of a connection wait for no window: ten packets.
+const REQUEST_MIN: f64 = 8_192.0;
+/// The client's thread has time to send.
+const THREAD_HAS_TIME: f64 = 0.1;
+
+/// A window that is as full as it can get.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub bytes: f64,
+    pub on_the_way: f64,
+    pub round_trip_ms: f64,
+    /// Its size follows from the bytes on the way, because nobody states it.
+    pub is_derived: bool,
+}
+
+fn ask(reading: &Reading<'_>) -> Found {
+    let pipe = reading.hottest();
+    let found = pipe.and_then(|pipe| of(reading, pipe).or_else(|| several_trips(reading, pipe)));
+    let numbers = [
+        known("on the way", found.map(|window| window.on_the_way), "bytes"),
+        known("S", pipe.and_then(|pipe| pipe.request_bytes), "bytes"),
+        known("RTT", found.map(|window| window.round_trip_ms), "ms"),
+    ]
+    .join("; ");
+    let (Some(pipe), Some(window), Bound::Pipe) = (pipe, found, &reading.bound) else {
+        return Found::nothing(numbers, "no");
+    };
+    let request = pipe.request_bytes.unwrap_or(window.bytes);
+    let text = if request > window.bytes {
+        format!(
+            "Each request takes several round trips: the connection lets {} be on the way at once, and a request has {}.",
+            bytes(window.on_the_way),
+            bytes(request)
+        )
+    } else {
+        format!(
+            "The connection's window is full: {} are on the way at once, and it holds {}.",
+            bytes(window.on_the_way),
+            bytes(window.bytes)
+        )
+    };
+    let in_flight = reading.settings.in_flight;
+    let allowed = in_flight.value;
+    let mut found = Found::verdict(
+        numbers,
+        Verdict::NetworkWindow,
+        confidence(reading, Verdict::NetworkWindow, false),
+        text.clone(),
+    )
+    .finding(FindingId::N5, text)
+    .recommend(recommend(reading, pipe, window))
+    .refusals(refusals::of_pipe(reading));
+    if allowed > 1.0 && !is_guess(in_flight.origin) && allowed * request >= 0.9 * window.bytes {
+        let why = format!(
+            "{} requests of {} already fill the window of {}",
+            number(allowed),
+            bytes(request),
+            bytes(window.bytes)
+        );
+        found = found.refuse(IN_FLIGHT, why);
+    }
+    found
+}
+
+/// Bytes under way on a connection, from throughput; with one request in flight, from that
+/// request's size, which is not blurred by averaging a rate over a window.
+pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> Option<f64> {
+    let by_rate = pipe
+        .bytes_per_second
+        .or_else(|| Some(pipe.request_bytes? * pipe.requests_per_second))?
+        * round_trip_ms
+        / 1_000.0;
+    let is_alone = reading.settings.in_flight.value <= 1.0 && reading.settings.acks.value != 0;
+    let by_request = pipe
+        .request_bytes
+        .zip(pipe.request_ms)
+        .filter(|_| is_alone)
+        .map_or(0.0, |(request, request_ms)| {
+            request * (round_trip_ms / request_ms.max(1e-3)).min(1.0)
+        });
+    Some(by_rate.max(by_request))
+}
+
+/// The sizes that the window may have, given what is known.
+pub(crate) fn candidates(reading: &Reading<'_>) -> Vec<f64> {
+    if let Some(window) = positive(reading.snapshot.network.window_bytes) {
+        return vec![window];
+    }
+    match reading.settings.send_buffer_bytes {
+        Some(buffer) if buffer.origin == Origin::Stated => vec![2.0 * buffer.value, buffer.value],
+        Some(buffer) => vec![2.0 * buffer.value],
+        None => Vec::new(),
+    }
+}
+
+/// Whether more than a window wants to be on the way at once, and the observed bytes agree with
+/// that.
+fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_ms: f64) -> bool {
+    if reading.settings.acks.value == 0 {
+        return true;
+    }
+    let Some(request) = pipe.request_bytes else {
+        return false;
+    };
+    let allowed = reading.settings.in_flight.value;
+    if allowed > 1.0 {
+        return allowed * request >= 0.9 * window;
+    }
+    let trips = (request / window).ceil();
+    request > window
+        && pipe
+            .request_ms
+            .is_some_and(|request_ms| request_ms >= 0.9 * trips * round_trip_ms)
+}
+
+/// Whether each request takes one round trip and nothing more: then none waits for a window.
+pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> bool {
+    let broker_ms = reading.broker_ms(pipe).unwrap_or(0.0);
+    let Some(request_ms) = pipe.request_ms else {
+        return false;
+    };
+    // One at a time, a second round trip would show; several wait for each other's bytes as well,
+    // and those that may be under way and are not wait before their time counts.
+    match reading.settings.in_flight.value <= 1.0 {
+        true => request_ms - broker_ms < 1.5 * round_trip_ms,
+        false => {
+            let under_way = pipe.requests_per_second * request_ms / 1_000.0;
+            let are_all_under_way = reaches(under_way / reading.settings.in_flight.value, FULL);
+            are_all_under_way && round_trip_ms + broker_ms >= ONE_TRIP * request_ms
+        }
+    }
+}
+
+/// A window whose size is known, and that is full.
+pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+    let trip = reading.round_trip(pipe)?;
+    if is_one_trip(reading, pipe, trip.ms) {
+        return None;
+    }
+    let on_the_way = on_the_way(reading, pipe, trip.ms)?;
+    candidates(reading).into_iter().find_map(|bytes| {
+        let use_of = on_the_way / bytes;
+        let is_full = reaches(use_of, 0.8) && use_of <= 1.205;
+        (is_full && wants_more_than(reading, pipe, bytes, trip.ms)).then_some(Window {
+            bytes,
+            on_the_way,
+            round_trip_ms: trip.ms,
+            is_derived: false,
+        })
+    })
+}
+
+/// A window of unknown size, by the sign of several round trips for each request.
+pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+    let trip_ms = positive(reading.tcp_ms(pipe))?;
+    let request_ms = match pipe.request_ms {
+        Some(ms) => ms,
+        // A client that pushes nothing: one request at a time, so a cycle is its latency.
+        None if reading.is_back_to_back() => 1_000.0 / pipe.requests_per_second.max(1e-6),
+        None => return None,
+    };
+    let broker_ms = pipe.broker.as_ref()?.ms_at_most;
+    let request = pipe.request_bytes?;
+    let rate = pipe
+        .bytes_per_second
+        .unwrap_or(request * pipe.requests_per_second);
+    let on_the_way = rate * trip_ms / 1_000.0;
+    let has_time = reading.io_wait.is_none_or(|wait| wait >= THREAD_HAS_TIME);
+    let is_several = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
+    let wants = reading.settings.in_flight.value.max(1.0) * request >= 1.2 * on_the_way;
+    (is_several && has_time && wants && request >= REQUEST_MIN && on_the_way >= WINDOW_MIN).then_some(
+        Window {
+            bytes: on_the_way,
+            on_the_way,
+            round_trip_ms: trip_ms,
+            is_derived: true,
+        },
+    )
+}
+
+/// As much as wants to be on the way, up to bandwidth × RTT and eight times the current value.
+fn recommend(reading: &Reading<'_>, pipe: &Pipe, window: Window) -> Option<Recommendation> {
+    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
+    let wanted = reading.settings.in_flight.value.min(1_000.0) * pipe.request_bytes.unwrap_or(window.bytes);
+    let by_link = link.map_or(f64::INFINITY, |link| link * window.round_trip_ms / 1_000.0);
+    let wanted = wanted
+        .max(window.bytes)
+        .min(by_link.max(window.bytes))
+        .min(8.0 * window.bytes);
+    let next = power_above(wanted.max(1.5 * window.bytes));
+    let (promise, next_ceiling) = promise::larger_window(reading, pipe, next, window.round_trip_ms)?;
+    let origin = if window.is_derived {
+        ", by the rate and the round trip"
+    } else {
+        ""
+    };
+    Some(Recommendation {
+        set: format!("{SEND_BUFFER}={}", plain(next)),
+        why: format!(
+            "the window holds {}{origin}, and {} requests of {} want to be on the way",
+            bytes(window.bytes),
+            number(reading.settings.in_flight.value.min(1_000.0)),
+            bytes(pipe.request_bytes.unwrap_or(window.bytes))
+        ),
+        promise,
+        next_ceiling,
+        cost: format!(
+            "{} of kernel memory for each connection; net.core.wmem_max must allow it",
+            bytes(next)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::BrokerSide;
+
+    /// 64 KiB requests through send.buffer.bytes of 16 KiB over 40 ms, as pushed: no setting is
+    /// known, and the broker's kernel measured the round trip.
+    fn narrow() -> crate::doctor::Snapshot {
+        let row = Row {
+            records: 1_331.0,
+            requests: 21.0,
+            request_bytes: 64_000.0,
+            batch: 63_500.0,
+            records_per_request: 63.0,
+            latency: 225.0,
+            queue: Some(4_000.0),
+            queue_max: 5_000.0,
+            buffer_wait: Some(0.4),
+            partitions: 1.0,
+            thread: Some((0.95, 0.02)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(21.0),
+            total_micros: Some(900.0),
+            round_trip_ms: Some(40.07),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    #[test]
+    fn several_round_trips_for_each_request_are_a_window() {
+        let diagnosis = examine(&narrow());
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert!(change.set.starts_with("send.buffer.bytes="), "{change:?}");
+        assert!(
+            diagnosis
+                .refused
+                .iter()
+                .all(|refusal| refusal.set != "send.buffer.bytes")
+        );
+    }
+
+    #[test]
+    fn a_proxy_s_round_trip_is_no_window() {
+        let mut snapshot = narrow();
+        snapshot.brokers[0].round_trip_ms = Some(0.05);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
+    }
+}
