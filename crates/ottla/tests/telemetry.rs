@@ -27,13 +27,19 @@ struct Served {
 
 impl Served {
     fn start(name: &str) -> Served {
+        Served::start_with(name, &[])
+    }
+
+    /// - `more`: further settings of the broker, `key=value`.
+    fn start_with(name: &str, more: &[&str]) -> Served {
         let data = std::env::temp_dir().join(format!("ottla-doctor-{name}-{}", std::process::id()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_ottla"));
         command.arg("serve");
-        for pair in [
+        let own = [
             "listeners=PLAINTEXT://127.0.0.1:0",
             "ottla.admin.listener=127.0.0.1:0",
-        ] {
+        ];
+        for pair in own.iter().chain(more) {
             command.args(["--override", pair]);
         }
         command.args(["--override", &format!("log.dirs={}", data.display())]);
@@ -168,7 +174,22 @@ fn the_snapshot_of_a_pushing_client_has_its_own_metrics_and_the_brokers_counts()
     );
     assert!(snapshot["producer"]["records_per_second"].as_f64().unwrap() > 0.0);
     let seen = &snapshot["brokers"][0];
+    let host = &snapshot["host"];
+    assert!(
+        host["processors"].as_f64().unwrap() >= 1.0,
+        "it is on the broker's machine: {snapshot:#}"
+    );
+    assert_eq!(seen["host"], *host);
+    let partition = &seen["partitions"][0];
+    assert_eq!(
+        (&partition["topic"], &partition["partition"]),
+        (&"t".into(), &0.into())
+    );
+    assert_eq!(seen["partitions_written"], 1.0);
     for figure in [
+        "request_bytes_max",
+        "batch_bytes_max",
+        "in_flight_max",
         "requests_per_second",
         "records_per_second",
         "total_micros",
@@ -210,6 +231,19 @@ fn the_snapshot_of_a_client_without_telemetry_has_the_brokers_counts() {
 }
 
 #[test]
+fn a_client_of_a_broker_that_asks_for_nothing_says_so() {
+    let served = Served::start_with("off", &["ottla.telemetry.default.interval.ms=0"]);
+    served.create_topic();
+    let producer = Producer::new(&served.config().set("client.id", "unasked")).unwrap();
+    let is_off = |found: &Value| found["telemetry"]["is_off_at_broker"].as_bool().unwrap();
+    let snapshot = served.until("unasked", || send(&producer), is_off);
+    assert_eq!(snapshot["telemetry"]["is_silent"], false);
+    let seen = served.get("/doctor")["seen"].clone();
+    assert_eq!((&seen["clients"], &seen["pushing"]), (&1.into(), &0.into()));
+    assert_eq!(seen["connections"], 1);
+}
+
+#[test]
 fn a_consumer_without_telemetry_has_the_lag_of_its_fetches() {
     let served = Served::start("silent-reader");
     served.create_topic();
@@ -230,6 +264,21 @@ fn a_consumer_without_telemetry_has_the_lag_of_its_fetches() {
         partitions[0]["lag"] == 0.0 && partitions[0]["lag_slope"].is_number()
     });
     assert_eq!(read, 50);
+    // As the client's defaults are, read in its requests.
+    for (setting, value) in [
+        ("fetch_min_bytes", 1.0),
+        ("fetch_max_wait_ms", 500.0),
+        ("max_partition_fetch_bytes", 1_048_576.0),
+        ("max_poll_interval_ms", 300_000.0),
+        ("session_timeout_ms", 45_000.0),
+    ] {
+        let found = &snapshot["settings"][setting];
+        assert_eq!(
+            (&found["value"], &found["origin"]),
+            (&value.into(), &"seen".into()),
+            "{setting}"
+        );
+    }
     assert_eq!(snapshot["client"]["role"], "consumer");
     let partition = &snapshot["consumer"]["partitions"][0];
     assert_eq!(

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::snapshot::Snapshot;
+
 /// Version of the JSON; it changes when a field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
 
@@ -13,6 +15,49 @@ pub struct Examination {
     /// Milliseconds since 1970.
     pub at_ms: i64,
     pub clients: Vec<Diagnosis>,
+    /// Missing where the clients are from files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+}
+
+impl Examination {
+    pub fn of(at_ms: i64, clients: Vec<Diagnosis>) -> Examination {
+        Examination {
+            version: VERSION,
+            at_ms,
+            clients,
+            seen: None,
+        }
+    }
+}
+
+/// How much of the clients is visible: who pushes nothing is judged by what brokers saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub clients: u64,
+    /// Clients that pushed metrics in their window.
+    pub pushing: u64,
+    /// Connections of these clients, as brokers count them; missing where no broker does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+}
+
+impl Seen {
+    pub fn of(snapshot: &Snapshot) -> Seen {
+        let connections = snapshot.brokers.iter().filter_map(|side| side.connections);
+        Seen {
+            clients: 1,
+            pushing: u64::from(snapshot.telemetry.pushes.is_some_and(|pushes| pushes > 0)),
+            connections: connections.reduce(|one, other| one + other).map(|sum| sum as u64),
+        }
+    }
+
+    pub fn add(&mut self, other: &Seen) {
+        self.clients += other.clients;
+        self.pushing += other.pushing;
+        let both = self.connections.into_iter().chain(other.connections);
+        self.connections = both.reduce(|one, other| one + other);
+    }
 }
 
 /// One client's verdict with everything that led to it.

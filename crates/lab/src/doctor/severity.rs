@@ -113,7 +113,7 @@ pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::diagnosis::{Confidence, Finding, VERSION};
+    use crate::doctor::diagnosis::{Confidence, Finding};
 
     fn client(client_id: &str, verdict: Verdict) -> Diagnosis {
         Diagnosis {
@@ -124,11 +124,7 @@ mod tests {
     }
 
     fn examination(clients: Vec<Diagnosis>) -> Examination {
-        Examination {
-            version: VERSION,
-            at_ms: 0,
-            clients,
-        }
+        Examination::of(0, clients)
     }
 
     #[test]

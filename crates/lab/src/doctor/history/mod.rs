@@ -22,7 +22,7 @@ pub use super::otlp::Malformed;
 pub use instance::Instance;
 
 use super::adapters::{Hints, Reading, Software};
-use super::diagnosis::{self, Examination};
+use super::diagnosis::{Examination, Seen};
 use super::snapshot::{
     BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
 };
@@ -93,6 +93,8 @@ pub struct Observed {
     pub host: Option<Host>,
     /// The client fetched a subscription, or could have.
     pub has_subscription: bool,
+    /// The broker asks it for no metrics.
+    pub is_off_at_broker: bool,
     pub push_interval_ms: Option<f64>,
     /// Other clients that took the broker's time, heaviest first.
     pub neighbours: Vec<Neighbour>,
@@ -230,11 +232,14 @@ impl Collector {
 
     /// Diagnoses every client, the worst first.
     pub fn examine(&self, at_ms: i64) -> Examination {
-        let mut examination = Examination {
-            version: diagnosis::VERSION,
-            at_ms,
-            clients: self.each(at_ms, |snapshot| rules::examine(&snapshot)),
-        };
+        let examined = self.each(at_ms, |snapshot| (Seen::of(&snapshot), rules::examine(&snapshot)));
+        let mut seen = Seen::default();
+        let mut examination = Examination::of(at_ms, Vec::with_capacity(examined.len()));
+        for (of_client, diagnosis) in examined {
+            seen.add(&of_client);
+            examination.clients.push(diagnosis);
+        }
+        examination.seen = Some(seen);
         examination.sort();
         examination
     }
@@ -523,6 +528,7 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     snapshot.settings.merge(&side.settings);
     snapshot.host = snapshot.host.or(side.host);
     snapshot.telemetry.has_subscription |= side.has_subscription;
+    snapshot.telemetry.is_off_at_broker |= side.is_off_at_broker;
     if let Some(round_trip_ms) = side.broker.round_trip_ms {
         let known = snapshot.network.round_trip_ms.unwrap_or(round_trip_ms);
         snapshot.network.round_trip_ms = Some(known.max(round_trip_ms));
@@ -570,7 +576,8 @@ fn silent(sides: Vec<Observed>) -> Snapshot {
     for side in sides {
         add_side(&mut snapshot, side);
     }
-    snapshot.telemetry.is_silent = snapshot.telemetry.has_subscription;
+    let telemetry = &mut snapshot.telemetry;
+    telemetry.is_silent = telemetry.has_subscription && !telemetry.is_off_at_broker;
     snapshot
 }
 

@@ -7,6 +7,7 @@ use super::super::adapters::Measure;
 use super::super::snapshot::{Library, Origin, Setting};
 use super::instance::BYTES_MAX;
 use super::*;
+use crate::doctor::diagnosis::Seen;
 
 /// The start of the first push, in milliseconds since 1970.
 const BEGIN_MS: i64 = 1_800_000_000_000;
@@ -684,6 +685,46 @@ fn two_instances_of_one_client_id_do_not_share_a_brokers_view() {
         sides,
         [(None, Some(5.0)), (named("i"), None), (named("j"), Some(3.0))]
     );
+}
+
+#[test]
+fn a_client_that_the_broker_asks_for_nothing_is_not_silent() {
+    let collector = Collector::default();
+    let off = Observed {
+        is_off_at_broker: true,
+        ..observed("off", None, 1, 45.0)
+    };
+    collector.observe(off, BEGIN_MS);
+    let telemetry = collector.snapshots(BEGIN_MS)[0].telemetry;
+    assert!(
+        telemetry.is_off_at_broker && !telemetry.is_silent,
+        "{telemetry:?}"
+    );
+}
+
+#[test]
+fn an_examination_says_how_many_clients_push() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    pushes.push(10_000, &steady(10_000));
+    let seen = |collector: &Collector| collector.examine(BEGIN_MS + 10_000).seen.unwrap();
+    let all = Seen {
+        clients: 1,
+        pushing: 1,
+        connections: None,
+    };
+    assert_eq!(seen(&collector), all);
+    for (client_id, connections) in [("p", 2.0), ("silent", 3.0)] {
+        let mut side = observed(client_id, None, 1, 45.0);
+        side.broker.connections = Some(connections);
+        collector.observe(side, BEGIN_MS + 10_000);
+    }
+    let some = Seen {
+        clients: 2,
+        pushing: 1,
+        connections: Some(5),
+    };
+    assert_eq!(seen(&collector), some);
 }
 
 #[test]
