@@ -1,6 +1,8 @@
 //! The doctor's diagnosis of one client: the stable, versioned form that commands print and other
 //! programs read.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
@@ -14,18 +16,19 @@ pub struct Examination {
     pub version: u32,
     /// Milliseconds since 1970.
     pub at_ms: i64,
-    pub clients: Vec<Diagnosis>,
+    /// Shared with the collector, which keeps a verdict until something changes.
+    pub clients: Vec<Arc<Diagnosis>>,
     /// Missing where the clients are from files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Seen>,
 }
 
 impl Examination {
-    pub fn of(at_ms: i64, clients: Vec<Diagnosis>) -> Examination {
+    pub fn of<C: Into<Arc<Diagnosis>>>(at_ms: i64, clients: Vec<C>) -> Examination {
         Examination {
             version: VERSION,
             at_ms,
-            clients,
+            clients: clients.into_iter().map(C::into).collect(),
             seen: None,
         }
     }

@@ -88,6 +88,7 @@ impl Examination {
         let found: Vec<&Diagnosis> = self
             .clients
             .iter()
+            .map(|client| &**client)
             .filter(|client| client.client_id == name || client.instance_id.as_deref() == Some(name))
             .collect();
         if found.is_empty() {

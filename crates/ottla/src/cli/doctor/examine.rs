@@ -85,7 +85,7 @@ impl Explain {
         let found = all
             .find(&self.client)
             .map_err(|problem| Failure::unanswered(format!("{}: {problem}", source.address)))?;
-        let clients = found.into_iter().cloned().collect();
+        let clients: Vec<_> = found.into_iter().cloned().collect();
         let examination = Examination::of(all.at_ms, clients);
         tell(&examination, self.format)?;
         Ok(status(examination.has_bad()))

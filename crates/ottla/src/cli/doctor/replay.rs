@@ -50,7 +50,7 @@ impl Replay {
 
 /// Diagnoses the clients, the worst first.
 pub fn examined(snapshots: &[Snapshot], at_ms: i64) -> Examination {
-    let clients = snapshots.iter().map(rules::examine).collect();
+    let clients: Vec<_> = snapshots.iter().map(rules::examine).collect();
     let mut examination = Examination::of(at_ms, clients);
     examination.sort();
     examination

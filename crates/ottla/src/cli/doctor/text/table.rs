@@ -1,6 +1,8 @@
 //! All clients on one page: the worst first, one line each, with a sentence for clients that are
 //! not well.
 
+use std::sync::Arc;
+
 use ottla_lab::doctor::diagnosis::{Diagnosis, Examination, Seen};
 use ottla_lab::doctor::severity::Severity;
 use ottla_lab::numbers;
@@ -25,7 +27,7 @@ pub fn render(examination: &Examination, paper: Paper) -> String {
         return String::from("no client has been seen yet\n");
     }
     let mut rows = vec![HEADS.map(String::from)];
-    rows.extend(clients.iter().map(row));
+    rows.extend(clients.iter().map(|client| row(client)));
     let lines = align(&rows, HEADS.len());
     let mut out = String::new();
     let heads = format!("{}  {CHANGE}", lines[0]);
@@ -105,9 +107,10 @@ fn draw(client: &Diagnosis, line: &str, paper: Paper, out: &mut String) {
     }
 }
 
-fn conclusion(clients: &[Diagnosis]) -> String {
+fn conclusion(clients: &[Arc<Diagnosis>]) -> String {
     let bad: Vec<&Diagnosis> = clients
         .iter()
+        .map(|client| &**client)
         .filter(|client| client.severity().is_bad())
         .collect();
     let of = match clients.len() {
