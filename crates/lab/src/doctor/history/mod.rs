@@ -352,8 +352,13 @@ impl Collector {
         let mut observations = Observations {
             sides: live.filter(|(_, (sides, _))| !sides.is_empty()).collect(),
             instances: HashMap::new(),
+            members: HashMap::new(),
         };
         drop(all);
+        let of_members = observations.sides.keys();
+        observations.members = of_members
+            .filter_map(|key| Some((key.member_id.clone()?, key.clone())))
+            .collect();
         for key in observations.sides.keys().filter(|key| key.instance_id.is_none()) {
             observations
                 .instances
@@ -490,6 +495,8 @@ struct ObservedKey {
     /// A process may give the same client id to its producer and its consumer.
     role: Option<Role>,
     address: Option<String>,
+    /// Of a consumer known as a member of its group only.
+    member_id: Option<String>,
 }
 
 impl ObservedKey {
@@ -499,6 +506,7 @@ impl ObservedKey {
             client_id: client.client_id.clone(),
             role: Some(client.role).filter(|_| client.instance_id.is_none()),
             address: client.address.clone().filter(|_| client.instance_id.is_none()),
+            member_id: client.member_id.clone().filter(|_| client.instance_id.is_none()),
         }
     }
 }
@@ -519,6 +527,8 @@ struct Observations {
     sides: BTreeMap<ObservedKey, Sides>,
     /// How many instances share a name that brokers saw without an instance id.
     instances: HashMap<(String, Option<Role>), u32>,
+    /// Observations of members of groups, by their member ids.
+    members: HashMap<String, ObservedKey>,
 }
 
 impl Observations {
@@ -533,10 +543,16 @@ impl Observations {
             client_id: client.client_id.clone(),
             role: None,
             address: None,
+            member_id: None,
         };
         let mut taken = Vec::new();
         if client.instance_id.is_some() {
             let own = self.sides.remove(&by_instance);
+            taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
+        }
+        let member = client.member_id.as_ref();
+        if let Some(key) = member.and_then(|member_id| self.members.remove(member_id)) {
+            let own = self.sides.remove(&key);
             taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
         }
         let name = (client.client_id.clone(), Some(client.role));
@@ -546,6 +562,7 @@ impl Observations {
                 client_id: client.client_id.clone(),
                 role: Some(client.role),
                 address: None,
+                member_id: None,
             };
             let is_named = |key: &ObservedKey| {
                 key.instance_id.is_none()
@@ -618,7 +635,10 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
         let known = snapshot.network.round_trip_ms.unwrap_or(round_trip_ms);
         snapshot.network.round_trip_ms = Some(known.max(round_trip_ms));
     }
-    snapshot.brokers.push(side.broker);
+    // What the Admin protocol tells of a client is nothing that a broker measured.
+    if side.broker != BrokerSide::default() {
+        snapshot.brokers.push(side.broker);
+    }
     for neighbour in side.neighbours {
         if snapshot
             .neighbours
