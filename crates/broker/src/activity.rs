@@ -59,6 +59,8 @@ pub struct ActivityReading {
     pub processor_micros: u64,
     pub connections: Vec<Activity>,
     pub groups: Vec<GroupOverview>,
+    /// Whether this broker may ask any client for its metrics (KIP-714).
+    pub asks_for_metrics: bool,
     image: Option<Arc<MetadataImage>>,
 }
 
@@ -121,6 +123,7 @@ impl ActivityView {
             processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
             connections,
             groups: (node.as_ref()).map_or_else(Vec::new, |node| node.groups.overview(&node.storage)),
+            asks_for_metrics: (node.as_ref()).is_some_and(|node| node.telemetry.may_ask(&node.image())),
             image: node.map(|node| node.image().clone()),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
+pub mod cluster;
 pub mod windows;
 mod committed;
 mod membership;

@@ -63,6 +63,7 @@ pub(super) struct ClientSums {
     other_micros: u64,
     connections: u64,
     is_local: bool,
+    is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     /// A consumer's first and last position in each partition.
     pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
@@ -84,6 +85,7 @@ impl ClientSums {
         self.written.merge(&later.written);
         self.connections = later.connections;
         self.is_local = later.is_local;
+        self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
         // A partition that is no longer fetched was reassigned to another member.
@@ -128,6 +130,7 @@ fn add_connection(
         sums.other_micros += std::mem::take(&mut other_micros);
         sums.connections += u64::from(!now.is_closed);
         sums.is_local = now.is_local;
+        sums.is_off_at_broker = now.is_off_at_broker;
         if let (Role::Producer, Some(written)) = (role, &now.written) {
             sums.written
                 .add(written, before.and_then(|before| before.written.as_ref()));
@@ -272,6 +275,7 @@ impl Windows {
                 host: whole.host.filter(|_| sums.is_local),
                 partitions: partitions(sums),
                 has_subscription: key.instance_id.is_some(),
+                is_off_at_broker: sums.is_off_at_broker,
                 neighbours: neighbours.collect(),
                 ..Observed::default()
             };
@@ -583,6 +587,7 @@ mod tests {
             principal: "User:ANONYMOUS".into(),
             address: Ipv4Addr::new(10, 0, 0, 1).into(),
             is_local: false,
+            is_off_at_broker: false,
             instance_id: None,
             software: None,
             produce: Some(produce),

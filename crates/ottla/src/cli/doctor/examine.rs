@@ -85,11 +85,8 @@ impl Explain {
         let found = all
             .find(&self.client)
             .map_err(|problem| Failure::unanswered(format!("{}: {problem}", source.address)))?;
-        let examination = Examination {
-            version: all.version,
-            at_ms: all.at_ms,
-            clients: found.into_iter().cloned().collect(),
-        };
+        let clients: Vec<_> = found.into_iter().cloned().collect();
+        let examination = Examination::of(all.at_ms, clients);
         tell(&examination, self.format)?;
         Ok(status(examination.has_bad()))
     }

@@ -1,7 +1,7 @@
 //! The address at which the doctor is asked: Ottla's admin address, or a collector's.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ottla_client::admin::{Admin, ConfigResource, ConfigResourceKind};
@@ -92,10 +92,7 @@ impl Place {
 
     /// Returns the admin address; `None` if the cluster is not Ottla.
     fn admin_of_cluster(&self, servers: &str) -> Result<Option<String>, Failure> {
-        let config = match &self.command_config {
-            Some(path) => Config::from_file(path).map_err(Failure::unanswered)?,
-            None => Config::new(),
-        };
+        let config = client_config(self.command_config.as_deref())?;
         let admin = Admin::new(&config.set("bootstrap.servers", servers)).map_err(Failure::unanswered)?;
         let of_servers = |error| Failure::unanswered(format!("{servers}: {error}"));
         let cluster = admin.describe_cluster().wait().map_err(of_servers)?;
@@ -119,6 +116,14 @@ impl Place {
         listener
             .map(|listener| reachable(&listener, &node.address.host))
             .transpose()
+    }
+}
+
+/// Reads the settings of a client for a cluster.
+pub fn client_config(file: Option<&Path>) -> Result<Config, Failure> {
+    match file {
+        Some(path) => Config::from_file(path).map_err(Failure::unanswered),
+        None => Ok(Config::new()),
     }
 }
 

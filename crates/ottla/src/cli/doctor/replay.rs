@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::{Snapshot, replay, rules};
 
 use super::stated::{self, Stated};
@@ -42,11 +42,7 @@ impl Replay {
             let snapshots = stated::apply(&statements, read(path)?);
             clients.extend(examined(&snapshots, 0).clients);
         }
-        let examination = Examination {
-            version: VERSION,
-            at_ms: now_ms(),
-            clients,
-        };
+        let examination = Examination::of(now_ms(), clients);
         examine::tell(&examination, self.format)?;
         Ok(status(self.exit_code && examination.has_bad()))
     }
@@ -54,11 +50,8 @@ impl Replay {
 
 /// Diagnoses the clients, the worst first.
 pub fn examined(snapshots: &[Snapshot], at_ms: i64) -> Examination {
-    let mut examination = Examination {
-        version: VERSION,
-        at_ms,
-        clients: snapshots.iter().map(rules::examine).collect(),
-    };
+    let clients: Vec<_> = snapshots.iter().map(rules::examine).collect();
+    let mut examination = Examination::of(at_ms, clients);
     examination.sort();
     examination
 }

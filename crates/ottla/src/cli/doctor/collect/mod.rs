@@ -2,9 +2,11 @@
 //! same doctor pages as Ottla's admin address.
 
 mod serve;
+mod cluster;
 mod push;
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -29,6 +31,16 @@ pub struct Collect {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     instances: Option<u32>,
 
+    /// A Kafka address of the cluster whose clients push: it is asked every ten seconds for what no
+    /// client pushes (members of groups, committed offsets, quotas)
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+
+    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
+    /// tools)
+    #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
+    command_config: Option<PathBuf>,
+
     #[command(flatten)]
     stated: Stated,
 }
@@ -46,6 +58,10 @@ impl Collect {
             None => history::instances_within(MachineMemory::look().bytes),
         };
         let collector = Arc::new(history::Collector::new(instances).stating(statements));
+        if let Some(servers) = &self.bootstrap_server {
+            let config = place::client_config(self.command_config.as_deref())?;
+            cluster::watch(&config.set("bootstrap.servers", servers), collector.clone())?;
+        }
         let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",
