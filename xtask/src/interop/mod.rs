@@ -16,6 +16,7 @@ mod old_kafka;
 pub mod ours;
 mod own_client;
 mod perf;
+mod promises;
 mod quotas;
 mod refusals;
 mod security;
@@ -33,7 +34,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     "clients",
     "tools",
     "takeover",
@@ -47,13 +48,14 @@ const PARTS: [&str; 16] = [
     "client",
     "perf",
     "doctor",
+    "promises",
     "client-metrics",
     "quotas",
     "refusals",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 7] = [
+const OWN_PARTS: [&str; 8] = [
     "security",
     "telemetry",
     "admin",
@@ -61,6 +63,7 @@ const OWN_PARTS: [&str; 7] = [
     "grow",
     "perf",
     "doctor",
+    "promises",
 ];
 
 struct Options {
@@ -114,6 +117,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "client",
         "perf",
         "doctor",
+        "promises",
         "client-metrics",
         "quotas",
         "directories",
@@ -153,6 +157,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // The plug-in is for Apache Kafka, for every target.
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
+    }
+    // The doctor inside Ottla, for every target.
+    if has("promises") {
+        promises::run(&mut table, &programs)?;
     }
     if options
         .parts

@@ -175,24 +175,25 @@ fn rate_of(snapshot: &Snapshot) -> f64 {
 
 fn records(snapshot: &Snapshot, low: f64, high: f64) -> Promise {
     Promise {
-        figure: "records_per_second".into(),
-        now: Some(rate_of(snapshot)),
-        low,
-        high,
-        unit: "records/s".into(),
         assumption: "at unchanged latency".into(),
-        ..promise()
+        ..promise(
+            "records_per_second",
+            "records/s",
+            Some(rate_of(snapshot)),
+            low,
+            high,
+        )
     }
 }
 
-fn promise() -> Promise {
+fn promise(figure: &str, unit: &str, now: Option<f64>, low: f64, high: f64) -> Promise {
+    let text = format!(r#"{{"figure":"{figure}","unit":"{unit}","low":0,"high":0,"assumption":""}}"#);
+    let promise = serde_json::from_str(&text).unwrap();
     Promise {
-        figure: String::new(),
-        now: None,
-        low: 0.0,
-        high: 0.0,
-        unit: String::new(),
-        assumption: String::new(),
+        now,
+        low,
+        high,
+        ..promise
     }
 }
 
@@ -402,7 +403,10 @@ fn a_restart_without_the_setting_keeps_the_promise_open() {
         instance_id: "unchanged",
         ..SLOW
     };
-    world.run(45, &[SLOW]).close(&SLOW).run(150, &[again.clone()]);
+    world
+        .run(45, &[SLOW])
+        .close(&SLOW)
+        .run(150, std::slice::from_ref(&again));
     let row = world.row();
     assert_eq!(
         (row.score, row.instance_before.as_deref()),
@@ -577,15 +581,7 @@ fn a_new_instance_shows_a_setting_by_another_figure_than_the_promised_one() {
 fn shorter_queue(snapshot: &Snapshot) -> Diagnosis {
     let own = snapshot.producer.as_ref().unwrap();
     let now = own.queue_ms.unwrap() + own.request_ms.unwrap();
-    let latency = Promise {
-        figure: "sender_latency_ms".into(),
-        now: Some(now),
-        low: 43.0,
-        high: 56.0,
-        unit: "ms".into(),
-        assumption: "at an unchanged latency of requests".into(),
-        ..promise()
-    };
+    let latency = promise("sender_latency_ms", "ms", Some(now), 43.0, 56.0);
     match own.batch_bytes_max.unwrap() < 4_100.0 {
         true => Diagnosis {
             recommendation: advice("batch.size=16384", latency),
@@ -656,14 +652,7 @@ fn a_recommendation_that_changes_promises_nothing() {
 
 #[test]
 fn a_range_that_cannot_fail_is_no_promise() {
-    let of = |now, low, high| Promise {
-        figure: "records_per_second".into(),
-        now,
-        low,
-        high,
-        unit: "records/s".into(),
-        ..promise()
-    };
+    let of = |now, low, high| promise("records_per_second", "records/s", now, low, high);
     let now = Some(100.0);
     for promise in [
         of(now, f64::NAN, 200.0),

@@ -180,7 +180,7 @@ pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
         .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))
 }
 
-fn unreachable(address: &str, error: &std::io::Error) -> Failure {
+pub fn unreachable(address: &str, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => {
             "; is ottla serve or ottla doctor collect running there? --admin, --collector or --bootstrap-server select another address"

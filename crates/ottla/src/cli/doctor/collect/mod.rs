@@ -14,6 +14,7 @@ use ottla_lab::doctor::history;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::scorekeeper::Scorekeeper;
 use super::{Failure, place, print};
 
 #[derive(Args)]
@@ -41,6 +42,8 @@ impl Collect {
             None => history::instances_within(MachineMemory::look().bytes),
         };
         let collector = Arc::new(history::Collector::new(instances));
+        let _scorekeeper = Scorekeeper::start(collector.clone())
+            .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
         let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",
