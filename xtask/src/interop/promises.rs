@@ -126,9 +126,8 @@ impl Producer {
         command.args(["--bootstrap-server", bootstrap, "--topic", TOPIC]);
         command.args(["--num-records", &records.to_string()]);
         command.args(["--throughput", OFFERED, "--record-size", RECORD_BYTES]);
-        for property in [&format!("client.id={CLIENT}"), "buffer.memory=4194304", set] {
-            command.args(["--command-property", property]);
-        }
+        let client_id = format!("client.id={CLIENT}");
+        command.args(["--command-property", &client_id, "buffer.memory=4194304", set]);
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

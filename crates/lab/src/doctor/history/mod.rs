@@ -235,6 +235,16 @@ impl Collector {
     /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
     /// is judged while it is in the cache, and on all processors where there are many clients.
     fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
+        self.each_on(SHARDS, at_ms, make)
+    }
+
+    /// - `threads_max`: of those that judge, this one included.
+    fn each_on<T: Send>(
+        &self,
+        threads_max: usize,
+        at_ms: i64,
+        make: impl Fn(Snapshot) -> T + Sync,
+    ) -> Vec<T> {
         const FEW: usize = 500;
         let observations = Mutex::new(self.observations(at_ms));
         let next = AtomicUsize::new(0);
@@ -257,7 +267,7 @@ impl Collector {
             0..FEW => 1,
             _ => std::thread::available_parallelism()
                 .map_or(1, usize::from)
-                .min(SHARDS),
+                .min(threads_max),
         };
         let mut made = match threads {
             1 => work(),

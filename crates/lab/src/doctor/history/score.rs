@@ -6,9 +6,9 @@ use super::{Collector, lock};
 
 impl Collector {
     /// Examines every client for the ledger of promises. Called regularly, so that a promise is
-    /// made and decided whether or not anyone asks for the diagnoses.
+    /// made and decided whether or not anyone asks for the diagnoses. Runs on this thread alone.
     pub fn keep_score(&self, at_ms: i64) {
-        let sightings = self.each(at_ms, |snapshot| {
+        let sightings = self.each_on(1, at_ms, |snapshot| {
             let diagnosis = rules::examine(&snapshot);
             Sighting::of(&snapshot, &diagnosis)
         });
