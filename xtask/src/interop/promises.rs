@@ -1,5 +1,5 @@
-//! A promise of the doctor inside Ottla to a real client: a Java producer with a setting that limits
-//! it, the same producer with the recommended one, and the score.
+//! A promise of the doctor inside Ottla to a real client: a Java producer with a setting that
+//! limits it, the same producer with the recommended one, and the score.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! The score of the doctor's promises, kept by whoever holds the clients' history.
+//! The score of the doctor's promises, kept beside the clients' history.
 
 use super::super::promises::{Promises, Sighting};
 use super::super::rules;

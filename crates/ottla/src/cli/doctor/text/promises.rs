@@ -1,5 +1,5 @@
-//! The doctor's promises on one page: the latest first, one line each, with the reason below where a
-//! promise was not kept.
+//! The doctor's promises on one page: the latest first, one line each, with the reason below where
+//! a promise was not kept.
 
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::promises::{Promises, Row, Score};
