@@ -135,6 +135,9 @@ mod tests {
             client_id: client_id.into(),
             principal: "User:ANONYMOUS".into(),
             address: HOST,
+            is_local: false,
+            is_off_at_broker: false,
+            written: None,
             instance_id: None,
             software: None,
             produce: None,
@@ -154,6 +157,8 @@ mod tests {
             member_id: format!("{client_id}-1").into(),
             client_id: (*client_id).into(),
             client_host: "/10.0.0.1".into(),
+            rebalance_timeout_ms: 300_000,
+            session_timeout_ms: 45_000,
         };
         GroupCounts {
             group_id: "g".into(),

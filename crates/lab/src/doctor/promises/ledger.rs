@@ -5,9 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use super::super::diagnosis::Verdict;
 use super::applied::{Applied, Identity, applied};
 use super::document::{self, Promises, Row};
-use super::figures::Figures;
 use super::score::{Judgement, Score, judge};
-use super::sighting::{Incarnation, Name, Offer, Sighting};
+use super::sighting::{Incarnation, Name, Sighting, Terms};
 
 /// Clients whose promises are followed. Texts are cut to 255 bytes, so that each takes 4 KiB at
 /// most and usually one.
@@ -30,15 +29,6 @@ const GOOD_AFTER_MS: i64 = 30_000;
 
 /// A bad one only when the start has left the window, by this much.
 const SETTLED_AFTER_WINDOW_MS: i64 = 15_000;
-
-/// What was promised to a client, and its numbers at that time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
-    pub offer: Offer,
-    pub before: Figures,
-    pub verdict: Verdict,
-    pub made_ms: i64,
-}
 
 /// The client since it has come back.
 #[derive(Clone, Debug)]
@@ -169,7 +159,7 @@ impl Ledger {
     }
 
     fn follow(&mut self, at_ms: i64, sighting: &Sighting, gone: &mut Option<Vec<(i64, Name)>>) {
-        let Some(next) = terms(at_ms, sighting) else {
+        let Some(next) = sighting.terms(at_ms) else {
             return;
         };
         if self.count >= FOLLOWED_MAX {
@@ -286,15 +276,6 @@ fn place_of(all: &[Followed], sighting: &Sighting, live_count: usize) -> Option<
         })
 }
 
-fn terms(at_ms: i64, sighting: &Sighting) -> Option<Terms> {
-    Some(Terms {
-        offer: sighting.offer.clone()?,
-        before: sighting.figures,
-        verdict: sighting.verdict,
-        made_ms: at_ms,
-    })
-}
-
 enum Outcome {
     Wait,
     /// Nothing was promised.
@@ -345,12 +326,12 @@ impl Followed {
         self.incarnation = sighting.incarnation.clone();
         self.has_restarted = false;
         self.back = None;
-        self.next = terms(at_ms, sighting);
+        self.next = sighting.terms(at_ms);
     }
 
     /// The same instance, examined once more: what it is promised may change, if twice in a row.
     fn stay(&mut self, at_ms: i64, sighting: &Sighting) {
-        let new = terms(at_ms, sighting);
+        let new = sighting.terms(at_ms);
         let is_same = |one: &Option<Terms>, other: &Option<Terms>| {
             let change = |terms: &Option<Terms>| terms.as_ref().map(|terms| terms.offer.change.clone());
             one.is_some() && change(one) == change(other)

@@ -4,6 +4,7 @@ use super::super::diagnosis::{Diagnosis, Promise, Verdict};
 use super::super::snapshot::{Host, Role, Settings, Snapshot};
 use super::change::Change;
 use super::figures::{self, Figures};
+use super::range::can_fail;
 
 /// Longer texts are cut: client ids come from the network.
 const TEXT_BYTES_MAX: usize = 255;
@@ -20,7 +21,7 @@ pub struct Name {
     pub role: Role,
 }
 
-/// One client instance, and whether its counts began anew.
+/// One client instance, and when it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation {
     pub instance_id: Option<String>,
@@ -44,6 +45,15 @@ pub struct Offer {
     pub promise: Promise,
     /// The setting's value when it was recommended, where that was known.
     pub value_before: Option<String>,
+}
+
+/// What was promised to a client, and its numbers at that time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    pub offer: Offer,
+    pub before: Figures,
+    pub verdict: Verdict,
+    pub made_ms: i64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +116,16 @@ impl Sighting {
         }
     }
 
+    /// What would be promised by this examination.
+    pub fn terms(&self, at_ms: i64) -> Option<Terms> {
+        Some(Terms {
+            offer: self.offer.clone()?,
+            before: self.figures,
+            verdict: self.verdict,
+            made_ms: at_ms,
+        })
+    }
+
     /// The figure now: measured, or as the diagnosis reads it.
     pub fn measured(&self, figure: &str) -> Option<f64> {
         let own = || self.own_figure.as_ref().filter(|(name, _)| name == figure);
@@ -119,7 +139,7 @@ fn offer(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Option<Offer> {
     let known = change.known(&snapshot.settings);
     let is_set_already = known.as_ref().is_some_and(|known| known.agrees);
     let promise = &advice.promise;
-    if is_set_already || !super::score::can_fail(promise) {
+    if is_set_already || !can_fail(promise) {
         return None;
     }
     Some(Offer {
