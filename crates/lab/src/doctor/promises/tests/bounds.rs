@@ -74,6 +74,20 @@ fn a_range_that_cannot_fail_is_no_promise() {
 }
 
 #[test]
+fn a_figure_that_no_window_shows_is_not_promised_about() {
+    fn unmeasured(snapshot: &Snapshot) -> Diagnosis {
+        let promise = promise("happiness", "", Some(1.0), 2.0, 3.0);
+        Diagnosis {
+            recommendation: advice("batch.size=16384", promise),
+            ..diagnosis(snapshot, Verdict::SenderRate, "it is sad")
+        }
+    }
+    let mut world = World::new(unmeasured as Doctor);
+    world.run(60, &[SLOW]);
+    assert!(world.promises().promises.is_empty());
+}
+
+#[test]
 fn clients_that_share_an_id_are_told_apart_by_their_address() {
     let mut world = World::new(larger_batches as Doctor);
     let slow = |instance_id, host| Client {
@@ -175,6 +189,35 @@ fn ten_thousand_clients_stay_within_the_ledger_s_bounds() {
     let decided = last.promises.iter().filter(|row| row.score.is_decided()).count();
     assert_eq!((decided, last.promises.len()), (DECIDED_MAX, DECIDED_MAX));
     assert_eq!(last.kept + last.not_kept + last.not_tested, FOLLOWED_MAX as u64);
+}
+
+#[test]
+fn counts_that_begin_again_are_a_restart_although_the_id_stays() {
+    let mut ledger = Ledger::default();
+    let mut look = |at_s: i64, batch_max, restarted| {
+        let mut snapshot = one_of_many(1, 1, batch_max);
+        snapshot.telemetry.restarted = restarted;
+        let mut diagnosis = larger_batches(&snapshot);
+        if restarted {
+            // Rule S0: a window with a restart is no evidence.
+            diagnosis.verdict = Verdict::NotEnoughData;
+        }
+        let at_ms = BEGIN_MS + at_s * 1_000;
+        ledger.look(at_ms, vec![Sighting::of(&snapshot, &diagnosis)]);
+        let rows = ledger.document(at_ms).promises;
+        rows.first().map_or_else(String::new, |row| row.applied.clone())
+    };
+    let mut applied = String::new();
+    for (at_s, batch_max, restarted) in [
+        (0, 4_000.0, false),
+        (15, 4_000.0, false),
+        (30, 4_000.0, false),
+        (45, 16_000.0, true),
+        (60, 16_000.0, false),
+    ] {
+        applied = look(at_s, batch_max, restarted);
+    }
+    assert!(applied.starts_with("a new instance; "), "{applied:?}");
 }
 
 #[test]
