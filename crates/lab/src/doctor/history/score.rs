@@ -12,7 +12,7 @@ impl Collector {
             let diagnosis = rules::examine(&snapshot);
             Sighting::of(&snapshot, &diagnosis)
         });
-        lock(&self.ledger).look(at_ms, sightings);
+        lock(&self.ledger).look(at_ms, &sightings);
     }
 
     /// Returns the promises that are open, and those that were decided.

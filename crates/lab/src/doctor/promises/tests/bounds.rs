@@ -157,11 +157,12 @@ fn ten_thousand_clients_stay_within_the_ledger_s_bounds() {
     let mut ledger = Ledger::default();
     let mut look = |at_s: i64, range: std::ops::Range<usize>, instance, batch_max| {
         let sightings = range.map(|index| {
-            let snapshot = one_of_many(index, instance, batch_max);
+            let mut snapshot = one_of_many(index, instance, batch_max);
+            snapshot.telemetry.heard_ms = Some(at_s);
             Sighting::of(&snapshot, &larger_batches(&snapshot))
         });
         let at_ms = BEGIN_MS + at_s * 1_000;
-        ledger.look(at_ms, sightings.collect());
+        ledger.look(at_ms, &sightings.collect::<Vec<_>>());
         assert!(ledger.followed_count() <= FOLLOWED_MAX);
         ledger.document(at_ms)
     };
@@ -197,13 +198,14 @@ fn counts_that_begin_again_are_a_restart_although_the_id_stays() {
     let mut look = |at_s: i64, batch_max, restarted| {
         let mut snapshot = one_of_many(1, 1, batch_max);
         snapshot.telemetry.restarted = restarted;
+        snapshot.telemetry.heard_ms = Some(at_s);
         let mut diagnosis = larger_batches(&snapshot);
         if restarted {
             // Rule S0: a window with a restart is no evidence.
             diagnosis.verdict = Verdict::NotEnoughData;
         }
         let at_ms = BEGIN_MS + at_s * 1_000;
-        ledger.look(at_ms, vec![Sighting::of(&snapshot, &diagnosis)]);
+        ledger.look(at_ms, &[Sighting::of(&snapshot, &diagnosis)]);
         let rows = ledger.document(at_ms).promises;
         rows.first().map_or_else(String::new, |row| row.applied.clone())
     };
@@ -227,10 +229,11 @@ fn a_name_that_hundreds_of_machines_share_takes_a_bounded_part_of_the_ledger() {
         let sightings = (0..500).map(|index| {
             let mut snapshot = one_of_many(index, 1, 4_000.0);
             snapshot.client.client_id = "producer-1".into();
+            snapshot.telemetry.heard_ms = Some(at_s);
             snapshot.client.address = Some(format!("10.0.{}.{}", index / 250, index % 250));
             Sighting::of(&snapshot, &larger_batches(&snapshot))
         });
-        ledger.look(BEGIN_MS + at_s * 1_000, sightings.collect());
+        ledger.look(BEGIN_MS + at_s * 1_000, &sightings.collect::<Vec<_>>());
     }
     let document = ledger.document(BEGIN_MS);
     assert_eq!((document.promises.len(), document.left_out), (64, 436));
