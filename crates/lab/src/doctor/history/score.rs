@@ -17,7 +17,7 @@ impl Collector {
                 (Sighting::clone(&judged.sighting), Some(judged))
             },
         );
-        lock(&self.ledger).look(at_ms, sightings);
+        lock(&self.ledger).look(at_ms, &sightings);
     }
 
     /// Returns the promises that are open, and those that were decided.

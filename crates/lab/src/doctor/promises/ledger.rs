@@ -1,10 +1,12 @@
 //! The ledger: promises that wait for their client, and those that were decided.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 
 use super::super::diagnosis::Verdict;
 use super::applied::{Applied, Identity, applied};
 use super::document::{self, Promises, Row};
+use super::figures::Figures;
 use super::score::{Judgement, Score, judge};
 use super::sighting::{Incarnation, Name, Sighting, Terms};
 
@@ -48,6 +50,8 @@ struct Followed {
     seen_ms: i64,
     /// The last push that was examined: the same numbers again are no second examination.
     heard_ms: Option<i64>,
+    /// The same of a client that pushes nothing.
+    last: Figures,
     /// It restarted without another id.
     has_restarted: bool,
     /// Recommended by two examinations.
@@ -74,7 +78,11 @@ pub struct Ledger {
 
 impl Ledger {
     /// Takes one examination of all clients.
-    pub fn look(&mut self, at_ms: i64, mut sightings: Vec<Sighting>) {
+    ///
+    /// - Shape: all that are there, also those of which nothing is new: who is alone with its name
+    ///   depends on them.
+    pub fn look<S: Borrow<Sighting>>(&mut self, at_ms: i64, sightings: &[S]) {
+        let mut sightings: Vec<&Sighting> = sightings.iter().map(Borrow::borrow).collect();
         sightings.sort_by(|one, other| one.name.cmp(&other.name));
         let mut strangers = Vec::new();
         for group in sightings.chunk_by(|one, other| one.name == other.name) {
@@ -92,12 +100,13 @@ impl Ledger {
     fn look_at_namesakes<'a>(
         &mut self,
         at_ms: i64,
-        group: &'a [Sighting],
+        group: &[&'a Sighting],
         strangers: &mut Vec<&'a Sighting>,
     ) {
         let has_ids = group.iter().any(|one| one.incarnation.instance_id.is_some());
-        let live: Vec<&Sighting> = group
+        let live: Vec<&'a Sighting> = group
             .iter()
+            .copied()
             // An instance that has ended is still listed for a while. Where instances have ids, a
             // client without one is the brokers' view of them.
             .filter(|one| !one.has_ended && (!has_ids || one.incarnation.instance_id.is_some()))
@@ -180,6 +189,7 @@ impl Ledger {
             incarnation: sighting.incarnation.clone(),
             seen_ms: at_ms,
             heard_ms: sighting.heard_ms,
+            last: sighting.figures,
             has_restarted: false,
             terms: None,
             next: Some(next),
@@ -288,11 +298,15 @@ impl Followed {
         self.seen_ms = at_ms;
         // A restart is seen before there is enough data for a verdict.
         self.has_restarted |= sighting.is_restarted;
-        let is_old = sighting.heard_ms.is_some() && sighting.heard_ms == self.heard_ms;
+        let is_old = match sighting.heard_ms {
+            Some(heard_ms) => self.heard_ms == Some(heard_ms),
+            None => self.last == sighting.figures,
+        };
         if sighting.verdict == Verdict::NotEnoughData || is_old {
             return Outcome::Wait;
         }
         self.heard_ms = sighting.heard_ms;
+        self.last = sighting.figures;
         let identity = match (
             self.has_restarted || self.incarnation.is_other(&sighting.incarnation),
             self.incarnation.instance_id.is_some() && sighting.incarnation.instance_id.is_some(),

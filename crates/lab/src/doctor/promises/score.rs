@@ -69,7 +69,7 @@ pub struct Judgement {
 /// Compares the promised figure with the one measured after the change.
 pub fn judge(terms: &Terms, now: &Sighting) -> Judgement {
     let promise = &terms.offer.promise;
-    let Some(measured) = now.measured(&promise.figure) else {
+    let Some(measured) = now.figures.named(&promise.figure) else {
         return Judgement {
             score: Score::NotTested,
             measured: None,

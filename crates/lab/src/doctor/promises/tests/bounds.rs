@@ -74,6 +74,20 @@ fn a_range_that_cannot_fail_is_no_promise() {
 }
 
 #[test]
+fn a_figure_that_no_window_shows_is_not_promised_about() {
+    fn unmeasured(snapshot: &Snapshot) -> Diagnosis {
+        let promise = promise("happiness", "", Some(1.0), 2.0, 3.0);
+        Diagnosis {
+            recommendation: advice("batch.size=16384", promise),
+            ..diagnosis(snapshot, Verdict::SenderRate, "it is sad")
+        }
+    }
+    let mut world = World::new(unmeasured as Doctor);
+    world.run(60, &[SLOW]);
+    assert!(world.promises().promises.is_empty());
+}
+
+#[test]
 fn clients_that_share_an_id_are_told_apart_by_their_address() {
     let mut world = World::new(larger_batches as Doctor);
     let slow = |instance_id, host| Client {
@@ -143,11 +157,12 @@ fn ten_thousand_clients_stay_within_the_ledger_s_bounds() {
     let mut ledger = Ledger::default();
     let mut look = |at_s: i64, range: std::ops::Range<usize>, instance, batch_max| {
         let sightings = range.map(|index| {
-            let snapshot = one_of_many(index, instance, batch_max);
+            let mut snapshot = one_of_many(index, instance, batch_max);
+            snapshot.telemetry.heard_ms = Some(at_s);
             Sighting::of(&snapshot, &larger_batches(&snapshot))
         });
         let at_ms = BEGIN_MS + at_s * 1_000;
-        ledger.look(at_ms, sightings.collect());
+        ledger.look(at_ms, &sightings.collect::<Vec<_>>());
         assert!(ledger.followed_count() <= FOLLOWED_MAX);
         ledger.document(at_ms)
     };
@@ -178,16 +193,47 @@ fn ten_thousand_clients_stay_within_the_ledger_s_bounds() {
 }
 
 #[test]
+fn counts_that_begin_again_are_a_restart_although_the_id_stays() {
+    let mut ledger = Ledger::default();
+    let mut look = |at_s: i64, batch_max, restarted| {
+        let mut snapshot = one_of_many(1, 1, batch_max);
+        snapshot.telemetry.restarted = restarted;
+        snapshot.telemetry.heard_ms = Some(at_s);
+        let mut diagnosis = larger_batches(&snapshot);
+        if restarted {
+            // Rule S0: a window with a restart is no evidence.
+            diagnosis.verdict = Verdict::NotEnoughData;
+        }
+        let at_ms = BEGIN_MS + at_s * 1_000;
+        ledger.look(at_ms, &[Sighting::of(&snapshot, &diagnosis)]);
+        let rows = ledger.document(at_ms).promises;
+        rows.first().map_or_else(String::new, |row| row.applied.clone())
+    };
+    let mut applied = String::new();
+    for (at_s, batch_max, restarted) in [
+        (0, 4_000.0, false),
+        (15, 4_000.0, false),
+        (30, 4_000.0, false),
+        (45, 16_000.0, true),
+        (60, 16_000.0, false),
+    ] {
+        applied = look(at_s, batch_max, restarted);
+    }
+    assert!(applied.starts_with("a new instance; "), "{applied:?}");
+}
+
+#[test]
 fn a_name_that_hundreds_of_machines_share_takes_a_bounded_part_of_the_ledger() {
     let mut ledger = Ledger::default();
     for at_s in [0, 15] {
         let sightings = (0..500).map(|index| {
             let mut snapshot = one_of_many(index, 1, 4_000.0);
             snapshot.client.client_id = "producer-1".into();
+            snapshot.telemetry.heard_ms = Some(at_s);
             snapshot.client.address = Some(format!("10.0.{}.{}", index / 250, index % 250));
             Sighting::of(&snapshot, &larger_batches(&snapshot))
         });
-        ledger.look(BEGIN_MS + at_s * 1_000, sightings.collect());
+        ledger.look(BEGIN_MS + at_s * 1_000, &sightings.collect::<Vec<_>>());
     }
     let document = ledger.document(BEGIN_MS);
     assert_eq!((document.promises.len(), document.left_out), (64, 436));

@@ -136,7 +136,7 @@ impl World {
         let sightings = snapshots
             .iter()
             .map(|snapshot| Sighting::of(snapshot, &doctor(snapshot)));
-        self.ledger.look(self.now_ms, sightings.collect());
+        self.ledger.look(self.now_ms, &sightings.collect::<Vec<_>>());
     }
 
     fn promises(&self) -> Promises {

@@ -278,6 +278,29 @@ fn a_setting_that_the_broker_reads_needs_no_other_proof() {
 }
 
 #[test]
+fn a_setting_that_the_client_has_already_is_not_promised_about() {
+    fn the_same_again(snapshot: &Snapshot) -> Diagnosis {
+        Diagnosis {
+            recommendation: advice("compression.type=zstd", records(snapshot, 3_900.0, 4_500.0)),
+            ..diagnosis(snapshot, Verdict::NetworkBandwidth, "the link is full")
+        }
+    }
+    let mut world = World::new(the_same_again as Doctor);
+    world.observed = Some(Observed {
+        settings: Settings {
+            compression: Some(Setting {
+                value: Codec::Zstd,
+                origin: Origin::Seen,
+            }),
+            ..Settings::default()
+        },
+        ..seen(BrokerSide::default())
+    });
+    world.run(60, &[SLOW]);
+    assert!(world.promises().promises.is_empty());
+}
+
+#[test]
 fn a_setting_that_the_broker_reads_as_before_was_not_applied() {
     let mut world = World::new(another_codec as Doctor);
     world.observed = Some(Observed {
