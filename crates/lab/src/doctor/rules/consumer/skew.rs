@@ -19,7 +19,7 @@ use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommenda
 use super::super::super::snapshot::ConsumedPartition;
 use super::fetch_size::fetch_size;
 use super::found::{Found, known, promise};
-use super::reading::{IDLE_LOW, Reading, sane};
+use super::reading::{Reading, sane};
 use crate::numbers::number;
 
 /// The ratio of a partition's lag to the mean of the others from which it counts as the one that
@@ -29,6 +29,9 @@ const LAG_APART: f64 = 3.0;
 
 /// A partition to which this many times as many records come as to the others is a hot one.
 const HOT: f64 = 2.0;
+
+/// Polls that wait for less than this share of time: it works more than it waits.
+const BUSY: f64 = 0.5;
 
 /// A partition read at less than this share of the rate at which records arrive is stuck.
 const STUCK_SHARE: f64 = 0.01;
@@ -123,7 +126,7 @@ impl<'a> Behind<'a> {
         if self.is_stuck {
             return None;
         }
-        let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
+        let is_busy = reading.idle.is_some_and(|idle| idle < BUSY);
         if is_busy && self.heat().is_some_and(|heat| heat < HOT) {
             return Some("no: about as many records come to the others, and the consumer is busy");
         }
@@ -292,7 +295,7 @@ fn is_too_much_alone(reading: &Reading<'_>, one: &ConsumedPartition) -> bool {
         return false;
     };
     let mean_of_others = (all - own) / (partitions.len() - 1) as f64;
-    reading.idle.is_some_and(|idle| idle < IDLE_LOW) && own >= HOT * mean_of_others && own >= consumed
+    reading.idle.is_some_and(|idle| idle < BUSY) && own >= HOT * mean_of_others && own >= consumed
 }
 
 fn is_stuck(partition: &ConsumedPartition) -> bool {
