@@ -9,8 +9,8 @@
 //!
 //! - Numbers: bytes of a fetch, its latency without the broker's waits and work, the round trip by
 //!   TCP_INFO, receive.buffer.bytes.
-//! - Thresholds: an answer takes at least 3 round trips; the bytes per round trip are 0.5 to 1.35 of
-//!   receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
+//! - Thresholds: an answer takes at least 3 round trips; the bytes per round trip are 0.5 to 1.35
+//!   of receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
 //!   throttle, the link not known to be full; polls wait for fetches and there is a lag.
 //! - Says: "The connection carries 52 KiB per round trip of 40 ms: its receive window is too small
 //!   for this distance."

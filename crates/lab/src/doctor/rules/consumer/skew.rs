@@ -8,9 +8,10 @@
 //! broker's, or gauges that every partition wrote within the window.
 //!
 //! - Numbers: lag of every partition, its slope, records per second consumed and produced.
-//! - Thresholds: the lag of one partition grows or stays constant, the others' do not (or more comes
-//!   to it than the consumer works on in all), and it is three times the mean of the others; twice as many records come to it as to the mean of the
-//!   others; stuck means read at less than 1 % of the rate at which records arrive, or not at all.
+//! - Thresholds: the lag of one partition grows or stays constant, the others' do not (or more
+//!   comes to it than the consumer works on in all), and it is three times the mean of the others;
+//!   twice as many records come to it as to the mean of the others; stuck means read at less than 1
+//!   % of the rate at which records arrive, or not at all.
 //! - Says: "Only orders-7 falls behind: 5 times as many records come to it as to the others."
 //! - Source: user report "lag grows although consumers were added"; a consumer of six even
 //!   partitions that works 4 ms on each record.
@@ -32,6 +33,9 @@ const HOT: f64 = 2.0;
 
 /// Polls that wait for less than this share of time: it works more than it waits.
 const BUSY: f64 = 0.5;
+
+/// Lags that were read once are compared only over a window of this length.
+const READ_ONCE_SECONDS_MIN: f64 = 30.0;
 
 /// A partition read at less than this share of the rate at which records arrive is stuck.
 const STUCK_SHARE: f64 = 0.01;
@@ -267,6 +271,8 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
             });
             (is_growing && (are_flat || is_too_much_alone(reading, one))).then_some((one, true))
         }
+        // A consumer that has just begun has rates of seconds only.
+        None if reading.snapshot.seconds < READ_ONCE_SECONDS_MIN => None,
         // Read once: the others are at their ends, and what remains here takes longer than the rest
         // of a catch-up would.
         None => {
@@ -283,7 +289,7 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
 }
 
 /// Whether more comes to this partition than the consumer works on in all, and far more than to the
-/// others: whoever reads it falls behind, and while it does the others wait for their turn.
+/// others: any member that reads it falls behind, and while it does the others wait for their turn.
 fn is_too_much_alone(reading: &Reading<'_>, one: &ConsumedPartition) -> bool {
     let partitions = &reading.consumer.partitions;
     let produced: Option<f64> = partitions
