@@ -67,10 +67,10 @@ pub fn cold(reading: &Reading<'_>) -> Option<Cold> {
         (Some(_), None) => true,
         _ => false,
     };
-    // A broker that counts its cold reads, and had none, has answered the question.
+    // A broker that counts its cold reads, and had few, has answered the question.
     let has_counted = reading
         .sides()
-        .any(|side| side.cold_reads_per_second == Some(0.0));
+        .any(|side| sane(side.cold_reads_per_second).is_some());
     (is_slow && !has_counted).then(|| Cold {
         why: judgement.finding.text.clone(),
         is_measured: false,

@@ -221,15 +221,6 @@ fn undecided(reading: &Reading<'_>) -> String {
         .filter(|entry| entry.1)
         .map(|entry| entry.0)
         .collect();
-    if let Some(round_trip) = reading
-        .round_trip_ms
-        .filter(|_| receive_window::is_suspected(reading))
-    {
-        return format!(
-            "It is behind, and one answer takes many round trips of {} ms: a small receive window or a full link, which is not known.",
-            number(round_trip)
-        );
-    }
     if unknown.is_empty() {
         String::from(
             "It is behind, and neither its work nor its fetches fill its time: paused partitions, or a partition without leader?",
