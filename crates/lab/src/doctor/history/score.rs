@@ -1,5 +1,7 @@
 //! The score of the doctor's promises, kept beside the clients' history.
 
+use std::sync::Arc;
+
 use super::super::promises::{Promises, Sighting};
 use super::kept::Judged;
 use super::{Collector, lock};
@@ -11,10 +13,10 @@ impl Collector {
         let sightings = self.each(
             1,
             at_ms,
-            |judged| Some(Sighting::clone(&judged.sighting)),
+            |judged| Some(Arc::clone(&judged.sighting)),
             |snapshot| {
                 let judged = Judged::of(&snapshot);
-                (Sighting::clone(&judged.sighting), Some(judged))
+                (Arc::clone(&judged.sighting), Some(judged))
             },
         );
         lock(&self.ledger).look(at_ms, &sightings);

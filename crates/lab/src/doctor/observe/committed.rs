@@ -2,7 +2,8 @@
 //! partitions at hand and asks for one partition at a time, so its fetches alone do not tell where
 //! the others are.
 //!
-//! Which member reads a partition follows from who fetched it last; a group's only member reads all.
+//! Which member reads a partition follows from the last fetch of it; a group's only member reads
+//! all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -182,8 +183,8 @@ mod tests {
         }
     }
 
-    // Two even partitions of 100 records/s; the consumer does 50/s in all. It fetched both once, and
-    // works on what it brought of the first ever since.
+    // Two even partitions of 100 records/s; the consumer does 50/s in all. It fetched both once,
+    // and has worked on what it brought of the first since.
     #[test]
     fn a_partition_that_is_not_fetched_falls_behind_as_its_group_does() {
         let mut windows = Windows::default();

@@ -20,7 +20,7 @@ use super::found::{Found, known, promise};
 use super::reading::{IDLE_HIGH, Reading, is_known};
 use crate::numbers::{bytes, duration, number, percent};
 
-/// A shorter wait is a setting that somebody chose, and delays nobody noticeably.
+/// A shorter wait is a setting that was chosen, and delays no record noticeably.
 const LATE_MS_MIN: f64 = 100.0;
 
 /// The share of a fetch that is the wait.
@@ -217,7 +217,7 @@ mod tests {
         // Nor does it need an idle share: the next fetch follows each answer.
         snapshot.consumer.as_mut().unwrap().poll_idle_share = None;
         check(&snapshot, Verdict::FetchWait);
-        // With nothing to read, waiting costs nobody anything.
+        // With nothing to read, waiting costs nothing.
         let consumer = snapshot.consumer.as_mut().unwrap();
         consumer.records_per_second = Some(0.0);
         consumer.poll_idle_share = Some(1.0);

@@ -5,8 +5,8 @@
 //! consumer does not request them), polls follow each other within a millisecond and the consumer
 //! still falls behind, or a topic with another number of partitions was read at the same rate. In
 //! that case more partitions gain nothing unless more consumers read them. Records per second are
-//! those of the partitions' positions where the client's own count differs: Java counts a fetch when
-//! its last record has been handed over, which takes a slow consumer many seconds.
+//! those of the partitions' positions where the client's own count differs: Java counts a fetch
+//! when its last record has been handed over, which takes a slow consumer many seconds.
 //!
 //! - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per
 //!   record = (1 - idle) / records per second, needed consumers = produced * work, at most the
