@@ -90,7 +90,8 @@ pub struct Telemetry {
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,
-    /// The broker does not take pushes from anyone: the client's silence says nothing of the client.
+    /// The broker asks this client, or every client, for no metrics: its silence says nothing of
+    /// it.
     pub is_off_at_broker: bool,
 }
 
