@@ -4,7 +4,6 @@ use std::fmt;
 
 use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Promise;
-use ottla_lab::numbers::number;
 use serde_json::json;
 
 /// Evidence lines shown from the beginning (the pipe) and from the end (the cause); `ottla doctor
