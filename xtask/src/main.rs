@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod docs;
 mod doctor_rules;
+mod doctor_truth;
 mod features;
 mod golden;
 mod interop;
@@ -50,6 +51,9 @@ tasks:
   tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
                      [--from DIRECTORY] [--output FILE]
                       a victim beside four noisy neighbours on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
+  doctor-truth [--only a,b*] [--brokers ottla,kafka] [--clients java,librdkafka,franz-go,ottla] [--publish] [--page]
+                      clients with a bottleneck that was built: is the doctor right, does its change help, does the true remedy
+                      (network namespaces: needs root); --publish writes docs/measurements/doctor-truth.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       compare our client with Java's, librdkafka, franz-go, krafka and confluent-kafka on one broker";
 
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
+        "doctor-truth" => doctor_truth::run(rest),
         "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),
         "bench-kafka" => bench_kafka::run(rest),

@@ -2,18 +2,23 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub use ottla_core::group::overview::{Departed, Departure, GroupOverview, MemberOverview};
+pub use ottla_core::group::overview::{
+    CommittedOverview, Departed, Departure, GroupOverview, MemberOverview,
+};
+use ottla_core::image::MetadataImage;
 use ottla_core::node::Node;
 pub use ottla_core::quota::QuotaKind;
 use ottla_core::quota::Quotas;
 use ottla_core::quota::registry::user_of;
-pub use ottla_core::seen::FetchedPartition;
+pub use ottla_core::seen::{FetchLimits, FetchedPartition};
 use ottla_core::time::Clock;
 pub use ottla_core::time::{Moment, Timestamp};
+use ottla_wire::primitives::Uuid;
 
-pub use crate::metrics::activity::{Activity, ApiActivity, Who};
+pub use crate::metrics::activity::{Activity, ApiActivity, Largest, Who};
 use crate::metrics::recorder::Records;
 pub use crate::metrics::stage::{STAGE_COUNT, Stage};
+pub use crate::metrics::written::{PartitionBits, WrittenPartition, WrittenPartitions};
 
 /// A view from which the activity of all clients can be read. Several views see the same.
 pub struct ActivityView {
@@ -54,6 +59,16 @@ pub struct ActivityReading {
     pub processor_micros: u64,
     pub connections: Vec<Activity>,
     pub groups: Vec<GroupOverview>,
+    /// Whether this broker may ask any client for its metrics (KIP-714).
+    pub asks_for_metrics: bool,
+    image: Option<Arc<MetadataImage>>,
+}
+
+impl ActivityReading {
+    /// The topic's name; `None`: it is deleted.
+    pub fn topic_name(&self, id: Uuid) -> Option<&Arc<str>> {
+        Some(&self.image.as_ref()?.topic_by_id(id)?.name)
+    }
 }
 
 impl ActivityView {
@@ -96,6 +111,7 @@ impl ActivityView {
             *departed = records.activities.read_departed(*departed, now, &mut connections);
         }
         drop(departed);
+        let node = self.node.upgrade();
         let processor = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         ActivityReading {
             node_id: self.node_id,
@@ -106,7 +122,9 @@ impl ActivityView {
             processor_count: std::thread::available_parallelism().map_or(1, |count| count.get()),
             processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
             connections,
-            groups: (self.node.upgrade()).map_or_else(Vec::new, |node| node.groups.overview(&node.storage)),
+            groups: (node.as_ref()).map_or_else(Vec::new, |node| node.groups.overview(&node.storage)),
+            asks_for_metrics: (node.as_ref()).is_some_and(|node| node.telemetry.may_ask(&node.image())),
+            image: node.map(|node| node.image().clone()),
         }
     }
 

@@ -12,6 +12,7 @@ use ottla_core::telemetry::receiver::{ClientTelemetryReceiver, Malformed, Pushed
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_wire::messages::fetch::FetchRequest;
 use ottla_wire::messages::get_telemetry_subscriptions::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse,
 };
@@ -418,6 +419,37 @@ fn subscriptions_are_configurations_and_reach_clients_at_once() {
     assert_eq!(fixture.alter("everything", &gone).0, ErrorCode::None);
     assert_eq!(fixture.subscription_names(), ["somebody"]);
     assert_eq!(fixture.subscription(nothing.id).metrics.len(), 0);
+}
+
+#[test]
+fn a_client_that_is_asked_for_nothing_is_known() {
+    let mut fixture = Fixture::start(&[NO_OTTLA_DEFAULT]);
+    assert!(!fixture.broker.activity().read().asks_for_metrics, "nobody is");
+    let of_others = [
+        ("metrics", SET, Some("*")),
+        ("match", SET, Some("client_id=other")),
+    ];
+    assert_eq!(fixture.alter("others", &of_others).0, ErrorCode::None);
+    for (is_unasked, matching) in [(true, None), (false, Some("client_id=test"))] {
+        if let Some(matching) = matching {
+            let own = [("metrics", SET, Some("*")), ("match", SET, Some(matching))];
+            assert_eq!(fixture.alter("own", &own).0, ErrorCode::None);
+        }
+        fixture.subscription(Uuid([7; 16]));
+        let fetch = FetchRequest {
+            session_epoch: -1,
+            ..Default::default()
+        };
+        fixture.ask(ApiKey::Fetch, 11, |bytes| fetch.encode(bytes, 11));
+        let reading = loop {
+            let reading = fixture.broker.activity().read();
+            if !reading.connections.is_empty() {
+                break reading;
+            }
+        };
+        assert!(reading.asks_for_metrics, "somebody is");
+        assert_eq!(reading.connections[0].who.identity.is_unasked(), is_unasked);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
 use crate::reply::{Ending, ReplyBuffer, WaitKind};
 use crate::request::{ConnectionContext, Request};
-use crate::seen::{Fetched, Seen};
+use crate::seen::{Fetched, Seen, Written};
 use crate::services::Payer;
 use crate::slot::Slot;
 use crate::time::Moment;
@@ -61,6 +61,7 @@ fn copied(request: &Request<'_>, entries: u64, serve: Box<Serve>) -> Handled {
         entries,
         quota: request.connection.quota.clone(),
         seen: Seen::default(),
+        written: Written::default(),
         executor: None,
         stage: LongAnswerStage::Resting(Box::new(unread), None),
     }))
@@ -92,7 +93,9 @@ struct LongAnswer {
     /// Estimate of how many things it names.
     entries: u64,
     quota: Option<Arc<ClientQuota>>,
+    /// What earlier steps observed and appended.
     seen: Seen,
+    written: Written,
     /// Set at the first step.
     executor: Option<Arc<dyn NodeExecutor>>,
     stage: LongAnswerStage,
@@ -114,7 +117,7 @@ enum LongAnswerStage {
 enum Worked {
     Written(ReplyBuffer),
     /// The work waits for something.
-    Rested(Box<dyn PendingReply>, Arc<Woken>, Seen),
+    Rested(Box<dyn PendingReply>, Arc<Woken>, Seen, Written),
 }
 
 impl LongAnswer {
@@ -175,10 +178,12 @@ impl PendingReply for LongAnswer {
                     self.stage = LongAnswerStage::Over;
                     *reply = written;
                     reply.seen.add(&self.seen);
+                    reply.written.take(&mut self.written);
                     return Poll::Ready(());
                 }
-                Some(Worked::Rested(work, woken, seen)) => {
+                Some(Worked::Rested(work, woken, seen, mut written)) => {
                     self.seen.add(&seen);
+                    self.written.take(&mut written);
                     self.stage = LongAnswerStage::Resting(work, Some(woken));
                 }
             }
@@ -265,7 +270,10 @@ impl Step {
                 drop(self.work);
                 self.promise.keep(Worked::Written(reply));
             }
-            Poll::Pending => self.promise.keep(Worked::Rested(self.work, woken, reply.seen)),
+            Poll::Pending => {
+                let rested = Worked::Rested(self.work, woken, reply.seen, reply.written);
+                self.promise.keep(rested);
+            }
         }
         micros.saturating_mul(ENTRIES_PER_MICRO).max(1)
     }

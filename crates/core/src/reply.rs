@@ -2,7 +2,7 @@
 
 use ottla_log::disk::FileRegion;
 
-use crate::seen::{Fetched, Seen};
+use crate::seen::{Fetched, Seen, Written};
 
 /// A reply under construction, after its response header. The connection frames it.
 ///
@@ -14,6 +14,7 @@ pub struct ReplyBuffer {
     pub stages: HandlerStages,
     /// What the handler observed about its client.
     pub seen: Seen,
+    pub written: Written,
     /// Positions of a fetch; the connection says whether it wants them.
     pub fetched: Fetched,
     /// Throttle time of the handler's quota in milliseconds; the connection puts it into the
@@ -29,11 +30,14 @@ impl ReplyBuffer {
     /// - `wants_positions`: the connection wants to know where a fetch is.
     pub fn begin(&mut self, wants_positions: bool) {
         let (mut bytes, mut regions) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.regions));
+        let mut written = std::mem::take(&mut self.written);
         bytes.clear();
         regions.clear();
+        written.clear();
         *self = ReplyBuffer {
             bytes,
             regions,
+            written,
             fetched: Fetched::wanted(wants_positions),
             ..ReplyBuffer::default()
         };

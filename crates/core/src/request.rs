@@ -1,6 +1,7 @@
 //! What the shell hands to the core: one request and facts about its sender.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ottla_wire::api_key::ApiKey;
@@ -56,6 +57,8 @@ pub struct ClientSoftware {
 pub struct ClientIdentity {
     software: OnceLock<ClientSoftware>,
     instance_id: OnceLock<Uuid>,
+    /// The last subscription that it was given asks for no metric.
+    is_unasked: AtomicBool,
 }
 
 impl ClientIdentity {
@@ -79,6 +82,15 @@ impl ClientIdentity {
 
     pub fn set_instance_id(&self, id: Uuid) {
         self.instance_id.get_or_init(|| id);
+    }
+
+    /// Whether it asked for a subscription, and was asked for no metric: it pushes nothing.
+    pub fn is_unasked(&self) -> bool {
+        self.is_unasked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_unasked(&self, is_unasked: bool) {
+        self.is_unasked.store(is_unasked, Ordering::Relaxed);
     }
 }
 

@@ -16,15 +16,17 @@ pub struct Seen {
     /// Of a produce request.
     pub acks: Option<i16>,
     /// Record batches appended, one for each partition of the request, their records and their
-    /// bytes as received.
+    /// bytes as received: of all, and of the largest.
     pub batches: u32,
     pub records: u64,
     pub batch_bytes: u64,
+    pub batch_bytes_max: u32,
     /// Codecs of the batches as received, and as stored where the topic demands another.
     pub codecs: CodecsSeen,
     pub recompressed: CodecsSeen,
     /// Of the last batch.
     pub producer_id: Option<i64>,
+    pub fetch_limits: Option<FetchLimits>,
     /// Of a fetch: bytes of record batches in its answer, and the client's position.
     pub fetched_bytes: u64,
     /// How long a thread of the cold-read pool read for it, without the time in the queue.
@@ -40,15 +42,80 @@ impl Seen {
         self.batches += other.batches;
         self.records += other.records;
         self.batch_bytes += other.batch_bytes;
+        self.batch_bytes_max = self.batch_bytes_max.max(other.batch_bytes_max);
         self.codecs.add(other.codecs);
         self.recompressed.add(other.recompressed);
         self.producer_id = other.producer_id.or(self.producer_id);
+        self.fetch_limits = other.fetch_limits.or(self.fetch_limits);
         self.fetched_bytes += other.fetched_bytes;
         self.disk_micros += other.disk_micros;
         self.position = other.position.or(self.position);
         for (code, count) in other.errors.iter() {
             self.errors.count(code, count);
         }
+    }
+}
+
+/// The limits that a fetch request names: settings of its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchLimits {
+    pub min_bytes: i32,
+    pub max_wait_ms: i32,
+    pub max_bytes: i32,
+    /// The largest limit of a partition. A session (KIP-227) keeps the limits that were sent
+    /// before; `None`: it has no partition.
+    pub partition_bytes_max: Option<i32>,
+}
+
+/// A batch that was appended to a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenBatch {
+    pub topic_id: Uuid,
+    pub index: i32,
+    pub records: u32,
+    /// As received.
+    pub bytes: u32,
+}
+
+/// At most this many batches of a request, or of requests that are not answered yet, are kept: a
+/// request of small batches would take as much memory again.
+const WRITTEN_MAX: usize = 1_024;
+
+/// The batches that were appended, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Written(Vec<WrittenBatch>);
+
+impl Written {
+    pub fn see(&mut self, batch: WrittenBatch) {
+        if self.0.len() < WRITTEN_MAX {
+            self.0.push(batch);
+        }
+    }
+
+    /// Takes what `later` holds. The memory of both is kept, and goes around.
+    pub fn take(&mut self, later: &mut Written) {
+        if self.0.is_empty() {
+            std::mem::swap(self, later);
+        } else {
+            let room = WRITTEN_MAX.saturating_sub(self.0.len());
+            self.0.extend(later.0.drain(..).take(room));
+        }
+    }
+
+    pub fn batches(&self) -> &[WrittenBatch] {
+        &self.0
+    }
+
+    /// Forgets the batches and passes the memory on, if `other` has less.
+    pub fn clear_into(&mut self, other: &mut Written) {
+        self.clear();
+        if self.0.capacity() > other.0.capacity() {
+            std::mem::swap(self, other);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
     }
 }
 

@@ -127,3 +127,24 @@ fn checkpoints_that_run_together_are_tried_one_by_one_where_one_fails() {
     let index = Path::new(DIRECTORY).join("00000000000000000000.index");
     assert!(!disk.read_file(&index).expect("there").is_empty());
 }
+
+#[test]
+fn a_power_cut_after_a_checkpoint_leaves_its_indexes() {
+    for seed in 0..20 {
+        let disk = MemoryDisk::new(seed);
+        let mut log = create(&disk);
+        append_many(&mut log, 30);
+        checkpoint(&mut log);
+        let read = || {
+            ["index", "timeindex"].map(|ending| {
+                let path = Path::new(DIRECTORY).join(format!("00000000000000000000.{ending}"));
+                disk.read_file(&path).expect("there")
+            })
+        };
+        let written = read();
+        assert!(written.iter().all(|bytes| !bytes.is_empty()));
+        drop(log);
+        disk.power_cut();
+        assert_eq!(read(), written, "seed {seed}");
+    }
+}

@@ -423,3 +423,33 @@ fn a_truncated_time_index_does_not_make_retention_remove_a_segment_early() {
     let removal = log.retain(START_MS + 1_114, 300).expect("retained");
     assert_eq!(removal.expect("expired").segment_count(), 1);
 }
+
+/// Regression: Apache Kafka's directory, stopped cleanly; the last batch of a compacted log said
+/// that it began 2,048 offsets later, and nobody was told.
+#[test]
+fn an_end_beyond_the_recovery_point_of_a_clean_stop_is_reported() {
+    let disk = closed(30);
+    let segment = files(&disk, ".log").remove(0);
+    let stopped = OpenOptions {
+        clean_shutdown: true,
+        gaps_below: i64::MAX,
+        ..unclean(30)
+    };
+    let (_, report) = try_open(&disk.fork(1), stopped).expect("opens");
+    assert_eq!(report.findings, Vec::new());
+    disk.corrupt(&segment, position_of(&disk, &segment, 29) + 6, 8);
+    let (log, report) = try_open(&disk, stopped).expect("opens");
+    let [finding] = &report.findings[..] else {
+        panic!("{:?}", report.findings)
+    };
+    assert_eq!(
+        (finding.kind, &finding.path),
+        (FindingKind::Contradiction, &segment)
+    );
+    assert!(
+        finding.detail.contains("ends at offset 2078"),
+        "{}",
+        finding.detail
+    );
+    assert_eq!(log.end_offset(), 2_078);
+}

@@ -674,3 +674,72 @@ mod otlp {
         bytes
     }
 }
+
+#[test]
+fn what_is_stated_of_a_client_replaces_what_is_inferred() {
+    let limited = fixture("B1_kontur_I_16k");
+    let json = said(&doctor(&["replay", &limited, "--format", "json"]), 0);
+    let client_id = verdicts(&json)[0].0.clone();
+    let directory = Directory::new("stated");
+    let file = directory.file(
+        "client.properties",
+        "bootstrap.servers=h:9092\nbatch.size=1048576\n",
+    );
+    let of_file = format!("{}*={file}", &client_id[..2]);
+    let stated = said(
+        &doctor(&[
+            "replay",
+            &limited,
+            "--format",
+            "json",
+            "--client-config",
+            &of_file,
+        ]),
+        0,
+    );
+    let clients = |text: &str| serde_json::from_str::<Value>(text).unwrap()["clients"].clone();
+    assert_ne!(clients(&json), clients(&stated), "batch.size is another");
+    // --set wins over the file.
+    let setting = format!("{client_id}.batch.size=16384");
+    let both = said(
+        &doctor(&[
+            "replay",
+            &limited,
+            "--format",
+            "json",
+            "--client-config",
+            &of_file,
+            "--set",
+            &setting,
+        ]),
+        0,
+    );
+    assert_eq!(clients(&both), clients(&json));
+    let other = format!("not-{client_id}.batch.size=1048576");
+    let unchanged = said(
+        &doctor(&["replay", &limited, "--format", "json", "--set", &other]),
+        0,
+    );
+    assert_eq!(clients(&unchanged), clients(&json));
+}
+
+#[test]
+fn a_statement_that_cannot_be_is_refused_before_anything_is_asked() {
+    // No doctor runs at this address: the refusal comes first.
+    for (arguments, parts) in [
+        (
+            ["--set", "c.batch.siez=1"],
+            ["batch.siez", "batch.size may be meant"],
+        ),
+        (["--set", "c.batch.size=-2"], ["batch.size", "at least 0"]),
+        (
+            ["--client-config", "c=/no/such/file"],
+            ["/no/such/file", "No such file"],
+        ),
+    ] {
+        for command in [&["--admin", "127.0.0.1:1"][..], &["collect"], &["explain", "c"]] {
+            let error = refused(&doctor(&[command, &arguments].concat()));
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}

@@ -22,6 +22,9 @@ func main() {
 	case "first-record":
 		firstRecord(bootstrap, rest[0])
 		return
+	case "load":
+		runLoad(bootstrap, rest[0])
+		return
 	case "null-sink":
 		nullSink(value(strconv.Atoi(rest[0])))
 		return

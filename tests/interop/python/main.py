@@ -9,6 +9,7 @@ import admin
 import data
 import drain
 import groups
+import load
 import push
 import quota
 import records
@@ -18,6 +19,9 @@ from suite import Suite
 
 def main() -> int:
     phase, bootstrap, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
+    if phase == "load":
+        load.run(bootstrap, rest[0])
+        return 0
     suite = Suite(bootstrap)
     if phase == "write":
         records.write_all(suite)

@@ -7,6 +7,16 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The commit of this checkout, `-dirty` where files differ from it.
+pub fn commit() -> String {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty"]).current_dir(root());
+    output_of(&mut git).map_or_else(
+        |_| "not a git checkout".to_owned(),
+        |commit| commit.trim().to_owned(),
+    )
+}
+
 /// Returns pairs of name and value.
 pub fn describe() -> Result<Vec<(String, String)>> {
     let mut lines = Vec::new();
@@ -39,15 +49,7 @@ pub fn describe() -> Result<Vec<(String, String)>> {
         "file system of the data (type, size, free)",
         mount.lines().last().unwrap_or_default().to_string(),
     );
-    let commit = output_of(
-        Command::new("git")
-            .args(["describe", "--always", "--dirty"])
-            .current_dir(root()),
-    );
-    add(
-        "Ottla",
-        commit.unwrap_or_else(|_| "not a git checkout".to_string()),
-    );
+    add("Ottla", commit());
     add(
         "Apache Kafka",
         format!("{}, KRaft, one combined node", crate::kafka::VERSION),

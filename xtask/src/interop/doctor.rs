@@ -99,13 +99,13 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
 }
 
 /// The jars that Maven builds from `plugins/kafka-telemetry`.
-struct Plugin {
+pub struct Plugin {
     directory: PathBuf,
-    jar: PathBuf,
+    pub jar: PathBuf,
 }
 
 impl Plugin {
-    fn prepare() -> Result<Plugin> {
+    pub fn prepare() -> Result<Plugin> {
         let source = toolchain::root().join("plugins/kafka-telemetry");
         let directory = toolchain::target_directory().join("kafka-telemetry");
         let stamp = directory.join("prepared");
@@ -171,14 +171,14 @@ fn broker(
 }
 
 /// A running `ottla doctor collect`; killed when dropped.
-struct Collector {
+pub struct Collector {
     ottla: PathBuf,
     port: u16,
     child: Child,
 }
 
 impl Collector {
-    fn start(ottla: &Path, port: u16) -> Result<Collector> {
+    pub fn start(ottla: &Path, port: u16) -> Result<Collector> {
         let listen = format!("127.0.0.1:{port}");
         let mut child = Command::new(ottla)
             .args(["doctor", "collect", "--listen", &listen])

@@ -9,7 +9,8 @@ mod client_admin;
 mod client_metrics;
 pub mod clients;
 mod directories;
-mod doctor;
+pub mod doctor;
+mod doctor_consumers;
 mod groups;
 mod grow;
 mod old_kafka;
@@ -153,6 +154,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // The plug-in is for Apache Kafka, for every target.
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
+        doctor_consumers::run(&mut table, &programs);
     }
     if options
         .parts

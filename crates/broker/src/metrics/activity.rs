@@ -9,12 +9,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ottla_core::request::ClientIdentity;
-use ottla_core::seen::{CodecsSeen, FetchedPartition, Position, Seen};
+use ottla_core::seen::{CodecsSeen, FetchLimits, FetchedPartition, Position, Seen, WrittenBatch};
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 use slab::Slab;
 
+use super::recent::Recent;
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
+use super::written::WrittenPartitions;
 
 /// Closed connections whose sums wait for the next reading; further ones closed between two
 /// readings are not reported.
@@ -42,6 +44,8 @@ pub struct Who {
     pub listener_name: Arc<str>,
     pub address: IpAddr,
     pub port: u16,
+    /// Whether the client runs on this machine.
+    pub is_local: bool,
     /// Software and instance id, as far as the client sent them.
     pub identity: Arc<ClientIdentity>,
 }
@@ -85,12 +89,36 @@ pub struct ApiActivity {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
+    pub largest: Recent<Largest>,
+    /// Of the last fetch.
+    pub fetch_limits: Option<FetchLimits>,
     /// Answers that waited for the device, how long they waited, and their bytes.
     pub cold_reads: u64,
     pub cold_bytes: u64,
     /// By error code: the number of partitions.
     pub errors: [(i16, u64); ERRORS_MAX],
     position: Option<Position>,
+}
+
+/// The largest values of a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Largest {
+    pub request_bytes: u32,
+    pub batch_bytes: u32,
+    /// Requests of the connection that were under way at the same time, as far as the broker can
+    /// tell: see [`Exchange::in_flight`].
+    pub in_flight: u16,
+}
+
+impl Largest {
+    #[must_use]
+    pub fn or(self, other: Largest) -> Largest {
+        Largest {
+            request_bytes: self.request_bytes.max(other.request_bytes),
+            batch_bytes: self.batch_bytes.max(other.batch_bytes),
+            in_flight: self.in_flight.max(other.in_flight),
+        }
+    }
 }
 
 /// One request and its answer, as the connection saw them.
@@ -102,6 +130,13 @@ pub struct Exchange<'a> {
     pub times: &'a StageTimes,
     pub seen: &'a Seen,
     pub gap: Gap,
+    /// Requests that move records and were under way when this one came, with it: those that were
+    /// not answered yet, and those whose answer cannot have reached the client before it sent this
+    /// one. The client may have sent more that had not arrived.
+    pub in_flight: u16,
+    /// Batches that were appended since the connection's last exchange.
+    pub written: &'a [WrittenBatch],
+    pub finished: Moment,
     /// Ranges of files that had to be read from the device while the answer was sent, and their
     /// bytes.
     pub cold_regions: u32,
@@ -118,6 +153,12 @@ impl ApiActivity {
         }
         self.add_gap(exchange.gap, round_trip_micros);
         self.add_seen(exchange.seen);
+        let largest = self.largest.at(exchange.finished);
+        *largest = largest.or(Largest {
+            request_bytes: exchange.request_bytes,
+            batch_bytes: exchange.seen.batch_bytes_max,
+            in_flight: exchange.in_flight,
+        });
         let read_cold = exchange.times.get(Stage::ColdRead) > 0;
         self.cold_reads += u64::from(exchange.cold_regions) + u64::from(read_cold);
         self.cold_bytes += exchange.cold_bytes;
@@ -158,6 +199,7 @@ impl ApiActivity {
         self.codecs.add(seen.codecs);
         self.recompressed.add(seen.recompressed);
         self.producer_id = seen.producer_id.or(self.producer_id);
+        self.fetch_limits = seen.fetch_limits.or(self.fetch_limits);
         if let Some(kind) = seen
             .acks
             .and_then(|acks| usize::try_from(i32::from(acks) + 1).ok())
@@ -183,6 +225,7 @@ pub struct Activity {
     pub who: Who,
     pub produce: Option<Box<ApiActivity>>,
     pub fetch: Option<Box<ApiActivity>>,
+    pub written: Option<Box<WrittenPartitions>>,
     /// All other requests: their number and their time in handlers.
     pub other_requests: u64,
     pub other_micros: u64,
@@ -195,6 +238,10 @@ pub struct Activity {
 
 impl Activity {
     fn add(&mut self, exchange: &Exchange<'_>) {
+        for batch in exchange.written {
+            let written = self.written.get_or_insert_default();
+            written.add(batch, exchange.finished);
+        }
         let side = match exchange.api_key {
             ApiKey::Produce => &mut self.produce,
             ApiKey::Fetch => &mut self.fetch,
@@ -228,6 +275,7 @@ impl Activities {
             who,
             produce: None,
             fetch: None,
+            written: None,
             other_requests: 0,
             other_micros: 0,
             round_trip_micros: None,
@@ -301,6 +349,7 @@ mod tests {
             listener_name: "PLAINTEXT".into(),
             address: Ipv4Addr::LOCALHOST.into(),
             port: 1,
+            is_local: false,
             identity: Arc::default(),
         }
     }
@@ -313,6 +362,9 @@ mod tests {
             times,
             seen,
             gap,
+            in_flight: 1,
+            written: &[],
+            finished: Moment::from_micros(0),
             cold_regions: 0,
             cold_bytes: 0,
         }

@@ -3,6 +3,8 @@
 
 pub mod stage;
 pub mod histogram;
+pub mod recent;
+pub mod written;
 pub mod activity;
 pub mod accounts;
 pub mod tenants;

@@ -85,7 +85,7 @@ impl SealedBatch {
     /// Completes the batch's records: wakes their futures, queues their callbacks, releases its
     /// memory.
     pub fn finish(mut self, result: Result<Placed, Error>, callbacks: &CallbackQueue) {
-        // Before anyone learns of the result: whoever sends next may need exactly this memory.
+        // Before the result is known: the next send may need exactly this memory.
         self.records = Bytes::new();
         // Callbacks first: a flush that ends with the completion must find them in the queue.
         if !self.callbacks.is_empty() {

@@ -112,10 +112,21 @@ impl Groups {
     pub fn overview(&self, storage: &Storage) -> Vec<GroupOverview> {
         let image = storage.image();
         let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
-        self.loaded()
+        let mut overviews: Vec<GroupOverview> = self
+            .loaded()
             .iter()
             .flat_map(|coordinator| coordinator.overview(&partitions_of))
-            .collect()
+            .collect();
+        for overview in &mut overviews {
+            overview.committed.retain_mut(|committed| {
+                let partition = storage.partition_by_name(&committed.topic, committed.partition);
+                partition.is_ok_and(|partition| {
+                    committed.end = partition.high_watermark();
+                    true
+                })
+            });
+        }
+        overviews
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {

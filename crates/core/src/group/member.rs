@@ -91,6 +91,8 @@ impl Member {
             member_id: self.member_id.clone(),
             client_id: self.client_id.clone(),
             client_host: self.client_host.clone(),
+            rebalance_timeout_ms: self.rebalance_timeout_ms,
+            session_timeout_ms: self.session_timeout_ms,
         }
     }
 

@@ -13,6 +13,9 @@ const DEPARTED_MAX: usize = 8;
 /// Longer reasons given by clients are cut.
 const REASON_CHARS_MAX: usize = 120;
 
+/// At most this many committed offsets of a group are looked at.
+const COMMITTED_MAX: usize = 1_024;
+
 /// A snapshot of a consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupOverview {
@@ -22,6 +25,17 @@ pub struct GroupOverview {
     pub partition_count: usize,
     /// The last departures, oldest first; since this broker coordinates the group.
     pub departed: Vec<Departed>,
+    /// How far it has committed, where it has members.
+    pub committed: Vec<CommittedOverview>,
+}
+
+/// A committed offset, and the end of the partition at the same moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommittedOverview {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub offset: i64,
+    pub end: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +43,10 @@ pub struct MemberOverview {
     pub member_id: Arc<str>,
     pub client_id: Arc<str>,
     pub client_host: Arc<str>,
+    /// As its last JoinGroup named them; a consumer's rebalance timeout is its
+    /// `max.poll.interval.ms`.
+    pub rebalance_timeout_ms: i32,
+    pub session_timeout_ms: i32,
 }
 
 /// A member that left or was removed.
@@ -110,5 +128,22 @@ pub(super) fn overview(group: &Group, partitions_of: impl Fn(&str) -> usize) -> 
             .map(|topic| partitions_of(topic))
             .sum(),
         departed: group.departures.iter().cloned().collect(),
+        committed: committed(group),
     })
+}
+
+/// The ends are looked up by who knows the partitions, without the coordinator's lock.
+fn committed(group: &Group) -> Vec<CommittedOverview> {
+    if group.members.is_empty() {
+        return Vec::new();
+    }
+    let offsets = group.offsets.iter().take(COMMITTED_MAX);
+    offsets
+        .map(|(topic, partition, committed)| CommittedOverview {
+            topic: topic.clone(),
+            partition,
+            offset: committed.offset,
+            end: committed.offset,
+        })
+        .collect()
 }

@@ -520,6 +520,24 @@ fn a_group_remembers_departures_and_their_reasons() {
 }
 
 #[test]
+fn an_overview_tells_what_a_group_with_members_has_committed() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member()]);
+    assert_eq!(bench.commit(of(&ids[0], 1), "t", 42), ErrorCode::None);
+    let groups = bench.machine.overview(&|_| 0);
+    let [committed] = &groups[0].committed[..] else {
+        panic!("{groups:?}")
+    };
+    assert_eq!(
+        (&*committed.topic, committed.partition, committed.offset),
+        ("t", 0, 42)
+    );
+    bench.leave(vec![(&ids[0], None)]);
+    let groups = bench.machine.overview(&|_| 0);
+    assert!(groups[0].committed.is_empty(), "nobody reads");
+}
+
+#[test]
 fn a_rejoining_member_whose_subscription_changed_starts_a_rebalance_and_another_does_not() {
     let mut bench = Bench::new();
     let ids = bench.stable(&[member(), member()]);

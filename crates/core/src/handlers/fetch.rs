@@ -29,7 +29,7 @@ use crate::placement::ENTRIES_UNBOUNDED;
 use crate::quota::ClientQuota;
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
-use crate::seen::Position;
+use crate::seen::{FetchLimits, Position};
 use crate::services::Payer;
 use crate::time::Moment;
 
@@ -71,6 +71,12 @@ pub(crate) fn handle(
         Ok(session) => session,
         Err(error) => return refuse(error, request, reply),
     };
+    reply.seen.fetch_limits = Some(FetchLimits {
+        min_bytes: body.min_bytes,
+        max_wait_ms: body.max_wait_ms,
+        max_bytes: body.max_bytes,
+        partition_bytes_max: session.partitions.iter().map(|asked| asked.bytes_max).max(),
+    });
     let payer = Payer::Tenant(request.connection.tenant);
     if let Some(gone) = session.take_large_gone() {
         drop_elsewhere(&**node.executor(), payer, ENTRIES_UNBOUNDED, gone);

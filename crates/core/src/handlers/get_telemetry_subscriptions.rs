@@ -30,6 +30,10 @@ pub(crate) fn handle(
     };
     request.connection.identity.set_instance_id(id);
     let granted = node.telemetry.ask(&node.image(), request, id, request.received);
+    if let Ok(granted) = &granted {
+        let identity = &request.connection.identity;
+        identity.set_unasked(granted.wanted.metrics.is_empty());
+    }
     let response = match &granted {
         Err(code) => GetTelemetrySubscriptionsResponse {
             error_code: code.code(),

@@ -26,7 +26,7 @@ use ottla_wire::records::compression::Codec;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch};
 use ottla_wire::text;
 
-use crate::batch_times::NewBatch;
+use crate::batch_times::{Key, NewBatch};
 use crate::image::topics::TopicImage;
 use crate::long_answer::continue_elsewhere;
 use crate::node::Node;
@@ -35,7 +35,7 @@ use crate::pending::{Handled, PendingReply};
 use crate::placement::{NotValid, Place, Unfolding};
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::Request;
-use crate::seen::Seen;
+use crate::seen::WrittenBatch;
 use crate::time::Moment;
 
 const ACKS_ALL: i16 = -1;
@@ -263,7 +263,7 @@ fn append(
     );
     reply.stages.append_micros += node.clock().moment().micros_since(started);
     let appended = appended.map_err(|error| PartitionRefusal::from_append(&error, &partition))?;
-    see(&mut reply.seen, records, &batch);
+    see(reply, partition.key(), records, &batch);
     if node.services().batch_times.is_on() {
         let batch = NewBatch {
             base_offset: appended.base_offset,
@@ -311,11 +311,21 @@ fn codec_of(records: &[u8]) -> Option<Codec> {
 }
 
 /// Records size, codec and producer of an accepted batch.
-fn see(seen: &mut Seen, records: &[u8], batch: &ValidBatch<'_>) {
+fn see(reply: &mut ReplyBuffer, (topic_id, index): Key, records: &[u8], batch: &ValidBatch<'_>) {
     let came_as = codec_of(records);
+    let count = u32::try_from(batch.record_count()).unwrap_or(0);
+    let bytes = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    reply.written.see(WrittenBatch {
+        topic_id,
+        index,
+        records: count,
+        bytes,
+    });
+    let seen = &mut reply.seen;
     seen.batches += 1;
-    seen.records += u64::try_from(batch.record_count()).unwrap_or(0);
-    seen.batch_bytes += records.len() as u64;
+    seen.records += u64::from(count);
+    seen.batch_bytes += u64::from(bytes);
+    seen.batch_bytes_max = seen.batch_bytes_max.max(bytes);
     if let Some(codec) = came_as {
         seen.codecs.see(codec);
     }

@@ -78,6 +78,13 @@ impl Telemetry {
         self.receiver.get().is_some()
     }
 
+    /// Whether any client may be asked for metrics: there is a default interval, or a subscription.
+    pub fn may_ask(&self, image: &MetadataImage) -> bool {
+        let state = &mut *self.state();
+        state.subscriptions.follow(&image.configs);
+        self.has_receiver() && state.subscriptions.may_ask()
+    }
+
     /// Returns the number of known client instances.
     pub fn instance_count(&self) -> usize {
         self.state().instances.len()

@@ -300,6 +300,11 @@ impl Subscriptions {
         self.generation += 1;
     }
 
+    /// Whether any client may be asked for metrics.
+    pub fn may_ask(&self) -> bool {
+        !self.otherwise.metrics.is_empty() || !self.list.is_empty()
+    }
+
     /// Returns the metrics to request from `client`: all matching subscriptions merged, with the
     /// shortest interval; the default where none matches.
     pub fn wanted(&self, client: &MatchedClient) -> Arc<Wanted> {

@@ -1,8 +1,11 @@
 //! The doctor's diagnosis of one client: the stable, versioned form that commands print and other
 //! programs read.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
+use super::snapshot::Snapshot;
 use crate::numbers::number;
 
 /// Version of the JSON; it changes when a field is removed or changes its meaning.
@@ -14,7 +17,51 @@ pub struct Examination {
     pub version: u32,
     /// Milliseconds since 1970.
     pub at_ms: i64,
-    pub clients: Vec<Diagnosis>,
+    /// Shared with the collector, which keeps a verdict until something changes.
+    pub clients: Vec<Arc<Diagnosis>>,
+    /// Missing where the clients are from files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+}
+
+impl Examination {
+    pub fn of<C: Into<Arc<Diagnosis>>>(at_ms: i64, clients: Vec<C>) -> Examination {
+        Examination {
+            version: VERSION,
+            at_ms,
+            clients: clients.into_iter().map(C::into).collect(),
+            seen: None,
+        }
+    }
+}
+
+/// How much of the clients is visible: who pushes nothing is judged by what brokers saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    pub clients: u64,
+    /// Clients that pushed metrics in their window.
+    pub pushing: u64,
+    /// Connections of these clients, as brokers count them; missing where no broker does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u64>,
+}
+
+impl Seen {
+    pub fn of(snapshot: &Snapshot) -> Seen {
+        let connections = snapshot.brokers.iter().filter_map(|side| side.connections);
+        Seen {
+            clients: 1,
+            pushing: u64::from(snapshot.telemetry.pushes.is_some_and(|pushes| pushes > 0)),
+            connections: connections.reduce(|one, other| one + other).map(|sum| sum as u64),
+        }
+    }
+
+    pub fn add(&mut self, other: &Seen) {
+        self.clients += other.clients;
+        self.pushing += other.pushing;
+        let both = self.connections.into_iter().chain(other.connections);
+        self.connections = both.reduce(|one, other| one + other);
+    }
 }
 
 /// One client's verdict with everything that led to it.

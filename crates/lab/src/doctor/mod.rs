@@ -8,9 +8,11 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod calculator;
+pub mod statements;
 pub mod replay;
 pub mod observe;
 pub mod history;
+pub mod promises;
 pub mod rules;
 pub mod manual;
 pub mod arithmetic;

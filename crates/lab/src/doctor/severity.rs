@@ -90,6 +90,7 @@ impl Examination {
         let found: Vec<&Diagnosis> = self
             .clients
             .iter()
+            .map(|client| &**client)
             .filter(|client| client.client_id == name || client.instance_id.as_deref() == Some(name))
             .collect();
         if found.is_empty() {
@@ -115,7 +116,7 @@ pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::diagnosis::{Confidence, Finding, VERSION};
+    use crate::doctor::diagnosis::{Confidence, Finding};
 
     fn client(client_id: &str, verdict: Verdict) -> Diagnosis {
         Diagnosis {
@@ -126,11 +127,7 @@ mod tests {
     }
 
     fn examination(clients: Vec<Diagnosis>) -> Examination {
-        Examination {
-            version: VERSION,
-            at_ms: 0,
-            clients,
-        }
+        Examination::of(0, clients)
     }
 
     #[test]

@@ -52,6 +52,24 @@ pub struct Client {
     pub member_id: Option<String>,
 }
 
+impl Client {
+    /// The address without its port.
+    pub fn host(&self) -> Option<&str> {
+        self.address.as_deref().map(host_of)
+    }
+}
+
+/// Ports differ by connection, and Java prints a slash.
+pub fn host_of(address: &str) -> &str {
+    let address = address.trim_start_matches('/');
+    let has_port = address.matches(':').count() == 1 || address.starts_with('[');
+    let host = match address.rsplit_once(':') {
+        Some((host, _)) if has_port => host,
+        _ => address,
+    };
+    host.trim_matches(['[', ']'])
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -90,8 +108,12 @@ pub struct Telemetry {
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,
-    /// The broker does not take pushes from anyone: the client's silence says nothing of the client.
+    /// The broker takes pushes from no client: silence says nothing about this one.
     pub is_off_at_broker: bool,
+    /// When the last push arrived, milliseconds since 1970.
+    pub heard_ms: Option<i64>,
+    /// When the client says that it started, by its own clock.
+    pub started_ms: Option<i64>,
 }
 
 /// A setting, and its origin.
@@ -101,7 +123,8 @@ pub struct Setting<T> {
     pub origin: Origin,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// In the order of their strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Stated by its owner, a fixture or a scenario.
@@ -141,6 +164,31 @@ pub struct Settings {
     pub session_timeout_ms: Option<Setting<f64>>,
     pub receive_buffer_bytes: Option<Setting<f64>>,
     pub retention_ms: Option<Setting<f64>>,
+}
+
+impl Settings {
+    /// Takes over what `other` knows of stronger origin, or is unknown here.
+    pub fn merge(&mut self, other: &Settings) {
+        fn take<T: Copy>(own: &mut Option<Setting<T>>, other: Option<Setting<T>>) {
+            let is_stronger = |other: &Setting<T>| own.is_none_or(|own| other.origin < own.origin);
+            if let Some(other) = other.filter(is_stronger) {
+                *own = Some(other);
+            }
+        }
+        macro_rules! take {
+            ($($setting:ident)*) => {
+                let Settings { $($setting),* } = other;
+                $(take(&mut self.$setting, *$setting);)*
+            };
+        }
+        take!(
+            batch_bytes linger_ms acks in_flight send_buffer_bytes max_request_bytes buffer_bytes
+            max_block_ms delivery_timeout_ms compression partitioner topic_compression
+            replication_factor fetch_max_wait_ms fetch_min_bytes fetch_max_bytes
+            max_partition_fetch_bytes max_poll_interval_ms max_poll_records session_timeout_ms
+            receive_buffer_bytes retention_ms
+        );
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -346,6 +394,10 @@ pub struct ConsumedPartition {
     pub produced_per_second: Option<f64>,
     /// Age of the next record to be read.
     pub lag_ms: Option<f64>,
+    /// The lag is the client's own gauge, no broker's. Java writes it only when a poll returns
+    /// records of the partition, and counts up to the end that the last fetch saw.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_own_gauge: bool,
 }
 
 /// One broker's own view of this client: parts of D in microseconds, mean over the window.
@@ -411,6 +463,9 @@ pub struct BrokerSide {
     pub partitions: Vec<WrittenPartition>,
     /// Partitions that it wrote to.
     pub partitions_written: Option<f64>,
+    /// The most requests of one connection that were under way at the same time, with those whose
+    /// answers cannot have reached the client when it sent the next: at least as many are allowed.
+    pub in_flight_max: Option<f64>,
 }
 
 /// One partition of a producer, as its leader sees it.

@@ -2,6 +2,7 @@
 //!
 //! Everything is read from Linux's own files; what cannot be read stays empty and is never guessed.
 
+pub mod host;
 mod mounts;
 mod probe;
 
@@ -191,7 +192,11 @@ mod tests {
 
     #[test]
     fn busy_time_is_all_time_that_was_not_idle() {
-        let at = |busy, idle| ProcessorTimes { busy, idle };
+        let at = |busy, idle| ProcessorTimes {
+            busy,
+            idle,
+            stolen: 0,
+        };
         assert_eq!(busy_share(at(100, 100), at(150, 250)), 0.25);
         // Idle time is known to go backwards when a processor is taken offline.
         assert_eq!(busy_share(at(100, 100), at(100, 50)), 0.0);

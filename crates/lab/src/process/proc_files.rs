@@ -12,6 +12,8 @@ pub(crate) struct ProcessorTimes {
     pub(crate) busy: u64,
     /// Includes waiting for a disk.
     pub(crate) idle: u64,
+    /// The part of `busy` that a hypervisor gave to others.
+    pub(crate) stolen: u64,
 }
 
 /// Parses `/proc/stat`. Steal counts as busy: the processor was not available.
@@ -32,7 +34,18 @@ pub(crate) fn processor_times(stat: &str) -> Option<ProcessorTimes> {
     Some(ProcessorTimes {
         busy: sum(&[0, 1, 2, 5, 6, 7])?,
         idle: sum(&[3, 4])?,
+        stolen: ticks[7],
     })
+}
+
+/// Parses `/proc/pressure/cpu` (PSI): microseconds since boot in which a task that could run waited
+/// for a processor.
+pub(crate) fn waiting_micros(pressure: &str) -> Option<u64> {
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split_whitespace()
+        .find_map(|word| word.strip_prefix("total="))?
+        .parse()
+        .ok()
 }
 
 /// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`.

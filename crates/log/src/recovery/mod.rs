@@ -375,6 +375,9 @@ impl Opening {
                 before: tail,
             });
         }
+        if let (Some(tail), Some(last)) = (&tail, segments.last()) {
+            self.doubt_end(tail, last);
+        }
         match tail {
             None => Ok(Continuation::Behind {
                 segment_base_offset: log_start,
@@ -386,6 +389,25 @@ impl Opening {
                 segment_base_offset: log_start,
             }),
             Some(tail) => Ok(Continuation::Within(tail)),
+        }
+    }
+
+    /// A clean stop makes the recovery point equal to the end. An end beyond it means that one of
+    /// the two files is damaged: the base offset of a batch is outside its checksum, and where
+    /// compaction may have left gaps a later one looks like another gap.
+    fn doubt_end(&mut self, tail: &Tail, last: &Segment) {
+        let recovery_point = self.options.recovery_point;
+        if self.options.clean_shutdown && recovery_point > 0 && tail.end_offset > recovery_point {
+            self.report.findings.push(Finding {
+                kind: FindingKind::Contradiction,
+                path: last.path(FileKind::Log),
+                position: tail.position,
+                detail: format!(
+                    "it ends at offset {}, {} says {recovery_point} after a clean stop: records may be behind their offsets",
+                    tail.end_offset,
+                    crate::checkpoint::RECOVERY_POINT_FILE,
+                ),
+            });
         }
     }
 

@@ -12,6 +12,7 @@ mod data;
 mod admin;
 mod groups;
 mod java;
+mod load;
 
 use anyhow::{Context, Result, bail, ensure};
 use suite::Suite;
@@ -23,6 +24,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let (bootstrap, rest) = rest
         .split_first()
         .context("usage: interop-client PHASE BOOTSTRAP")?;
+    if phase == "load" {
+        return load::run(bootstrap, rest.first().context("load wants a file")?);
+    }
     let mut suite = Suite::new(bootstrap)?;
     match phase.as_str() {
         "write" => records::write_all(&mut suite),

@@ -1,10 +1,10 @@
 //! What a connection tells the metrics: its requests and their stages, its tenant's account, and,
 //! once it has moved records, an activity of its own.
 
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
-use ottla_core::seen::{FetchedPartition, Position};
+use ottla_core::seen::{FetchedPartition, Position, Written};
 use ottla_core::time::Moment;
 
 use super::super::loop_context::LoopContext;
@@ -24,15 +24,31 @@ const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the positions of a connection's fetches in their partitions are noted.
 const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// More requests under way at the same time are not told apart.
+pub(super) const IN_FLIGHT_MAX: usize = 16;
+
+/// The last answers that are compared with the moment of a request.
+const ANSWERS_KEPT: usize = 8;
+
+/// On shorter paths the moment at which an answer left is not exact enough to be compared with the
+/// round trip.
+const ROUND_TRIP_MICROS_MIN: u64 = 1_000;
+
 pub(super) struct Accounting {
     /// Set by the first request that moved records.
     activity: Option<ActivityIndex>,
     /// When the socket took the last byte of the last answer.
     last_answered: Option<Moment>,
+    /// The same for the last answers that moved records, and how many those were.
+    answers: [Moment; ANSWERS_KEPT],
+    answer_count: usize,
+    round_trip_micros: Option<u32>,
     next_round_trip: Moment,
     next_positions: Moment,
     /// Of a fetch that is not accounted for yet.
     positions: Option<Vec<FetchedPartition>>,
+    /// Appended by requests that are not accounted for yet.
+    written: Written,
     /// The position of its last fetch.
     position: Option<Position>,
 }
@@ -42,9 +58,13 @@ impl Accounting {
         Accounting {
             activity: None,
             last_answered: None,
+            answers: [now; ANSWERS_KEPT],
+            answer_count: 0,
+            round_trip_micros: None,
             next_round_trip: now,
             next_positions: now,
             positions: None,
+            written: Written::default(),
             position: None,
         }
     }
@@ -54,8 +74,10 @@ impl Accounting {
         self.next_positions
     }
 
-    /// Keeps a fetch's partition positions until the request is accounted for.
-    pub fn note_positions(&mut self, context: &mut LoopContext, now: Moment) {
+    /// Keeps what the reply says of partitions until the request is accounted for: the positions of
+    /// a fetch, the batches of a produce.
+    pub fn note(&mut self, context: &mut LoopContext, now: Moment) {
+        self.written.take(&mut context.reply.written);
         if let Some(positions) = context.reply.fetched.take() {
             self.next_positions = now.after(POSITIONS_INTERVAL);
             self.positions = Some(positions);
@@ -66,6 +88,21 @@ impl Accounting {
     pub fn gap_until(&self, began: Moment) -> Gap {
         self.last_answered
             .map_or(Gap::Unknown, |answered| Gap::Micros(began.micros_since(answered)))
+    }
+
+    /// How many of the last answers were still on their way when the client sent the request whose
+    /// first byte came at `began`: those that left within the round trip before it.
+    pub fn answers_under_way(&self, began: Moment) -> usize {
+        let Some(round_trip) = self.round_trip_micros.map(u64::from) else {
+            return 0;
+        };
+        if round_trip < ROUND_TRIP_MICROS_MIN {
+            return 0;
+        }
+        let answers = self.answers.iter().take(self.answer_count);
+        // The margin is for the time that the kernel takes on both ways.
+        let is_under_way = |answered: &&Moment| began.micros_since(**answered) < round_trip * 9 / 10;
+        answers.filter(is_under_way).count()
     }
 
     /// Accounts for a request that has been answered.
@@ -79,6 +116,10 @@ impl Accounting {
     ) {
         answered.request.book(Stage::Written, now);
         self.last_answered = Some(now);
+        if answered.request.moves_records() {
+            self.answers[self.answer_count % ANSWERS_KEPT] = now;
+            self.answer_count += 1;
+        }
         self.charge(context, &answered, client);
         let Answered {
             request,
@@ -94,6 +135,9 @@ impl Accounting {
                 times: &request.times,
                 seen: &request.seen,
                 gap: request.gap,
+                in_flight: request.in_flight,
+                written: self.written.batches(),
+                finished: now,
                 cold_regions: cold.count,
                 cold_bytes: cold.bytes,
             };
@@ -111,6 +155,7 @@ impl Accounting {
             finished: now,
         };
         context.finish(finished, activity);
+        self.written.clear_into(&mut context.reply.written);
     }
 
     /// Charges an answered request to its tenant.
@@ -158,6 +203,7 @@ impl Accounting {
                 listener_name: facts.listener_name.clone(),
                 address: facts.peer_address,
                 port: facts.peer_port,
+                is_local: is_own_address(socket, facts.peer_address),
                 identity: facts.identity.clone(),
             };
             self.activity = Some(context.records().activities.open(who));
@@ -166,6 +212,7 @@ impl Accounting {
         if is_data && now >= self.next_round_trip {
             self.next_round_trip = now.after(ROUND_TRIP_INTERVAL);
             let round_trip = round_trip_micros(socket);
+            self.round_trip_micros = round_trip;
             context.records().activities.set_round_trip(index, round_trip);
         }
         if let Some(positions) = self.positions.take() {
@@ -180,4 +227,10 @@ impl Accounting {
             context.records().activities.close(index, context.now());
         }
     }
+}
+
+/// Whether the peer has this machine's address: the kernel chooses the same address for both ends.
+fn is_own_address(socket: &TcpStream, peer: IpAddr) -> bool {
+    let own = socket.local_addr().map(|own| own.ip().to_canonical());
+    peer.to_canonical().is_loopback() || own.is_ok_and(|own| own == peer.to_canonical())
 }

@@ -42,7 +42,7 @@ mod muting;
 mod accounting;
 mod limits;
 
-use accounting::Accounting;
+use accounting::{Accounting, IN_FLIGHT_MAX};
 use client::Client;
 use memory::ConnectionMemory;
 use muting::Muting;
@@ -294,7 +294,7 @@ impl Connection {
         context
             .reply
             .begin(header.api_key == ApiKey::Fetch && start >= positions_due);
-        let gap = self.gap();
+        let (gap, in_flight) = (self.gap(), self.in_flight());
         let handled = catch_unwind(AssertUnwindSafe(|| {
             context.service.handle(&request, &mut context.reply)
         }));
@@ -313,22 +313,30 @@ impl Connection {
             booked: now,
             seen: context.reply.seen,
             gap,
+            in_flight,
             throttle_ms: 0,
             is_of_thread: false,
         };
-        self.accounting.note_positions(context, now);
+        self.accounting.note(context, now);
         self.reply(context, served, handled, now.micros_since(start))
     }
 
     /// The gap between the last answer and the first byte of the request about to be served.
     fn gap(&self) -> Gap {
-        if self.replies.move_records() || self.sending.moves_records() {
+        if self.replies.moving_records() + self.sending.moving_records() > 0 {
             return Gap::Overlap;
         }
         if !self.replies.is_empty() || self.sending.unsent() > 0 {
             return Gap::Unknown;
         }
         self.accounting.gap_until(self.reading.began())
+    }
+
+    /// How many requests that move records are under way, with the one about to be served.
+    fn in_flight(&self) -> u16 {
+        let unanswered = self.replies.moving_records() + self.sending.moving_records();
+        let answered = self.accounting.answers_under_way(self.reading.began());
+        (1 + unanswered + answered).min(IN_FLIGHT_MAX) as u16
     }
 
     /// The stages of a request that has just been handled.
@@ -389,7 +397,7 @@ impl Connection {
             if let (Some(micros), Some(quota)) = (polled_micros, self.client.quota()) {
                 quota.worked(micros, now);
             }
-            self.accounting.note_positions(context, now);
+            self.accounting.note(context, now);
             match std::mem::take(&mut context.reply.ending) {
                 Ending::Reply => self.enqueue(context, request)?,
                 Ending::NoReply => {

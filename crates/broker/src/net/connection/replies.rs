@@ -17,6 +17,7 @@ use super::super::expected_answers::ExpectedAnswers;
 use super::super::loop_context::LoopContext;
 use super::super::mailbox::OwnWaker;
 use super::super::refusal::CloseReason;
+use super::accounting::IN_FLIGHT_MAX;
 use super::served_request::ServedRequest;
 use crate::metrics::stage::Stage;
 
@@ -88,8 +89,11 @@ impl Replies {
         self.deadline
     }
 
-    pub fn move_records(&self) -> bool {
-        self.queue.iter().any(|reply| reply.request.moves_records())
+    /// How many of them are of requests that move records; more than `IN_FLIGHT_MAX` are not
+    /// counted.
+    pub fn moving_records(&self) -> usize {
+        let moving = self.queue.iter().filter(|reply| reply.request.moves_records());
+        moving.take(IN_FLIGHT_MAX).count()
     }
 
     /// Whether one of them is ready, or will be soon, without anything that its client waits for.

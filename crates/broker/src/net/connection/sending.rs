@@ -16,6 +16,7 @@ use super::super::mailbox::OwnWaker;
 use super::super::output::{COPIED_BYTES_MAX, Flushed, Output, OutputError};
 use super::super::refusal::CloseReason;
 use super::REPLY_BYTES_MAX_TIGHT;
+use super::accounting::IN_FLIGHT_MAX;
 use super::served_request::ServedRequest;
 
 /// Capacity for unsent requests that a connection keeps at least, and above which it is given back.
@@ -101,8 +102,11 @@ impl Sending {
         self.is_cut
     }
 
-    pub fn moves_records(&self) -> bool {
-        self.unsent.iter().any(|unsent| unsent.request.moves_records())
+    /// How many of them are of requests that move records; more than `IN_FLIGHT_MAX` are not
+    /// counted.
+    pub fn moving_records(&self) -> usize {
+        let moving = self.unsent.iter().filter(|unsent| unsent.request.moves_records());
+        moving.take(IN_FLIGHT_MAX).count()
     }
 
     pub fn on_writable(&mut self) {

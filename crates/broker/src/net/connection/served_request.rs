@@ -21,6 +21,8 @@ pub(super) struct ServedRequest {
     pub booked: Moment,
     pub seen: Seen,
     pub gap: Gap,
+    /// As in [`Exchange`](crate::metrics::activity::Exchange).
+    pub in_flight: u16,
     /// The throttle time that the answer tells the client.
     pub throttle_ms: u32,
     /// Whether another thread makes the answer.

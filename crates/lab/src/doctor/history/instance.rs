@@ -6,6 +6,7 @@ use super::super::adapters::{Fold, Measure, Reading, Software, Subject, Unsample
 use super::super::otlp::Kind;
 use super::super::snapshot::{Client, Library};
 use super::PushedFrom;
+use super::kept::Kept;
 use super::point::{Point, Subjects, merged};
 use super::window::Window;
 
@@ -72,6 +73,10 @@ pub struct Instance {
     pub push_interval_ms: Option<f64>,
     /// When the last push arrived, by the receiver's clock.
     pub heard_ms: Option<i64>,
+    /// How many pushes it has taken.
+    pub(super) pushes: u64,
+    /// Its last verdict.
+    pub(super) kept: Option<Kept>,
     pub terminated_ms: Option<i64>,
     pub(super) slots: VecDeque<Slot>,
     pub(super) subjects: Subjects,
@@ -80,7 +85,8 @@ pub struct Instance {
     pub(super) queue_max_course: VecDeque<f32>,
     /// The client restarted, and so did the count of its pushes.
     is_restarted: bool,
-    client_started_ms: Option<i64>,
+    /// By the client's own clock.
+    pub(super) client_started_ms: Option<i64>,
     counters: Vec<Counter>,
 }
 
@@ -94,6 +100,7 @@ impl Instance {
 
     /// Takes a push that arrived at `at_ms`, in milliseconds since 1970 by the receiver's clock.
     pub fn push(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>, at_ms: i64) {
+        self.pushes += 1;
         self.introduce(from, reading);
         self.begin_again_if_restarted(reading);
         let is_first = self.heard_ms.is_none();

@@ -7,26 +7,33 @@
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
+mod score;
 pub mod summary;
 pub mod window;
 pub mod instance;
+mod lag;
+mod kept;
 mod point;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use super::otlp::Malformed;
 pub use instance::Instance;
+use kept::{Judged, Kept};
 
 use super::adapters::{Hints, Reading, Software};
-use super::diagnosis::{self, Examination};
+use super::diagnosis::{Examination, Seen};
+use super::otlp;
+use super::promises::Ledger;
 use super::snapshot::{
-    BrokerSide, Client, ConsumedPartition, Consumer, Library, Neighbour, Role, Settings, Snapshot,
+    BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
+    host_of,
 };
-use super::{otlp, rules};
+use super::statements::Statements;
 
 /// The same number as one Apache Kafka broker keeps.
 pub const INSTANCES_MAX: usize = 16_384;
@@ -86,10 +93,14 @@ pub struct Observed {
     /// The length of the broker's observation.
     pub seconds: f64,
     pub broker: BrokerSide,
-    /// Settings that the broker reads in requests: acks, codec.
+    /// Settings that the broker reads in requests and batches.
     pub settings: Settings,
+    /// The client's machine, where it is the broker's.
+    pub host: Option<Host>,
     /// The client fetched a subscription, or could have.
     pub has_subscription: bool,
+    /// The broker asks it for no metrics.
+    pub is_off_at_broker: bool,
     pub push_interval_ms: Option<f64>,
     /// Other clients that took the broker's time, heaviest first.
     pub neighbours: Vec<Neighbour>,
@@ -107,7 +118,9 @@ pub struct Collector {
     shards: Vec<Mutex<Shard>>,
     hasher: std::hash::RandomState,
     instances_max: usize,
+    statements: Statements,
     observed: Mutex<HashMap<ObservedKey, ObservedClient>>,
+    ledger: Mutex<Ledger>,
 }
 
 type Shard = HashMap<String, Instance>;
@@ -125,8 +138,16 @@ impl Collector {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: std::hash::RandomState::new(),
             instances_max: instances_max.max(1),
+            statements: Statements::default(),
             observed: Mutex::default(),
+            ledger: Mutex::default(),
         }
+    }
+
+    /// The collector with what owners of clients state of their settings.
+    #[must_use]
+    pub fn stating(self, statements: Statements) -> Collector {
+        Collector { statements, ..self }
     }
 
     /// Takes a payload, decompressed OTLP `MetricsData`, that arrived at `at_ms` (milliseconds
@@ -205,6 +226,12 @@ impl Collector {
             .by_node
             .retain(|_, (heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
         if client.by_node.len() < BROKERS_MAX || client.by_node.contains_key(&node_id) {
+            let before = client.by_node.remove(&node_id).map(|(_, before)| before);
+            // The same again: a verdict that was made from it can be kept.
+            let observed = match before.filter(|before| **before == observed) {
+                Some(before) => before,
+                None => Arc::new(observed),
+            };
             client.by_node.insert(node_id, (at_ms, observed));
         }
     }
@@ -212,40 +239,62 @@ impl Collector {
     /// Returns one snapshot for every client that has pushed or was seen by a broker and has not
     /// expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
-        let mut snapshots = self.each(at_ms, |snapshot| snapshot);
+        let mut snapshots = self.each(at_ms, |_| None, |snapshot| (snapshot, None));
         snapshots.sort_by_cached_key(order_key);
         snapshots
     }
 
-    /// Diagnoses every client, the worst first.
+    /// Diagnoses every client, the worst first. A client whose pushes and observations are those of
+    /// its last verdict keeps it.
     pub fn examine(&self, at_ms: i64) -> Examination {
-        let mut examination = Examination {
-            version: diagnosis::VERSION,
+        let examined = self.each(
             at_ms,
-            clients: self.each(at_ms, |snapshot| rules::examine(&snapshot)),
-        };
+            |kept| Some(kept.clone()),
+            |snapshot| {
+                let judged = Judged::of(&snapshot);
+                (judged.clone(), Some(judged))
+            },
+        );
+        let mut seen = Seen::default();
+        for judged in &examined {
+            seen.add(&judged.seen);
+        }
+        let clients: Vec<_> = examined.into_iter().map(|judged| judged.diagnosis).collect();
+        let mut examination = Examination::of(at_ms, clients);
+        examination.seen = Some(seen);
         examination.sort();
         examination
     }
 
     /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
     /// is judged while it is in the cache, and on all processors where there are many clients.
-    fn each<T: Send>(&self, at_ms: i64, make: impl Fn(Snapshot) -> T + Sync) -> Vec<T> {
+    ///
+    /// - `reuse`: takes a verdict that is kept in place of the snapshot.
+    /// - `make`: its second result is kept.
+    fn each<T: Send>(
+        &self,
+        at_ms: i64,
+        reuse: impl Fn(&Judged) -> Option<T> + Sync,
+        make: impl Fn(Snapshot) -> (T, Option<Judged>) + Sync,
+    ) -> Vec<T> {
         const FEW: usize = 500;
+        let make = |mut snapshot: Snapshot| {
+            self.statements.apply(&mut snapshot);
+            make(snapshot)
+        };
         let observations = Mutex::new(self.observations(at_ms));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut made = Vec::new();
             while let Some(shard) = self.shards.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut snapshots = snapshots_of(&mut lock(shard), at_ms);
-                let mut observations = lock(&observations);
-                for snapshot in &mut snapshots {
-                    for side in observations.take(&snapshot.client) {
-                        add_side(snapshot, side);
-                    }
-                }
-                drop(observations);
-                made.extend(snapshots.into_iter().map(&make));
+                let fresh = fresh_of(&mut lock(shard), at_ms, &observations, &reuse, &mut made);
+                let judge = |(key, pushes, sides, snapshot): Fresh| {
+                    let (one, judged) = make(with_sides(snapshot, &sides));
+                    made.push(one);
+                    Some((key, Kept::new(pushes, sides, &judged?)?))
+                };
+                let kept: Vec<(String, Kept)> = fresh.into_iter().filter_map(judge).collect();
+                keep(&mut lock(shard), kept);
             }
             made
         };
@@ -270,7 +319,22 @@ impl Collector {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .rest();
-        made.extend(rest.map(silent).map(&make));
+        for (key, sides, kept) in rest {
+            let known = kept
+                .as_ref()
+                .and_then(|kept| kept.judged(0, &sides))
+                .and_then(&reuse);
+            if let Some(one) = known {
+                made.push(one);
+                continue;
+            }
+            let (one, judged) = make(silent(&sides));
+            made.push(one);
+            let kept = judged.and_then(|judged| Kept::new(0, sides, &judged));
+            if let (Some(kept), Some(client)) = (kept, lock(&self.observed).get_mut(&key)) {
+                client.kept = Some(Arc::new(kept));
+            }
+        }
         made
     }
 
@@ -288,14 +352,19 @@ impl Collector {
                 // say about it.
                 *heard_ms > at_ms - OBSERVATION_MS && *heard_ms > last_ms[*node_id] - TOLD_TOGETHER_MS
             });
-            let sides: Vec<Observed> = fresh.map(|(_, (_, observed))| observed.clone()).collect();
-            (key.clone(), sides)
+            let sides: Vec<Arc<Observed>> = fresh.map(|(_, (_, observed))| observed.clone()).collect();
+            (key.clone(), (sides, client.kept.clone()))
         });
         let mut observations = Observations {
-            sides: live.filter(|(_, sides)| !sides.is_empty()).collect(),
+            sides: live.filter(|(_, (sides, _))| !sides.is_empty()).collect(),
             instances: HashMap::new(),
+            members: HashMap::new(),
         };
         drop(all);
+        let of_members = observations.sides.keys();
+        observations.members = of_members
+            .filter_map(|key| Some((key.member_id.clone()?, key.clone())))
+            .collect();
         for key in observations.sides.keys().filter(|key| key.instance_id.is_none()) {
             observations
                 .instances
@@ -340,14 +409,53 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn snapshots_of(shard: &mut Shard, at_ms: i64) -> Vec<Snapshot> {
+/// A client without a verdict that could be kept: its key, the number of its pushes, what brokers
+/// saw of it, and what it says itself.
+type Fresh = (String, u64, Vec<Arc<Observed>>, Snapshot);
+
+/// Adds the verdicts that are kept to `made`, and returns the other clients.
+fn fresh_of<T>(
+    shard: &mut Shard,
+    at_ms: i64,
+    observations: &Mutex<Observations>,
+    reuse: impl Fn(&Judged) -> Option<T>,
+    made: &mut Vec<T>,
+) -> Vec<Fresh> {
     shard.retain(|_, instance| !is_expired(instance, at_ms));
-    let snapshots = shard.values().map(|instance| {
+    let mut observations = lock(observations);
+    let sides: Vec<_> = (shard.values())
+        .map(|instance| observations.take(&instance.client))
+        .collect();
+    drop(observations);
+    let mut fresh = Vec::new();
+    for ((key, instance), sides) in shard.iter().zip(sides) {
+        let kept = instance.kept.as_ref();
+        let known = kept.and_then(|kept| kept.judged(instance.pushes, &sides));
+        if let Some(one) = known.and_then(&reuse) {
+            made.push(one);
+            continue;
+        }
         let mut snapshot = summary::snapshot(&instance.window());
         snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
-        snapshot
-    });
-    snapshots.collect()
+        fresh.push((key.clone(), instance.pushes, sides, snapshot));
+    }
+    fresh
+}
+
+/// A push that came meanwhile has another number, so its client's verdict is not reused.
+fn keep(shard: &mut Shard, kept: Vec<(String, Kept)>) {
+    for (key, kept) in kept {
+        if let Some(instance) = shard.get_mut(&key) {
+            instance.kept = Some(kept);
+        }
+    }
+}
+
+fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {
+    for side in sides {
+        add_side(&mut snapshot, Observed::clone(side));
+    }
+    snapshot
 }
 
 fn order_key(snapshot: &Snapshot) -> (String, Option<String>, Option<String>) {
@@ -393,6 +501,8 @@ struct ObservedKey {
     /// A process may give the same client id to its producer and its consumer.
     role: Option<Role>,
     address: Option<String>,
+    /// Of a consumer known as a member of its group only.
+    member_id: Option<String>,
 }
 
 impl ObservedKey {
@@ -402,6 +512,7 @@ impl ObservedKey {
             client_id: client.client_id.clone(),
             role: Some(client.role).filter(|_| client.instance_id.is_none()),
             address: client.address.clone().filter(|_| client.instance_id.is_none()),
+            member_id: client.member_id.clone().filter(|_| client.instance_id.is_none()),
         }
     }
 }
@@ -409,20 +520,27 @@ impl ObservedKey {
 #[derive(Clone, Debug, Default)]
 struct ObservedClient {
     at_ms: i64,
-    by_node: BTreeMap<Option<i32>, (i64, Observed)>,
+    by_node: BTreeMap<Option<i32>, (i64, Arc<Observed>)>,
+    /// Its last verdict, if it pushes nothing.
+    kept: Option<Arc<Kept>>,
 }
+
+/// What brokers saw of one client, and its verdict if it pushes nothing.
+type Sides = (Vec<Arc<Observed>>, Option<Arc<Kept>>);
 
 /// Brokers' observations, until they are matched with clients.
 struct Observations {
-    sides: BTreeMap<ObservedKey, Vec<Observed>>,
+    sides: BTreeMap<ObservedKey, Sides>,
     /// How many instances share a name that brokers saw without an instance id.
     instances: HashMap<(String, Option<Role>), u32>,
+    /// Observations of members of groups, by their member ids.
+    members: HashMap<String, ObservedKey>,
 }
 
 impl Observations {
     /// Takes the observations of the instance; those of its name only if no other instance has the
     /// name.
-    fn take(&mut self, client: &Client) -> Vec<Observed> {
+    fn take(&mut self, client: &Client) -> Vec<Arc<Observed>> {
         if self.sides.is_empty() {
             return Vec::new();
         }
@@ -431,10 +549,17 @@ impl Observations {
             client_id: client.client_id.clone(),
             role: None,
             address: None,
+            member_id: None,
         };
         let mut taken = Vec::new();
         if client.instance_id.is_some() {
-            taken.extend(self.sides.remove(&by_instance).into_iter().flatten());
+            let own = self.sides.remove(&by_instance);
+            taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
+        }
+        let member = client.member_id.as_ref();
+        if let Some(key) = member.and_then(|member_id| self.members.remove(member_id)) {
+            let own = self.sides.remove(&key);
+            taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
         }
         let name = (client.client_id.clone(), Some(client.role));
         if taken.is_empty() && self.instances.get(&name) == Some(&1) {
@@ -443,6 +568,7 @@ impl Observations {
                 client_id: client.client_id.clone(),
                 role: Some(client.role),
                 address: None,
+                member_id: None,
             };
             let is_named = |key: &ObservedKey| {
                 key.instance_id.is_none()
@@ -457,32 +583,23 @@ impl Observations {
                 .map(|(key, _)| key.clone())
                 .collect();
             for key in own {
-                taken.extend(self.sides.remove(&key).into_iter().flatten());
+                let own = self.sides.remove(&key);
+                taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
             }
         }
         taken
     }
 
-    fn rest(self) -> impl Iterator<Item = Vec<Observed>> {
-        self.sides.into_values()
+    fn rest(self) -> impl Iterator<Item = (ObservedKey, Vec<Arc<Observed>>, Option<Arc<Kept>>)> {
+        let rest = self.sides.into_iter();
+        rest.map(|(key, (sides, kept))| (key, sides, kept))
     }
 }
 
-/// Ports differ by connection and Java prints a slash; unknown addresses may be the same.
+/// Unknown addresses may be the same.
 fn is_same_host(one: Option<&str>, other: Option<&str>) -> bool {
-    let host = |address: &str| {
-        let address = address.trim_start_matches('/');
-        let has_port = address.matches(':').count() == 1 || address.starts_with('[');
-        let host = match address.rsplit_once(':') {
-            Some((host, _)) if has_port => host,
-            _ => address,
-        };
-        host.trim_matches(['[', ']']).to_owned()
-    };
-    match (one, other) {
-        (Some(one), Some(other)) => host(one) == host(other),
-        _ => true,
-    }
+    one.zip(other)
+        .is_none_or(|(one, other)| host_of(one) == host_of(other))
 }
 
 fn add_side(snapshot: &mut Snapshot, side: Observed) {
@@ -505,23 +622,18 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     client.address = client.address.take().or(seen.address);
     client.group_id = client.group_id.take().or(seen.group_id);
     client.member_id = client.member_id.take().or(seen.member_id);
-    snapshot.settings.acks = snapshot.settings.acks.or(side.settings.acks);
-    snapshot.settings.compression = snapshot.settings.compression.or(side.settings.compression);
-    snapshot.settings.topic_compression = snapshot
-        .settings
-        .topic_compression
-        .or(side.settings.topic_compression);
-    snapshot.settings.replication_factor = snapshot
-        .settings
-        .replication_factor
-        .or(side.settings.replication_factor);
-    snapshot.settings.retention_ms = snapshot.settings.retention_ms.or(side.settings.retention_ms);
+    snapshot.settings.merge(&side.settings);
+    snapshot.host = snapshot.host.or(side.host);
     snapshot.telemetry.has_subscription |= side.has_subscription;
+    snapshot.telemetry.is_off_at_broker |= side.is_off_at_broker;
     if let Some(round_trip_ms) = side.broker.round_trip_ms {
         let known = snapshot.network.round_trip_ms.unwrap_or(round_trip_ms);
         snapshot.network.round_trip_ms = Some(known.max(round_trip_ms));
     }
-    snapshot.brokers.push(side.broker);
+    // What the Admin protocol tells of a client is nothing that a broker measured.
+    if side.broker != BrokerSide::default() {
+        snapshot.brokers.push(side.broker);
+    }
     for neighbour in side.neighbours {
         if snapshot
             .neighbours
@@ -541,19 +653,12 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
         consumer.group_members = consumer.group_members.or(side.group_members);
         consumer.group_partitions = consumer.group_partitions.or(side.group_partitions);
         consumer.expelled.extend(side.expelled);
-        if consumer.partitions.is_empty() {
-            consumer.lag_max = side
-                .partitions
-                .iter()
-                .filter_map(|partition| partition.lag)
-                .reduce(f64::max);
-            consumer.partitions = side.partitions;
-        }
+        lag::merge(consumer, side.partitions);
     }
 }
 
 /// A client known only from brokers.
-fn silent(sides: Vec<Observed>) -> Snapshot {
+fn silent(sides: &[Arc<Observed>]) -> Snapshot {
     let mut snapshot = Snapshot {
         client: sides[0].client.clone(),
         seconds: sides.iter().map(|side| side.seconds).fold(0.0, f64::max),
@@ -561,10 +666,9 @@ fn silent(sides: Vec<Observed>) -> Snapshot {
     };
     snapshot.telemetry.pushes = Some(0);
     snapshot.telemetry.push_interval_ms = sides.iter().find_map(|side| side.push_interval_ms);
-    for side in sides {
-        add_side(&mut snapshot, side);
-    }
-    snapshot.telemetry.is_silent = snapshot.telemetry.has_subscription;
+    snapshot = with_sides(snapshot, sides);
+    let telemetry = &mut snapshot.telemetry;
+    telemetry.is_silent = telemetry.has_subscription && !telemetry.is_off_at_broker;
     snapshot
 }
 

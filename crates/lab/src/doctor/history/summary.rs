@@ -43,6 +43,8 @@ fn telemetry(window: &Window<'_>) -> Telemetry {
         has_subscription: true,
         push_interval_ms: instance.push_interval_ms,
         restarted: instance.is_restarted(),
+        heard_ms: instance.heard_ms,
+        started_ms: instance.client_started_ms,
         ..Telemetry::default()
     }
 }
@@ -246,6 +248,7 @@ fn partitions(window: &Window<'_>) -> Vec<ConsumedPartition> {
                 .zip(lag_slope)
                 .map(|(consumed, slope)| (consumed + slope).max(0.0)),
             lag_ms: None,
+            is_own_gauge: true,
         })
     });
     partitions.collect()

@@ -7,6 +7,7 @@ use super::super::adapters::Measure;
 use super::super::snapshot::{Library, Origin, Setting};
 use super::instance::BYTES_MAX;
 use super::*;
+use crate::doctor::diagnosis::{Diagnosis, Seen, Verdict};
 
 /// The start of the first push, in milliseconds since 1970.
 const BEGIN_MS: i64 = 1_800_000_000_000;
@@ -684,6 +685,102 @@ fn two_instances_of_one_client_id_do_not_share_a_brokers_view() {
         sides,
         [(None, Some(5.0)), (named("i"), None), (named("j"), Some(3.0))]
     );
+}
+
+#[test]
+fn a_client_that_the_broker_asks_for_nothing_is_not_silent() {
+    let collector = Collector::default();
+    let off = Observed {
+        is_off_at_broker: true,
+        ..observed("off", None, 1, 45.0)
+    };
+    collector.observe(off, BEGIN_MS);
+    let telemetry = collector.snapshots(BEGIN_MS)[0].telemetry;
+    assert!(
+        telemetry.is_off_at_broker && !telemetry.is_silent,
+        "{telemetry:?}"
+    );
+}
+
+#[test]
+fn a_verdict_is_kept_until_its_client_pushes_or_a_broker_sees_something_else() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    for _ in 0..6 {
+        pushes.push(10_000, &steady(10_000));
+    }
+    let now_ms = pushes.now_ms;
+    let silent = |requests: f64| {
+        let mut silent = observed("silent", None, 1, requests);
+        silent.broker.back_to_back_share = Some(1.0);
+        silent
+    };
+    let examine = |at_ms| {
+        let mut clients = collector.examine(at_ms).clients;
+        clients.sort_by_key(|client| client.client_id.clone());
+        clients
+    };
+    let is_same = |one: &[Arc<Diagnosis>], other: &[Arc<Diagnosis>]| -> Vec<bool> {
+        let pairs = one.iter().zip(other);
+        pairs.map(|(one, other)| Arc::ptr_eq(one, other)).collect()
+    };
+    collector.observe(silent(45.0), now_ms);
+    let first = examine(now_ms + 1);
+    assert!(
+        first
+            .iter()
+            .all(|client| client.verdict != Verdict::NotEnoughData)
+    );
+    assert_eq!(is_same(&first, &examine(now_ms + 2)), [true, true]);
+    collector.observe(silent(45.0), now_ms + 3);
+    assert_eq!(
+        is_same(&first, &examine(now_ms + 4)),
+        [true, true],
+        "seen the same"
+    );
+    collector.observe(silent(50.0), now_ms + 5);
+    let second = examine(now_ms + 6);
+    assert_eq!(is_same(&first, &second), [true, false]);
+    collector.observe(observed("p", Some("i"), 1, 5.0), now_ms + 7);
+    let third = examine(now_ms + 8);
+    assert_eq!(is_same(&second, &third), [false, true]);
+    pushes.push(10_000, &steady(10_000));
+    assert_eq!(is_same(&third, &examine(now_ms + 9)), [false, true]);
+    // What is kept does not keep a client alive.
+    assert!(examine(now_ms + 200_000).is_empty());
+}
+
+#[test]
+fn a_verdict_that_counts_seconds_is_not_kept() {
+    let collector = Collector::default();
+    Pushes::new(&collector, java("i")).push(10_000, &steady(10_000));
+    let words = |at_ms| collector.examine(BEGIN_MS + at_ms).clients[0].summary.clone();
+    assert_ne!(words(12_000), words(15_000));
+}
+
+#[test]
+fn an_examination_says_how_many_clients_push() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    pushes.push(10_000, &steady(10_000));
+    let seen = |collector: &Collector| collector.examine(BEGIN_MS + 10_000).seen.unwrap();
+    let all = Seen {
+        clients: 1,
+        pushing: 1,
+        connections: None,
+    };
+    assert_eq!(seen(&collector), all);
+    for (client_id, connections) in [("p", 2.0), ("silent", 3.0)] {
+        let mut side = observed(client_id, None, 1, 45.0);
+        side.broker.connections = Some(connections);
+        collector.observe(side, BEGIN_MS + 10_000);
+    }
+    let some = Seen {
+        clients: 2,
+        pushing: 1,
+        connections: Some(5),
+    };
+    assert_eq!(seen(&collector), some);
 }
 
 #[test]

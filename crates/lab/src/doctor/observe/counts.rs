@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::doctor::snapshot::Codec;
+use crate::machine::host::HostCounts;
 
 /// All clients' counters at one moment. Two of them make a window.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct BrokerCounts {
     /// Processors of the machine, and the time the broker has used them in total.
     pub processor_count: usize,
     pub processor_micros: u64,
+    /// The machine's processors.
+    pub host: Option<HostCounts>,
     pub connections: Vec<ConnectionCounts>,
     pub groups: Vec<GroupCounts>,
 }
@@ -31,12 +34,17 @@ pub struct ConnectionCounts {
     pub client_id: Arc<str>,
     pub principal: Arc<str>,
     pub address: IpAddr,
+    /// Whether the client runs on the broker's machine.
+    pub is_local: bool,
     /// KIP-714's client instance id, if the client has asked for a subscription.
     pub instance_id: Option<String>,
+    /// The broker asks this client for no metrics.
+    pub is_off_at_broker: bool,
     /// Name and version, if the client sent them (KIP-511).
     pub software: Option<(Arc<str>, Arc<str>)>,
     pub produce: Option<RequestCounts>,
     pub fetch: Option<RequestCounts>,
+    pub written: Option<WrittenCounts>,
     /// All other requests: their time in handlers.
     pub other_micros: u64,
     /// The path's round trip as measured by the kernel.
@@ -45,6 +53,41 @@ pub struct ConnectionCounts {
     /// `moment_micros`.
     pub fetched: Option<(u64, Vec<FetchCounts>)>,
     pub is_closed: bool,
+}
+
+/// The number of partitions is counted in so many bits, one for each partition by a hash.
+pub const PARTITION_BITS: usize = 1_024;
+
+pub type PartitionBits = [u64; PARTITION_BITS / 64];
+
+/// The partitions that a connection's client writes to.
+#[derive(Clone, Debug, Default)]
+pub struct WrittenCounts {
+    /// The heaviest, in sums since their entry was made.
+    pub partitions: Vec<PartitionCounts>,
+    /// All that were written to lately.
+    pub bits: PartitionBits,
+}
+
+#[derive(Clone, Debug)]
+pub struct PartitionCounts {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    /// A partition that was displaced by heavier ones and came back has another number, and counts
+    /// from zero.
+    pub entry: u32,
+    pub batches: u64,
+    pub records: u64,
+    pub bytes: u64,
+}
+
+/// The limits that a fetch request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FetchLimits {
+    pub min_bytes: i32,
+    pub max_wait_ms: i32,
+    pub max_bytes: i32,
+    pub partition_bytes_max: Option<i32>,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +121,13 @@ pub struct RequestCounts {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
+    /// Lately: the largest request and batch, and the most requests of one connection that were under
+    /// way at the same time as far as the broker can tell.
+    pub request_bytes_max: u32,
+    pub batch_bytes_max: u32,
+    pub in_flight_max: u16,
+    /// Of the last fetch.
+    pub fetch_limits: Option<FetchLimits>,
     /// Answers that waited for the device, and their bytes.
     pub cold_reads: u64,
     pub cold_bytes: u64,
@@ -108,6 +158,10 @@ impl RequestCounts {
         for (into, from) in self.sums().into_iter().zip(other.clone().sums()) {
             *into += *from;
         }
+        self.request_bytes_max = self.request_bytes_max.max(other.request_bytes_max);
+        self.batch_bytes_max = self.batch_bytes_max.max(other.batch_bytes_max);
+        self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
+        self.fetch_limits = other.fetch_limits.or(self.fetch_limits);
         self.codecs.extend(&other.codecs);
         self.recompressed.extend(&other.recompressed);
         for (error, count) in &other.errors {
@@ -192,6 +246,8 @@ pub struct GroupCounts {
     /// Members that were removed because they polled too late (`max.poll.interval.ms`), and when,
     /// in milliseconds since 1970.
     pub late: Vec<(i64, MemberCounts)>,
+    /// Its committed offsets, each with the partition's end at the reading's moment.
+    pub committed: Vec<FetchCounts>,
 }
 
 #[derive(Clone, Debug)]
@@ -200,6 +256,8 @@ pub struct MemberCounts {
     pub client_id: Arc<str>,
     /// As Kafka writes it: Java's form, with a leading slash.
     pub client_host: Arc<str>,
+    pub rebalance_timeout_ms: i32,
+    pub session_timeout_ms: i32,
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::counts::GroupCounts;
+use super::windows::seen;
+use crate::doctor::adapters::{Hints, Software};
 use crate::doctor::history::Observed;
+use crate::doctor::snapshot::Library;
 
 /// A removed member counts as evidence for this long: the window of a verdict.
 const DEPARTED_MS: i64 = 60_000;
@@ -17,6 +20,14 @@ pub struct Memberships<'a> {
     /// `None`: the same client id on the same host is in several groups, so a connection's group is
     /// unknown.
     groups: HashMap<(&'a str, IpAddr), Option<&'a GroupCounts>>,
+    /// What the members of a client id and host said in JoinGroup; `None`: they differ.
+    timeouts: HashMap<(&'a str, IpAddr), Option<Timeouts>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Timeouts {
+    rebalance_ms: i32,
+    session_ms: i32,
 }
 
 impl<'a> Memberships<'a> {
@@ -24,6 +35,7 @@ impl<'a> Memberships<'a> {
         let mut memberships = Memberships {
             at_ms,
             groups: HashMap::new(),
+            timeouts: HashMap::new(),
         };
         for group in groups {
             let gone = (group.late.iter())
@@ -41,17 +53,33 @@ impl<'a> Memberships<'a> {
                 if known.is_some_and(|known| known.group_id != group.group_id) {
                     *known = None;
                 }
+                let own = Timeouts {
+                    rebalance_ms: member.rebalance_timeout_ms,
+                    session_ms: member.session_timeout_ms,
+                };
+                let told = memberships
+                    .timeouts
+                    .entry((&member.client_id, host))
+                    .or_insert(Some(own));
+                *told = told.filter(|told| *told == own);
             }
         }
         memberships
     }
 
+    /// The consumer's group, if it is known.
+    pub fn group_of(&self, client_id: &str, address: IpAddr) -> Option<&'a GroupCounts> {
+        self.groups.get(&(client_id, address)).copied().flatten()
+    }
+
     /// Fills in the consumer's group, if it is known.
     pub fn tell(&self, observed: &mut Observed, address: IpAddr) {
         let key = (observed.client.client_id.as_str(), address);
-        let Some(Some(group)) = self.groups.get(&key) else {
-            return;
-        };
+        let group = self.groups.get(&key).copied().flatten();
+        if let Some(timeouts) = self.timeouts.get(&key).copied().flatten() {
+            timeouts.tell(observed);
+        }
+        let Some(group) = group else { return };
         observed.client.group_id = Some(group.group_id.to_string());
         observed.group_members = Some(group.members.len() as f64);
         observed.group_partitions = (group.partition_count > 0).then_some(group.partition_count as f64);
@@ -59,6 +87,26 @@ impl<'a> Memberships<'a> {
             .filter(|(removed_ms, _)| is_recent(*removed_ms, self.at_ms))
             .map(|(_, member)| member.member_id.to_string())
             .collect();
+    }
+}
+
+impl Timeouts {
+    fn tell(self, observed: &mut Observed) {
+        let milliseconds = |ms: i32| (ms > 0).then(|| f64::from(ms));
+        observed.settings.session_timeout_ms = milliseconds(self.session_ms).and_then(seen);
+        // These consumers name max.poll.interval.ms as their rebalance timeout (KIP-62); others have
+        // a setting of its own for it, and no limit between polls.
+        let client = &observed.client;
+        let (name, version) = (
+            client.software_name.as_deref(),
+            client.software_version.as_deref(),
+        );
+        if matches!(
+            Software::recognise(name, version, &Hints::default()).library,
+            Library::Java | Library::Librdkafka | Library::Ottla
+        ) {
+            observed.settings.max_poll_interval_ms = milliseconds(self.rebalance_ms).and_then(seen);
+        }
     }
 }
 
@@ -82,6 +130,8 @@ mod tests {
             member_id: format!("{client_id}-{number}").into(),
             client_id: client_id.into(),
             client_host: "/10.0.0.1".into(),
+            rebalance_timeout_ms: 6_000 + i32::try_from(number).unwrap(),
+            session_timeout_ms: 45_000,
         }
     }
 
@@ -91,6 +141,7 @@ mod tests {
             members,
             partition_count: 6,
             late,
+            committed: Vec::new(),
         }
     }
 
@@ -123,6 +174,32 @@ mod tests {
         // A removed member still has its group; one that left more than a minute ago has none.
         assert_eq!(told(&groups, "slow").expelled, ["slow-9"]);
         assert_eq!(told(&groups, "older").group_members, None);
+    }
+
+    #[test]
+    fn the_timeouts_of_a_members_join_are_settings_that_were_seen() {
+        let groups = [group(
+            "g",
+            vec![member("one", 1), member("two", 1), member("two", 2)],
+            vec![],
+        )];
+        let told = |client_id: &str, software: Option<&str>| {
+            let mut observed = Observed::default();
+            observed.client.client_id = client_id.to_owned();
+            observed.client.software_name = software.map(str::to_owned);
+            Memberships::of(&groups, 100_000).tell(&mut observed, HOST);
+            let settings = observed.settings;
+            (settings.max_poll_interval_ms, settings.session_timeout_ms)
+        };
+        let java = told("one", Some("apache-kafka-java"));
+        assert_eq!(java, (seen(6_001.0), seen(45_000.0)));
+        assert_eq!(told("one", Some("kgo")), (None, seen(45_000.0)));
+        assert_eq!(told("one", None), (None, seen(45_000.0)));
+        assert_eq!(
+            told("two", Some("apache-kafka-java")),
+            (None, None),
+            "which of both?"
+        );
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
+pub mod cluster;
 pub mod windows;
+mod committed;
 mod membership;
+mod written;
+mod host;
 pub mod counts;

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::counts::{BrokerCounts, ConnectionCounts, RequestCounts};
+use super::committed::Committed;
+use super::counts::{BrokerCounts, ConnectionCounts, FetchLimits, RequestCounts};
+use super::host::HostSums;
 use super::membership::Memberships;
+use super::written::Written;
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{
-    BrokerSide, Client, Codec, ConsumedPartition, Neighbour, Origin, Role, Setting, Settings,
+    BrokerSide, Client, Codec, ConsumedPartition, Host, Neighbour, Origin, Role, Setting, Settings,
 };
 
 /// Slices of a window: twelve of five seconds are a minute.
@@ -28,11 +31,11 @@ const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
 /// One client in one role: its client instance where that is known, else all connections with the
 /// same client id and principal from one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Key {
-    client_id: Arc<str>,
+pub(super) struct Key {
+    pub(super) client_id: Arc<str>,
     principal: Arc<str>,
-    address: IpAddr,
-    role: Role,
+    pub(super) address: IpAddr,
+    pub(super) role: Role,
     instance_id: Option<String>,
 }
 
@@ -50,25 +53,28 @@ impl Key {
 
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
-struct ClientSums {
+pub(super) struct ClientSums {
     /// In a window: since the slice in which the client first appeared.
     seconds: f64,
     software: Option<(Arc<str>, Arc<str>)>,
     /// Its produce requests, or its fetches.
     api: RequestCounts,
+    written: Written,
     other_micros: u64,
     connections: u64,
+    is_local: bool,
+    is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     /// A consumer's first and last position in each partition.
-    positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
+    pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
 
 /// A consumer's position in a partition, and the partition's end at that moment.
 #[derive(Clone, Copy, Debug)]
-struct Stand {
-    at_micros: u64,
-    offset: i64,
-    end: i64,
+pub(super) struct Stand {
+    pub at_micros: u64,
+    pub offset: i64,
+    pub end: i64,
 }
 
 impl ClientSums {
@@ -76,7 +82,10 @@ impl ClientSums {
     fn merge(&mut self, later: &ClientSums) {
         self.api.merge(&later.api);
         self.other_micros += later.other_micros;
+        self.written.merge(&later.written);
         self.connections = later.connections;
+        self.is_local = later.is_local;
+        self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
         // A partition that is no longer fetched was reassigned to another member.
@@ -110,16 +119,22 @@ fn add_connection(
     let produce_before = before.and_then(|before| before.produce.as_ref());
     let fetch_before = before.and_then(|before| before.fetch.as_ref());
     let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
-    for (role, api, before) in [
+    for (role, api, api_before) in [
         (Role::Producer, now.produce.as_ref(), produce_before),
         (Role::Consumer, now.fetch.as_ref(), fetch_before),
     ] {
         let Some(api) = api else { continue };
         let sums = clients.entry(Key::of(now, role)).or_default();
-        sums.api.merge(&api.since(before.unwrap_or(&none)));
+        sums.api.merge(&api.since(api_before.unwrap_or(&none)));
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
         sums.other_micros += std::mem::take(&mut other_micros);
         sums.connections += u64::from(!now.is_closed);
+        sums.is_local = now.is_local;
+        sums.is_off_at_broker = now.is_off_at_broker;
+        if let (Role::Producer, Some(written)) = (role, &now.written) {
+            sums.written
+                .add(written, before.and_then(|before| before.written.as_ref()));
+        }
         if let Some((at, fetched)) = now.fetched.as_ref().filter(|_| role == Role::Consumer) {
             for partition in fetched {
                 let stand = Stand {
@@ -144,6 +159,7 @@ struct Slice {
     loop_micros_available: f64,
     busy_micros: u64,
     processor_micros: u64,
+    host: Option<HostSums>,
     clients: HashMap<Key, ClientSums>,
 }
 
@@ -160,6 +176,7 @@ pub struct Windows {
     previous: Option<BrokerCounts>,
     slices: VecDeque<Slice>,
     past: HashMap<Key, Past>,
+    committed: Committed,
     readings: u64,
 }
 
@@ -170,6 +187,7 @@ struct Whole {
     idle: f64,
     processor_use: f64,
     loop_count: usize,
+    host: Option<Host>,
 }
 
 impl Windows {
@@ -180,7 +198,10 @@ impl Windows {
             self.previous = Some(reading);
             return Vec::new();
         };
-        self.slices.push_back(slice(&previous, &reading));
+        let memberships = Memberships::of(&reading.groups, reading.at_ms);
+        let mut slice = slice(&previous, &reading);
+        self.committed.tell(&mut slice.clients, &memberships, &reading);
+        self.slices.push_back(slice);
         if self.slices.len() > SLICES_MAX {
             self.slices.pop_front();
         }
@@ -203,7 +224,6 @@ impl Windows {
             }
         }
         clients.retain(|_, sums| sums.api.requests > 0);
-        let memberships = Memberships::of(&reading.groups, reading.at_ms);
         let observed = self.observe(&whole, &clients, &memberships);
         self.previous = Some(reading);
         self.remember(&whole, &clients);
@@ -216,12 +236,18 @@ impl Windows {
         let available = sum(|slice| slice.loop_micros_available).max(1.0);
         let busy = sum(|slice| slice.busy_micros as f64);
         let processor = sum(|slice| slice.processor_micros as f64);
+        let host = self.slices.iter().map(|slice| slice.host).reduce(|whole, later| {
+            let (mut whole, later) = (whole?, later?);
+            whole.merge(&later);
+            Some(whole)
+        });
         Whole {
             node_id: reading.node_id,
             loop_micros_available: available,
             idle: (1.0 - busy / available).clamp(0.0, 1.0),
             processor_use: (processor / (seconds * 1e6 * reading.processor_count as f64)).clamp(0.0, 1.0),
             loop_count: reading.loop_count,
+            host: host.flatten().map(|sums| sums.host()),
         }
     }
 
@@ -246,8 +272,10 @@ impl Windows {
                 seconds: sums.seconds,
                 broker: side(whole, key.role, sums),
                 settings: settings(sums),
+                host: whole.host.filter(|_| sums.is_local),
                 partitions: partitions(sums),
                 has_subscription: key.instance_id.is_some(),
+                is_off_at_broker: sums.is_off_at_broker,
                 neighbours: neighbours.collect(),
                 ..Observed::default()
             };
@@ -369,6 +397,10 @@ fn ratio(sum: f64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
+fn positive(value: u32) -> Option<f64> {
+    (value > 0).then(|| f64::from(value))
+}
+
 fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
     let earlier: HashMap<u64, &ConnectionCounts> = before
         .connections
@@ -381,12 +413,17 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
         let before = earlier.get(&connection.connection_id).copied();
         add_connection(&mut clients, connection, before);
     }
+    for sums in clients.values_mut() {
+        sums.written.end();
+    }
     let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
     Slice {
         seconds: elapsed_micros as f64 / 1e6,
         loop_micros_available: elapsed_micros as f64 * now.loop_count as f64,
         busy_micros: now.busy_micros - before.busy_micros,
         processor_micros: now.processor_micros - before.processor_micros,
+        host: (before.host.as_ref().zip(now.host.as_ref()))
+            .map(|(before, now)| HostSums::between(before, now, elapsed_micros)),
         clients,
     }
 }
@@ -445,6 +482,12 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         cold_bytes_per_second: per_second(api.cold_bytes),
         network_threads: Some(whole.loop_count as f64),
         errors: errors(api),
+        host: whole.host,
+        request_bytes_max: positive(api.request_bytes_max).map(|bytes| bytes + 4.0),
+        batch_bytes_max: positive(api.batch_bytes_max),
+        partitions: sums.written.heaviest(sums.seconds),
+        partitions_written: sums.written.count(),
+        in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
         ..BrokerSide::default()
     }
 }
@@ -463,6 +506,7 @@ fn partitions(sums: &ClientSums) -> Vec<ConsumedPartition> {
             consumed_per_second: per_second(last.offset - first.offset),
             produced_per_second: per_second(last.end - first.end),
             lag_ms: None,
+            is_own_gauge: false,
         }
     });
     told.collect()
@@ -475,14 +519,19 @@ fn errors(api: &RequestCounts) -> BTreeMap<String, f64> {
         .collect()
 }
 
+pub(super) fn seen<T>(value: T) -> Option<Setting<T>> {
+    Some(Setting {
+        value,
+        origin: Origin::Seen,
+    })
+}
+
 fn settings(sums: &ClientSums) -> Settings {
-    fn seen<T>(value: T) -> Option<Setting<T>> {
-        Some(Setting {
-            value,
-            origin: Origin::Seen,
-        })
-    }
     let api = &sums.api;
+    let of_fetch = |of: fn(&FetchLimits) -> Option<i32>| {
+        let limit = api.fetch_limits.as_ref().and_then(of).filter(|limit| *limit >= 0);
+        limit.and_then(|limit| seen(f64::from(limit)))
+    };
     let only = |codecs: &BTreeSet<Codec>| match codecs.len() {
         1 => codecs.first().copied().and_then(seen),
         _ => None,
@@ -497,6 +546,10 @@ fn settings(sums: &ClientSums) -> Settings {
         compression: only(&api.codecs),
         topic_compression: only(&api.recompressed),
         replication_factor: seen(1.0),
+        fetch_max_wait_ms: of_fetch(|limits| Some(limits.max_wait_ms)),
+        fetch_min_bytes: of_fetch(|limits| Some(limits.min_bytes)),
+        fetch_max_bytes: of_fetch(|limits| Some(limits.max_bytes)),
+        max_partition_fetch_bytes: of_fetch(|limits| limits.partition_bytes_max),
         ..Settings::default()
     }
 }
@@ -507,6 +560,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use crate::doctor::observe::counts::FetchCounts;
+    use crate::machine::host::HostCounts;
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs
     /// each, one of them synced.
@@ -532,10 +586,13 @@ mod tests {
             client_id: client_id.into(),
             principal: "User:ANONYMOUS".into(),
             address: Ipv4Addr::new(10, 0, 0, 1).into(),
+            is_local: false,
+            is_off_at_broker: false,
             instance_id: None,
             software: None,
             produce: Some(produce),
             fetch: None,
+            written: None,
             other_micros: 0,
             round_trip_micros: Some(2_500),
             fetched: None,
@@ -552,6 +609,7 @@ mod tests {
             busy_micros,
             processor_count: 2,
             processor_micros: busy_micros,
+            host: None,
             connections,
             groups: Vec::new(),
         }
@@ -600,6 +658,68 @@ mod tests {
             (told.client.role, told.seconds, told.has_subscription),
             (Role::Producer, 10.0, false)
         );
+    }
+
+    #[test]
+    fn what_requests_name_and_weigh_is_in_the_window() {
+        let mut windows = Windows::default();
+        let limits = FetchLimits {
+            min_bytes: 100_000,
+            max_wait_ms: 250,
+            max_bytes: 50 << 20,
+            partition_bytes_max: Some(16_384),
+        };
+        let both = |requests: u64| {
+            let mut both = producer(1, "both", requests);
+            both.is_local = true;
+            let produce = both.produce.as_mut().unwrap();
+            (produce.request_bytes_max, produce.batch_bytes_max) = (70_000, 16_384);
+            produce.in_flight_max = 5;
+            both.fetch = Some(RequestCounts {
+                requests,
+                fetch_limits: Some(limits),
+                ..RequestCounts::default()
+            });
+            both
+        };
+        let busy = |second: u64, busy: u64| {
+            let mut reading = reading(second, 0, vec![both(second), producer(2, "far", second)]);
+            reading.host = Some(HostCounts {
+                processors: 2,
+                busy,
+                idle: 100,
+                stolen: 0,
+                waiting_micros: None,
+            });
+            reading
+        };
+        windows.take(busy(0, 0));
+        let told = windows.take(busy(10, 300));
+        let [producer, consumer, far] = &told[..] else {
+            panic!("three clients: {told:?}")
+        };
+        let side = &producer.broker;
+        assert_eq!(
+            (side.request_bytes_max, side.batch_bytes_max, side.in_flight_max),
+            (Some(70_004.0), Some(16_384.0), Some(5.0))
+        );
+        assert_eq!(side.host.and_then(|host| host.used), Some(1.0));
+        assert_eq!(
+            (producer.host, far.host),
+            (side.host, None),
+            "its machine is the broker's"
+        );
+        let settings = &consumer.settings;
+        assert_eq!(
+            (settings.fetch_min_bytes, settings.fetch_max_wait_ms),
+            (seen(100_000.0), seen(250.0))
+        );
+        assert_eq!(
+            (settings.fetch_max_bytes, settings.max_partition_fetch_bytes),
+            (seen(f64::from(50 << 20)), seen(16_384.0))
+        );
+        assert_eq!(producer.settings.fetch_min_bytes, None);
+        assert_eq!(consumer.broker.in_flight_max, None, "fetches do not tell");
     }
 
     #[test]

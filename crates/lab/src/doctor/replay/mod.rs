@@ -7,7 +7,7 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod fixture;
-mod settings;
+pub(super) mod settings;
 mod broker;
 mod pushes;
 mod field;

@@ -10,6 +10,7 @@ use ottla_broker::Broker;
 use ottla_client::admin::{Admin, NewTopic};
 use ottla_client::config::Config;
 use ottla_lab::doctor::snapshot::{Application, Network};
+use ottla_lab::doctor::statements::Statements;
 use ottla_lab::doctor::{Diagnosis, Snapshot, rules};
 use ottla_lab::link::relay::Relay;
 use ottla_lab::load::outcome::ProduceOutcome;
@@ -62,7 +63,7 @@ impl Performance {
 
 impl Stage {
     pub fn open(duration: Duration) -> Result<Stage, String> {
-        let mut doctor = Doctor::new();
+        let mut doctor = Doctor::new(Statements::default());
         let interval = PUSH_INTERVAL_MS.to_string();
         let properties = [
             ("ottla.telemetry.default.interval.ms", interval.as_str()),

@@ -8,8 +8,9 @@ use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::calculator::{formula, predict};
 use ottla_lab::doctor::severity;
 
+use super::stated::Stated;
 use super::text::{Paper, calculation};
-use super::{Failure, Format, Place, json, place, print, replay};
+use super::{Failure, Format, Place, json, print, replay};
 
 #[derive(Args)]
 pub struct Formula {
@@ -81,8 +82,9 @@ impl Predict {
             let snapshots = replay::read(&path)?;
             return only(snapshots).map_err(|problem| Failure::of_file(&path, problem));
         }
-        let address = self.place.address()?;
-        let all = place::snapshots(&address)?;
+        let source = self.place.source(&Stated::default())?;
+        let all = source.snapshots()?;
+        let address = &source.address;
         let is_it = |snapshot: &&Snapshot| {
             snapshot.client.client_id == self.of || snapshot.client.instance_id.as_deref() == Some(&self.of)
         };

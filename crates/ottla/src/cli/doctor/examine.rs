@@ -6,13 +6,17 @@ use std::process::ExitCode;
 use clap::Args;
 use ottla_lab::doctor::diagnosis::Examination;
 
+use super::stated::Stated;
 use super::text::{Paper, explain, table};
-use super::{Failure, Format, Place, json, place, print, status, watch, write_file};
+use super::{Failure, Format, Place, json, print, status, watch, write_file};
 
 #[derive(Args)]
 pub struct Look {
     #[command(flatten)]
     place: Place,
+
+    #[command(flatten)]
+    stated: Stated,
 
     /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
@@ -40,16 +44,16 @@ fn interval(text: &str) -> Result<f64, String> {
 
 impl Look {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let address = self.place.address()?;
+        let source = self.place.source(&self.stated)?;
         if self.watch {
-            return watch::run(&address, self.interval);
+            return watch::run(&source, self.interval);
         }
         if let Some(path) = &self.export {
-            let snapshots = place::snapshots(&address)?;
+            let snapshots = source.snapshots()?;
             write_file(path, &json(&snapshots)?)?;
             eprintln!("ottla doctor: {} clients in {}", snapshots.len(), path.display());
         }
-        let examination = place::examination(&address)?;
+        let examination = source.examination()?;
         match self.format {
             Format::Text => print(&table::render(&examination, Paper::of_stdout()))?,
             Format::Json => print(&json(&examination)?)?,
@@ -66,6 +70,9 @@ pub struct Explain {
     #[command(flatten)]
     place: Place,
 
+    #[command(flatten)]
+    stated: Stated,
+
     /// Output: text for people, or JSON
     #[arg(long, default_value = "text")]
     format: Format,
@@ -73,16 +80,13 @@ pub struct Explain {
 
 impl Explain {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let address = self.place.address()?;
-        let all = place::examination(&address)?;
+        let source = self.place.source(&self.stated)?;
+        let all = source.examination()?;
         let found = all
             .find(&self.client)
-            .map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
-        let examination = Examination {
-            version: all.version,
-            at_ms: all.at_ms,
-            clients: found.into_iter().cloned().collect(),
-        };
+            .map_err(|problem| Failure::unanswered(format!("{}: {problem}", source.address)))?;
+        let clients: Vec<_> = found.into_iter().cloned().collect();
+        let examination = Examination::of(all.at_ms, clients);
         tell(&examination, self.format)?;
         Ok(status(examination.has_bad()))
     }

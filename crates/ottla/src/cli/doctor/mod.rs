@@ -4,6 +4,7 @@
 mod calculate;
 mod replay;
 mod examine;
+pub(in crate::cli) mod stated;
 mod collect;
 pub(in crate::cli) mod watch;
 pub(in crate::cli) mod place;

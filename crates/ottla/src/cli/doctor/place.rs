@@ -1,7 +1,7 @@
 //! The address at which the doctor is asked: Ottla's admin address, or a collector's.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ottla_client::admin::{Admin, ConfigResource, ConfigResourceKind};
@@ -9,8 +9,10 @@ use ottla_client::config::Config;
 use ottla_lab::ask;
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+use ottla_lab::doctor::statements::Statements;
 
-use super::Failure;
+use super::stated::{self, Stated};
+use super::{Failure, replay};
 
 /// Ottla's own default (`ottla.admin.listener`).
 const ADMIN_ADDRESS: &str = "127.0.0.1:9644";
@@ -58,6 +60,16 @@ impl Place {
         }
     }
 
+    /// Returns the doctor at that address, with statements about its clients.
+    ///
+    /// - Errors: as of [`Place::address`], and for a statement that is refused.
+    pub fn source(&self, stated: &Stated) -> Result<Source, Failure> {
+        // First: a refusal must not wait for a cluster.
+        let statements = stated.read()?;
+        let address = self.address()?;
+        Ok(Source { address, statements })
+    }
+
     /// Returns the address for pages that only Ottla serves.
     ///
     /// - Errors: also if the cluster is not Ottla.
@@ -80,10 +92,7 @@ impl Place {
 
     /// Returns the admin address; `None` if the cluster is not Ottla.
     fn admin_of_cluster(&self, servers: &str) -> Result<Option<String>, Failure> {
-        let config = match &self.command_config {
-            Some(path) => Config::from_file(path).map_err(Failure::unanswered)?,
-            None => Config::new(),
-        };
+        let config = client_config(self.command_config.as_deref())?;
         let admin = Admin::new(&config.set("bootstrap.servers", servers)).map_err(Failure::unanswered)?;
         let of_servers = |error| Failure::unanswered(format!("{servers}: {error}"));
         let cluster = admin.describe_cluster().wait().map_err(of_servers)?;
@@ -107,6 +116,14 @@ impl Place {
         listener
             .map(|listener| reachable(&listener, &node.address.host))
             .transpose()
+    }
+}
+
+/// Reads the settings of a client for a cluster.
+pub fn client_config(file: Option<&Path>) -> Result<Config, Failure> {
+    match file {
+        Some(path) => Config::from_file(path).map_err(Failure::unanswered),
+        None => Ok(Config::new()),
     }
 }
 
@@ -144,13 +161,39 @@ fn without_scheme(address: &str) -> &str {
     address.trim_start_matches("http://").trim_end_matches('/')
 }
 
-/// Returns the diagnoses of all clients, the worst first.
-///
-/// - Errors: no answer, or one of another version.
-pub fn examination(address: &str) -> Result<Examination, Failure> {
-    let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
-        .map_err(|error| unreachable(address, &error))?;
-    read_examination(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))
+/// A running doctor, and what is stated here of its clients: the doctor does not learn of it.
+#[derive(Clone)]
+pub struct Source {
+    pub address: String,
+    pub statements: Statements,
+}
+
+impl Source {
+    /// Returns the diagnoses of all clients, the worst first.
+    ///
+    /// - Errors: no answer, or one of another version.
+    pub fn examination(&self) -> Result<Examination, Failure> {
+        let address = &self.address;
+        let text = ask::ask(address, "GET", "/doctor", ANSWER_BYTES_MAX)
+            .map_err(|error| unreachable(address, &error))?;
+        let mut examination = read_examination(&text)
+            .map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
+        if !self.statements.is_empty() {
+            let examined = replay::examined(&self.snapshots()?, examination.at_ms);
+            examination.clients = examined.clients;
+        }
+        Ok(examination)
+    }
+
+    /// Returns the readings on which the diagnoses are based.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>, Failure> {
+        let address = &self.address;
+        let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
+            .map_err(|error| unreachable(address, &error))?;
+        let snapshots = serde_json::from_str(&text)
+            .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))?;
+        Ok(stated::apply(&self.statements, snapshots))
+    }
 }
 
 fn read_examination(text: &str) -> Result<Examination, String> {
@@ -170,14 +213,6 @@ fn read_examination(text: &str) -> Result<Examination, String> {
     let mut examination = parsed.map_err(|error| format!("/doctor: {error}"))?;
     examination.sort();
     Ok(examination)
-}
-
-/// Returns the readings on which the diagnoses are based.
-pub fn snapshots(address: &str) -> Result<Vec<Snapshot>, Failure> {
-    let text = ask::ask(address, "GET", "/doctor/snapshots", ANSWER_BYTES_MAX)
-        .map_err(|error| unreachable(address, &error))?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::unanswered(format!("{address}: /doctor/snapshots: {error}")))
 }
 
 fn unreachable(address: &str, error: &std::io::Error) -> Failure {

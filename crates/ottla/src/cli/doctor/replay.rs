@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_lab::doctor::diagnosis::{Examination, VERSION};
+use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::{Snapshot, replay, rules};
 
+use super::stated::{self, Stated};
 use super::{Failure, Format, examine, now_ms, status};
 
 /// The limit of a file: about ten thousand clients.
@@ -24,6 +25,9 @@ pub struct Replay {
     #[arg(long, default_value = "text")]
     format: Format,
 
+    #[command(flatten)]
+    stated: Stated,
+
     /// Exit with status 1 if some client is limited or loses records
     #[arg(long)]
     exit_code: bool,
@@ -31,16 +35,14 @@ pub struct Replay {
 
 impl Replay {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let statements = self.stated.read()?;
         let mut clients = Vec::new();
         // Several files keep their order, so that their results can be told apart.
         for path in &self.files {
-            clients.extend(examined(&read(path)?, 0).clients);
+            let snapshots = stated::apply(&statements, read(path)?);
+            clients.extend(examined(&snapshots, 0).clients);
         }
-        let examination = Examination {
-            version: VERSION,
-            at_ms: now_ms(),
-            clients,
-        };
+        let examination = Examination::of(now_ms(), clients);
         examine::tell(&examination, self.format)?;
         Ok(status(self.exit_code && examination.has_bad()))
     }
@@ -48,11 +50,8 @@ impl Replay {
 
 /// Diagnoses the clients, the worst first.
 pub fn examined(snapshots: &[Snapshot], at_ms: i64) -> Examination {
-    let mut examination = Examination {
-        version: VERSION,
-        at_ms,
-        clients: snapshots.iter().map(rules::examine).collect(),
-    };
+    let clients: Vec<_> = snapshots.iter().map(rules::examine).collect();
+    let mut examination = Examination::of(at_ms, clients);
     examination.sort();
     examination
 }

@@ -3,17 +3,13 @@
 use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::{
     Confidence, Evidence, Examination, Finding, FindingId, Promise, Recommendation, Refusal, Step, Symbol,
-    VERSION, Verdict,
+    Verdict,
 };
 use ottla_lab::doctor::time::{TimePart, TimeShare};
 
 /// One limited client and one that keeps up, sorted.
 pub fn examination() -> Examination {
-    Examination {
-        version: VERSION,
-        at_ms: 1_760_000_000_000,
-        clients: vec![limited(), well()],
-    }
+    Examination::of(1_760_000_000_000, vec![limited(), well()])
 }
 
 pub fn well() -> Diagnosis {

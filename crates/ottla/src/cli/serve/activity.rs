@@ -1,13 +1,19 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
-use ottla_broker::activity::{Activity, ActivityReading, ApiActivity, GroupOverview, MemberOverview, Stage};
+use ottla_broker::activity::{
+    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, Stage,
+    WrittenPartitions,
+};
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
-    BrokerCounts, ConnectionCounts, FetchCounts, GroupCounts, MemberCounts, RequestCounts,
+    BrokerCounts, ConnectionCounts, FetchCounts, FetchLimits, GroupCounts, MemberCounts, PartitionCounts,
+    RequestCounts, WrittenCounts,
 };
 use ottla_lab::doctor::snapshot;
+use ottla_lab::machine::host::HostCounts;
 
-pub fn counts(reading: ActivityReading) -> BrokerCounts {
+pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
+    let connections = std::mem::take(&mut reading.connections);
     BrokerCounts {
         node_id: reading.node_id,
         at_ms: reading.at.0,
@@ -16,12 +22,15 @@ pub fn counts(reading: ActivityReading) -> BrokerCounts {
         busy_micros: reading.busy_micros,
         processor_count: reading.processor_count,
         processor_micros: reading.processor_micros,
-        connections: reading.connections.into_iter().map(connection).collect(),
+        host: HostCounts::read(),
+        connections: (connections.into_iter())
+            .map(|activity| connection(&reading, activity))
+            .collect(),
         groups: reading.groups.iter().map(group).collect(),
     }
 }
 
-fn connection(activity: Activity) -> ConnectionCounts {
+fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts {
     let who = activity.who;
     let software = who.identity.software();
     ConnectionCounts {
@@ -29,10 +38,13 @@ fn connection(activity: Activity) -> ConnectionCounts {
         client_id: who.client_id,
         principal: who.principal,
         address: who.address,
+        is_local: who.is_local,
         instance_id: who.identity.instance_id().map(|id| id.to_string()),
+        is_off_at_broker: !reading.asks_for_metrics || who.identity.is_unasked(),
         software: software.map(|software| (software.name.clone(), software.version.clone())),
-        produce: activity.produce.as_deref().map(requests),
-        fetch: activity.fetch.as_deref().map(requests),
+        produce: (activity.produce.as_deref()).map(|api| requests(reading.moment, api)),
+        fetch: (activity.fetch.as_deref()).map(|api| requests(reading.moment, api)),
+        written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
         round_trip_micros: activity.round_trip_micros,
         fetched: activity.fetched.map(|(at, partitions)| {
@@ -48,7 +60,27 @@ fn connection(activity: Activity) -> ConnectionCounts {
     }
 }
 
-fn requests(api: &ApiActivity) -> RequestCounts {
+/// Partitions of deleted topics are left out.
+fn written(reading: &ActivityReading, written: &WrittenPartitions) -> WrittenCounts {
+    let partitions = written.entries().iter().filter_map(|partition| {
+        Some(PartitionCounts {
+            topic: reading.topic_name(partition.topic_id)?.clone(),
+            partition: partition.index,
+            entry: partition.entry,
+            batches: partition.batches,
+            records: partition.records,
+            bytes: partition.bytes,
+        })
+    });
+    WrittenCounts {
+        partitions: partitions.collect(),
+        bits: written.bits(reading.moment),
+    }
+}
+
+fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
+    let [largest, before]: [Largest; 2] = api.largest.read(now);
+    let largest = largest.or(before);
     let micros = |stages: &[Stage]| stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum();
     let errors = api.errors.iter().filter(|(_, count)| *count > 0);
     RequestCounts {
@@ -66,6 +98,15 @@ fn requests(api: &ApiActivity) -> RequestCounts {
         gaps_judged: api.gaps_judged,
         back_to_back: api.back_to_back,
         overlaps: api.overlaps,
+        request_bytes_max: largest.request_bytes,
+        batch_bytes_max: largest.batch_bytes,
+        in_flight_max: largest.in_flight,
+        fetch_limits: api.fetch_limits.map(|limits| FetchLimits {
+            min_bytes: limits.min_bytes,
+            max_wait_ms: limits.max_wait_ms,
+            max_bytes: limits.max_bytes,
+            partition_bytes_max: limits.partition_bytes_max,
+        }),
         cold_reads: api.cold_reads,
         cold_bytes: api.cold_bytes,
         errors: errors.map(|(code, count)| (error(*code), *count)).collect(),
@@ -102,6 +143,14 @@ fn group(group: &GroupOverview) -> GroupCounts {
         members: group.members.iter().map(member).collect(),
         partition_count: group.partition_count,
         late: late.map(|gone| (gone.at.0, member(&gone.member))).collect(),
+        committed: (group.committed.iter())
+            .map(|committed| FetchCounts {
+                topic: committed.topic.clone(),
+                partition: committed.partition,
+                offset: committed.offset,
+                end: committed.end,
+            })
+            .collect(),
     }
 }
 
@@ -110,13 +159,15 @@ fn member(member: &MemberOverview) -> MemberCounts {
         member_id: member.member_id.clone(),
         client_id: member.client_id.clone(),
         client_host: member.client_host.clone(),
+        rebalance_timeout_ms: member.rebalance_timeout_ms,
+        session_timeout_ms: member.session_timeout_ms,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_broker::activity::{Departed, Departure, Timestamp};
+    use ottla_broker::activity::{CommittedOverview, Departed, Departure, Timestamp};
 
     #[test]
     fn every_stage_after_the_request_was_read_is_counted_once() {
@@ -124,7 +175,7 @@ mod tests {
         for (stage, micros) in api.stage_micros.iter_mut().enumerate() {
             *micros = 1 << stage;
         }
-        let found = requests(&api);
+        let found = requests(Moment::from_micros(0), &api);
         let all: u64 = api.stage_micros.iter().sum();
         let read = api.stage_micros[Stage::Read as usize];
         assert_eq!(found.total_micros() + found.throttled_micros, all - read);
@@ -138,12 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn only_members_that_polled_late_are_told_as_late() {
+    fn a_group_is_told_with_its_offsets_and_the_members_that_polled_late() {
         let departed = |number: u32, why| Departed {
             member: MemberOverview {
                 member_id: format!("m-{number}").into(),
                 client_id: "c".into(),
                 client_host: "/10.0.0.1".into(),
+                rebalance_timeout_ms: 300_000,
+                session_timeout_ms: 45_000,
             },
             at: Timestamp(90_000),
             why,
@@ -158,7 +211,16 @@ mod tests {
                 departed(3, Departure::DidNotRejoin),
                 departed(4, Departure::SessionExpired),
             ],
+            committed: vec![CommittedOverview {
+                topic: "t".into(),
+                partition: 3,
+                offset: 40,
+                end: 100,
+            }],
         });
+        let committed = &counts.committed[0];
+        assert_eq!((&*committed.topic, committed.partition), ("t", 3));
+        assert_eq!((committed.offset, committed.end), (40, 100));
         let late: Vec<(i64, &str)> = counts
             .late
             .iter()

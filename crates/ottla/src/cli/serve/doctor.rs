@@ -13,6 +13,7 @@ use ottla_broker::{Additions, Page, PageBody};
 use ottla_lab::doctor::history::{Collector, Observed, PushedFrom, instances_within};
 use ottla_lab::doctor::observe::windows::Windows;
 use ottla_lab::doctor::snapshot::Role;
+use ottla_lab::doctor::statements::Statements;
 
 use super::activity;
 
@@ -27,9 +28,11 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub fn new() -> Doctor {
+    /// - `statements`: what owners of clients state of their settings.
+    pub fn new(statements: Statements) -> Doctor {
+        let instances = instances_within(MachineMemory::look().bytes);
         Doctor {
-            collector: Arc::new(Collector::new(instances_within(MachineMemory::look().bytes))),
+            collector: Arc::new(Collector::new(instances).stating(statements)),
             stop: None,
             reader: None,
         }

@@ -22,6 +22,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::doctor::stated;
 use super::server_properties::ServerProperties;
 
 /// The environment variable with the log filter, e.g. `debug` or `info,ottla_broker=debug`.
@@ -47,6 +48,15 @@ pub struct Serve {
     /// damaged log is kept
     #[arg(long)]
     recover_metadata: bool,
+
+    /// State a client's setting to the doctor: its client.id, or a pattern with `*`, and a key of
+    /// Kafka's clients, of librdkafka or of franz-go; may be repeated
+    #[arg(long, value_name = "[CLIENT.]KEY=VALUE")]
+    client_set: Vec<String>,
+
+    /// State a client's settings to the doctor by its properties file; may be repeated
+    #[arg(long, value_name = "[CLIENT=]FILE")]
+    client_config: Vec<String>,
 }
 
 impl Serve {
@@ -56,13 +66,17 @@ impl Serve {
             Ok(properties) => properties,
             Err(problem) => return fail(&problem, 2),
         };
+        let statements = match stated::read(&self.client_config, &self.client_set) {
+            Ok(statements) => statements,
+            Err(failure) => return fail(&failure.text, 2),
+        };
         raise_descriptor_limit();
         // Registered before the broker starts, so that an early signal is not lost.
         let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
-        let mut doctor = Doctor::new();
+        let mut doctor = Doctor::new(statements);
         let additions = Additions {
             recovery: RecoveryConfig {
                 recover_metadata: self.recover_metadata,

@@ -1,8 +1,9 @@
 //! The numbers that the consumer tests read from a snapshot, derived once.
 
 use super::super::super::arithmetic::setting;
+use super::super::super::diagnosis::Confidence;
 use super::super::super::snapshot::{
-    BrokerSide, ConsumedPartition, Consumer, Library, Role, Setting, Snapshot,
+    BrokerSide, ConsumedPartition, Consumer, Library, Origin, Role, Setting, Snapshot,
 };
 use super::super::broker::{self, parts::Parts};
 
@@ -15,6 +16,19 @@ const LAG_SMALL_WAITS: f64 = 2.0;
 /// The mean size of fetches that are cut at a limit lies below it, because a fetch holds whole
 /// batches.
 pub const SIZE_AT_LIMIT: f64 = 0.85;
+
+/// Polls that wait for more than this share of time wait for records.
+pub const IDLE_HIGH: f64 = 0.8;
+
+/// Polls that wait for less than this share of time: the application is busy.
+pub const IDLE_LOW: f64 = 0.2;
+
+/// A client that never waits has a fetch under way for at least this share of the time only where
+/// fetches are what it waits for: one that is busy asks again late.
+const FETCH_USE_HIGH: f64 = 0.8;
+
+/// Two sums of the same records differ by less than this where both are right.
+const RATES_AGREE: f64 = 0.25;
 
 /// Measured numbers and those derived from them. Values that are not finite are absent.
 pub struct Reading<'a> {
@@ -29,12 +43,16 @@ pub struct Reading<'a> {
     pub lag: Option<f64>,
     /// Growth of the lag, in records per second.
     pub lag_slope: Option<f64>,
+    /// The lag is old for some partitions: it is a lower bound, and its course is not known.
+    pub is_lag_stale: bool,
     pub fetch_ms: Option<f64>,
     pub fetch_bytes: Option<f64>,
     /// Share of time that a fetch is under way; above 1 with several brokers.
     pub fetch_use: Option<f64>,
     /// Number of partitions of this member.
     pub partitions: Option<f64>,
+    pub round_trip_ms: Option<f64>,
+    /// Settings with their origin. [`is_known`]: whether a refusal or a promise may rest on them.
     pub wait_ms: (f64, &'static str),
     pub min_bytes: (f64, &'static str),
     pub max_bytes: (f64, &'static str),
@@ -44,16 +62,15 @@ pub struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub fn of(snapshot: &'a Snapshot, consumer: &'a Consumer) -> Reading<'a> {
         let partitions = &consumer.partitions;
-        let consumed = sane(consumer.records_per_second)
-            .or_else(|| sum(partitions, |partition| sane(partition.consumed_per_second)))
-            .or_else(|| of_brokers(snapshot, |side| sane(side.records_per_second)));
+        let idle = sane(consumer.poll_idle_share).map(|share| share.min(1.0));
+        let is_lag_stale = is_stale(consumer, idle);
+        let consumed = consumed(snapshot, consumer);
         let lag = sum(partitions, |partition| sane(partition.lag)).or(sane(consumer.lag_max));
-        let lag_slope = slope(partitions);
-        let produced = sum(partitions, |partition| sane(partition.produced_per_second)).or_else(|| {
-            let grown = consumed? + lag_slope?;
-            Some(grown.max(0.0))
-        });
-        let fetch_ms = sane(consumer.fetch_ms).filter(|ms| *ms > 0.0);
+        let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
+        let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
+        let fetch_ms = sane(consumer.fetch_ms)
+            .filter(|ms| *ms > 0.0)
+            .or_else(|| fetch_ms_at_brokers(snapshot));
         let fetches = sane(consumer.fetches_per_second);
         let default_wait_ms = match snapshot.client.library {
             Library::FranzGo => 5_000.0,
@@ -63,26 +80,21 @@ impl<'a> Reading<'a> {
         Reading {
             snapshot,
             consumer,
-            idle: sane(consumer.poll_idle_share).map(|share| share.min(1.0)),
+            idle,
             consumed,
-            // The difference of two large rates is not a meaningful rate.
-            produced: produced.map(|rate| {
-                if rate < 0.001 * consumed.unwrap_or(0.0) {
-                    0.0
-                } else {
-                    rate
-                }
-            }),
+            produced,
             lag,
             lag_slope,
+            is_lag_stale,
             fetch_ms,
-            fetch_bytes: sane(consumer.fetch_bytes),
+            fetch_bytes: sane(consumer.fetch_bytes).or_else(|| fetch_bytes_at_brokers(snapshot)),
             fetch_use: fetches
-                .zip(fetch_ms)
+                .zip(sane(consumer.fetch_ms))
                 .map(|(rate, ms)| rate * ms / 1_000.0)
                 .or_else(|| fetch_use_at_brokers(snapshot)),
             partitions: sane(consumer.assigned_partitions)
                 .or_else(|| (!partitions.is_empty()).then_some(partitions.len() as f64)),
+            round_trip_ms: sane(snapshot.network.round_trip_ms).filter(|ms| *ms > 0.0),
             wait_ms: setting(usable(settings.fetch_max_wait_ms), default_wait_ms),
             min_bytes: setting(usable(settings.fetch_min_bytes), 1.0),
             max_bytes: setting(usable(settings.fetch_max_bytes), 52_428_800.0),
@@ -92,11 +104,10 @@ impl<'a> Reading<'a> {
 
     /// Whether the lag is too small to count as one. `None`: it is not known.
     pub fn is_lag_small(&self) -> Option<bool> {
-        let lag = self.lag?;
-        Some(self.is_small(
-            lag,
-            self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0)),
-        ))
+        let flow = self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0));
+        let is_small = self.is_small(self.lag?, flow);
+        // An old lag can only have grown.
+        (!is_small || !self.is_lag_stale).then_some(is_small)
     }
 
     /// Whether this number of records is a small lag at this rate.
@@ -105,7 +116,15 @@ impl<'a> Reading<'a> {
     }
 
     pub fn lag_small_seconds(&self) -> f64 {
-        LAG_SMALL_S.max(LAG_SMALL_WAITS * self.wait_ms.0 / 1_000.0)
+        if self.min_bytes.0 > 1.0 {
+            LAG_SMALL_S.max(LAG_SMALL_WAITS * self.wait_ms.0 / 1_000.0)
+        } else {
+            LAG_SMALL_S
+        }
+    }
+
+    pub fn is_behind(&self) -> bool {
+        self.is_lag_small() == Some(false)
     }
 
     /// Whether the lag grows by more than rates vary from second to second.
@@ -118,10 +137,44 @@ impl<'a> Reading<'a> {
         self.lag_slope.map(|slope| slope < 0.0)
     }
 
+    /// Whether polls wait for fetches: nearly always, or at least half of the time while the
+    /// consumer falls behind. Java has no sample of the idle share where polls follow each other
+    /// within a millisecond; then the next fetch that comes as soon as the last one is answered
+    /// says the same.
+    pub fn waits_for_fetches(&self) -> Option<Confidence> {
+        if let Some(idle) = self.idle {
+            if idle > IDLE_HIGH {
+                return Some(Confidence::High);
+            }
+            return match idle >= 0.5 {
+                true if self.asks_at_once() == Some(true) => Some(Confidence::Medium),
+                true if self.is_growing() == Some(true) => Some(Confidence::Low),
+                _ => None,
+            };
+        }
+        (self.asks_at_once() == Some(true)).then_some(Confidence::Medium)
+    }
+
+    /// Whether a fetch is under way nearly always, or each follows its answer by one round trip.
+    pub fn asks_at_once(&self) -> Option<bool> {
+        let own = self.sides().filter_map(|side| sane(side.back_to_back_share));
+        let back_to_back = own.reduce(f64::min).map(|share| share >= FETCH_USE_HIGH);
+        let brokers = self.snapshot.brokers.len().max(1) as f64;
+        let under_way = self.fetch_use.map(|share| share >= FETCH_USE_HIGH * brokers);
+        match (under_way, back_to_back) {
+            (Some(one), Some(other)) => Some(one || other),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// Whether fetches take as long as they may wait for records.
     pub fn is_fetch_waiting(&self) -> Option<bool> {
         let fetch_ms = self.fetch_ms?;
         let wait = self.wait_ms.0;
+        // With fetch.min.bytes of one, a broker that has records answers at once.
+        if is_known(self.min_bytes) && self.min_bytes.0 <= 1.0 && self.is_behind() {
+            return Some(false);
+        }
         // A fetch that returns as much as it may does not wait for more, however long it takes.
         let limit = self.partition_bytes.0.min(self.max_bytes.0);
         if self
@@ -130,10 +183,42 @@ impl<'a> Reading<'a> {
         {
             return Some(false);
         }
-        let round_trip = self.snapshot.network.round_trip_ms.unwrap_or(0.0);
+        if let Some(asked) = self.asked_wait_ms()
+            && asked < 0.5 * fetch_ms
+        {
+            return Some(false);
+        }
+        let round_trip = self.round_trip_ms.unwrap_or(0.0);
         // Anything longer than the wait and the round trip has another cause than waiting for
         // records.
         Some(fetch_ms >= 0.9 * wait && fetch_ms <= 1.5 * wait + 2.0 * round_trip + 5.0)
+    }
+
+    /// Whether it is certain that fetches are not held back until fetch.min.bytes are there: the
+    /// broker counted no such wait, or they bring more than a value that is known.
+    pub fn is_surely_not_held(&self) -> bool {
+        let by_broker = self
+            .asked_wait_ms()
+            .zip(self.fetch_ms)
+            .is_some_and(|(asked, fetch)| asked < 0.5 * fetch);
+        let by_size = self
+            .fetch_bytes
+            .is_some_and(|size| is_known(self.min_bytes) && size >= self.min_bytes.0);
+        by_broker || by_size || (is_known(self.min_bytes) && self.min_bytes.0 <= 1.0)
+    }
+
+    /// How long brokers held a fetch back because records were missing, mean.
+    pub fn asked_wait_ms(&self) -> Option<f64> {
+        let waits = self
+            .sides()
+            .filter(|side| Parts::of(side).is_some())
+            .filter_map(|side| sane(side.remote_micros));
+        waits.reduce(f64::max).map(|micros| micros / 1_000.0)
+    }
+
+    /// The brokers' numbers of this client alone.
+    pub fn sides(&self) -> impl Iterator<Item = &'a BrokerSide> + use<'a> {
+        sides(self.snapshot)
     }
 
     /// The broker's time of a fetch without the wait for records, in ms, at the slowest broker.
@@ -149,19 +234,23 @@ impl<'a> Reading<'a> {
     }
 
     pub fn throttle_ms(&self) -> Option<f64> {
-        let own = self
-            .snapshot
-            .brokers
-            .iter()
-            .filter(|side| !side.is_of_all_clients);
-        let of_brokers = own.filter_map(|side| sane(side.throttle_ms));
+        let of_brokers = self.sides().filter_map(|side| sane(side.throttle_ms));
         of_brokers.chain(sane(self.consumer.throttle_ms)).reduce(f64::max)
+    }
+
+    /// Bytes read per second, by the client's count or else by the brokers'.
+    pub fn bytes_per_second(&self) -> Option<f64> {
+        sane(self.consumer.bytes_per_second)
+            .or_else(|| of_brokers(self.snapshot, |side| sane(side.bytes_per_second)))
     }
 
     /// The mean size of a record on the wire, in bytes.
     pub fn record_bytes(&self) -> Option<f64> {
-        let bytes = sane(self.consumer.bytes_per_second)?;
-        let records = self.consumed.filter(|records| *records > 0.0)?;
+        let bytes = self.bytes_per_second()?;
+        // Java counts bytes and records of a fetch together.
+        let records = sane(self.consumer.records_per_second)
+            .or(self.consumed)
+            .filter(|records| *records > 0.0)?;
         Some(bytes / records).filter(|size| *size > 0.0)
     }
 
@@ -175,6 +264,30 @@ impl<'a> Reading<'a> {
         ages.reduce(f64::max)
     }
 
+    /// The value of max.poll.interval.ms, where it is known.
+    pub fn poll_interval_ms(&self) -> Option<f64> {
+        let setting = self.snapshot.settings.max_poll_interval_ms?;
+        let is_known = matches!(setting.origin, Origin::Stated | Origin::Seen);
+        sane(Some(setting.value)).filter(|ms| is_known && *ms > 0.0)
+    }
+
+    /// Records per second that the application would work on if fetches brought them.
+    pub fn work_limit(&self) -> Option<f64> {
+        let (idle, consumed) = (self.idle?, self.consumed?);
+        let limit = consumed / (1.0 - idle);
+        (idle < 1.0 && limit.is_finite() && limit > 0.0).then_some(limit)
+    }
+
+    /// The sum of the partitions' rates is not the consumer's own rate.
+    pub fn do_rates_disagree(&self) -> bool {
+        let by_partition = sum(&self.consumer.partitions, |partition| {
+            sane(partition.consumed_per_second)
+        });
+        let own = sane(self.consumer.records_per_second);
+        own.zip(by_partition)
+            .is_some_and(|(own, sum)| !do_agree(own, sum))
+    }
+
     /// The name of this member.
     pub fn name(&self) -> &str {
         match &self.snapshot.client.member_id {
@@ -184,6 +297,12 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// Whether a refusal or a promise may rest on this setting: its owner stated it, or the broker saw
+/// it.
+pub fn is_known(setting: (f64, &'static str)) -> bool {
+    matches!(setting.1, "stated" | "seen")
+}
+
 /// Keeps only plausible measurements: finite and not negative.
 pub fn sane(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value >= 0.0)
@@ -191,6 +310,56 @@ pub fn sane(value: Option<f64>) -> Option<f64> {
 
 fn usable(setting: Option<Setting<f64>>) -> Option<Setting<f64>> {
     setting.filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
+}
+
+fn do_agree(one: f64, other: f64) -> bool {
+    (one - other).abs() <= RATES_AGREE * one.max(other)
+}
+
+/// A busy client has records of several partitions at hand and hands over one after the other: the
+/// gauges of those whose turn has not come are as old as their last turn. One whose polls wait has
+/// handed over everything, and its gauges are as old as the last fetch.
+fn is_stale(consumer: &Consumer, idle: Option<f64>) -> bool {
+    let partitions = &consumer.partitions;
+    let has_own = partitions.iter().any(|partition| partition.is_own_gauge);
+    let is_busy = idle.is_none_or(|idle| idle < IDLE_LOW);
+    if !has_own || !is_busy || partitions.len() < 2 {
+        return false;
+    }
+    let has_moved =
+        |partition: &ConsumedPartition| sane(partition.consumed_per_second).is_some_and(|rate| rate > 0.0);
+    let by_partition = sum(partitions, |partition| sane(partition.consumed_per_second));
+    let own = sane(consumer.records_per_second);
+    let agrees = own.zip(by_partition).is_none_or(|(own, sum)| do_agree(own, sum));
+    !agrees || !partitions.iter().all(has_moved)
+}
+
+/// Java counts the records of a fetch when the last of them has been handed over, which a slow
+/// consumer does once in many seconds; positions move with every poll. So where the two differ, the
+/// partitions' rates are right.
+fn consumed(snapshot: &Snapshot, consumer: &Consumer) -> Option<f64> {
+    let own = sane(consumer.records_per_second);
+    let by_partition = sum(&consumer.partitions, |partition| {
+        sane(partition.consumed_per_second)
+    });
+    let are_all = sane(consumer.assigned_partitions)
+        .is_none_or(|assigned| assigned <= consumer.partitions.len() as f64);
+    match (own, by_partition) {
+        (Some(own), Some(sum)) if are_all && sum > 0.0 && !do_agree(own, sum) => Some(sum),
+        (own, sum) => own
+            .or(sum)
+            .or_else(|| of_brokers(snapshot, |side| sane(side.records_per_second))),
+    }
+}
+
+fn produced(consumer: &Consumer, consumed: Option<f64>, lag_slope: Option<f64>) -> Option<f64> {
+    let rate = sum(&consumer.partitions, |partition| {
+        sane(partition.produced_per_second)
+    })
+    .or_else(|| Some((consumed? + lag_slope?).max(0.0)))?;
+    // The difference of two large rates is not a meaningful rate.
+    let is_rest = rate < 0.001 * consumed.unwrap_or(0.0);
+    Some(if is_rest { 0.0 } else { rate })
 }
 
 /// The sum over the partitions; `None` unless all of them have the number, because a partial sum is
@@ -216,19 +385,42 @@ fn slope(partitions: &[ConsumedPartition]) -> Option<f64> {
     sum(partitions, of)
 }
 
-fn of_brokers(snapshot: &Snapshot, of: impl Fn(&BrokerSide) -> Option<f64>) -> Option<f64> {
-    let own = snapshot.brokers.iter().filter(|side| !side.is_of_all_clients);
-    own.filter_map(of).reduce(|one, other| one + other)
+fn sides(snapshot: &Snapshot) -> impl Iterator<Item = &BrokerSide> {
+    snapshot.brokers.iter().filter(|side| !side.is_of_all_clients)
 }
 
-/// The same from the brokers' numbers: fetches per second times the time of each.
+fn of_brokers(snapshot: &Snapshot, of: impl Fn(&BrokerSide) -> Option<f64>) -> Option<f64> {
+    sides(snapshot)
+        .filter_map(of)
+        .reduce(|one, other| one + other)
+        .filter(|sum| sum.is_finite())
+}
+
+/// The time of one fetch as the broker sees it, and one round trip.
+fn side_fetch_ms(side: &BrokerSide) -> Option<f64> {
+    let total_ms = match Parts::of(side) {
+        Some(parts) => parts.total_ms(),
+        None => sane(side.total_micros)? / 1_000.0,
+    };
+    Some(total_ms + sane(side.round_trip_ms).unwrap_or(0.0))
+}
+
+fn fetch_ms_at_brokers(snapshot: &Snapshot) -> Option<f64> {
+    let times = sides(snapshot).filter_map(side_fetch_ms);
+    times.filter(|ms| ms.is_finite() && *ms > 0.0).reduce(f64::max)
+}
+
+fn fetch_bytes_at_brokers(snapshot: &Snapshot) -> Option<f64> {
+    let sizes = sides(snapshot).filter_map(|side| {
+        let requests = sane(side.requests_per_second).filter(|rate| *rate > 0.0)?;
+        Some(sane(side.bytes_per_second)? / requests)
+    });
+    sizes.filter(|size| size.is_finite()).reduce(f64::max)
+}
+
+/// Fetches per second times the time of each.
 fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
     of_brokers(snapshot, |side| {
-        let rate = sane(side.requests_per_second)?;
-        let total_ms = match Parts::of(side) {
-            Some(parts) => parts.total_ms(),
-            None => sane(side.total_micros)? / 1_000.0,
-        };
-        Some(rate * (total_ms + sane(side.round_trip_ms).unwrap_or(0.0)) / 1_000.0)
+        Some(sane(side.requests_per_second)? * side_fetch_ms(side)? / 1_000.0)
     })
 }

@@ -1,145 +1,16 @@
 //! What the sources report about consumers, what was measured here, and the yes and no of every
 //! test.
 
-use proptest::prelude::*;
-
+use super::samples::*;
 use super::*;
 use crate::doctor::diagnosis::FindingId;
-use crate::doctor::snapshot::{
-    BrokerSide, ConsumedPartition, Earlier, Library, Neighbour, Origin, Setting, Settings, Telemetry,
-};
+use crate::doctor::snapshot::{BrokerSide, Earlier, Library, Neighbour, Settings, Telemetry};
 use crate::formulas::tables::within;
-
-fn stated(value: f64) -> Option<Setting<f64>> {
-    Some(Setting {
-        value,
-        origin: Origin::Stated,
-    })
-}
-
-fn of(consumer: Consumer) -> Snapshot {
-    let mut snapshot = Snapshot {
-        seconds: 60.0,
-        consumer: Some(consumer),
-        ..Snapshot::default()
-    };
-    snapshot.client.client_id = String::from("reader");
-    snapshot.client.library = Library::Java;
-    snapshot.client.role = Role::Consumer;
-    snapshot
-}
-
-/// Lag, its slope, consumed per second.
-fn partitions(of: &[(f64, f64, f64)]) -> Vec<ConsumedPartition> {
-    let each = of
-        .iter()
-        .enumerate()
-        .map(|(partition, (lag, slope, consumed))| ConsumedPartition {
-            topic: String::from("orders"),
-            partition: partition as i32,
-            lag: Some(*lag),
-            lag_slope: Some(*slope),
-            consumed_per_second: Some(*consumed),
-            produced_per_second: Some((consumed + slope).max(0.0)),
-            lag_ms: None,
-        });
-    each.collect()
-}
-
-#[track_caller]
-fn check(snapshot: &Snapshot, expected: Verdict) -> Diagnosis {
-    let diagnosis = diagnose(snapshot);
-    assert_eq!(diagnosis.verdict, expected, "{diagnosis:#?}");
-    diagnosis
-}
-
-fn has(diagnosis: &Diagnosis, id: FindingId) -> bool {
-    diagnosis.findings.iter().any(|finding| finding.id == id)
-}
-
-#[track_caller]
-fn refuses(diagnosis: &Diagnosis, set: &str) {
-    assert!(
-        diagnosis.refused.iter().any(|refusal| refusal.set.contains(set)),
-        "{set} is not refused: {:#?}",
-        diagnosis.refused
-    );
-}
-
-/// Measured here, C1: 0.5 ms of work on a record, a topic without producers; Java's ratio of
-/// 0.0267.
-fn slow_work() -> Consumer {
-    Consumer {
-        records_per_second: Some(1_863.0),
-        bytes_per_second: Some(476_935.0),
-        fetches_per_second: Some(0.155),
-        fetch_bytes: Some(3_115_054.0),
-        fetch_ms: Some(104.75),
-        poll_idle_share: Some(0.0267 / (1.0 - 0.0267)),
-        ms_between_polls: Some(253.0),
-        assigned_partitions: Some(3.0),
-        rebalances: Some(0.0),
-        partitions: partitions(&[
-            (1_169_883.0, -620.0, 620.0),
-            (1_471_275.0, -620.0, 620.0),
-            (1_483_526.0, -620.0, 620.0),
-        ]),
-        ..Consumer::default()
-    }
-}
-
-/// Measured here, C2 and C4: full speed through an old topic.
-fn full_speed() -> Consumer {
-    Consumer {
-        records_per_second: Some(276_000.0),
-        bytes_per_second: Some(73e6),
-        fetches_per_second: Some(25.0),
-        fetch_bytes: Some(2_900_000.0),
-        fetch_ms: Some(28.0),
-        poll_idle_share: None,
-        ms_between_polls: Some(0.4),
-        assigned_partitions: Some(3.0),
-        lag_max: Some(2_000_000.0),
-        without_sample: vec![String::from("org.apache.kafka.consumer.poll.idle.ratio.avg")],
-        ..Consumer::default()
-    }
-}
-
-/// Measured here, C3: nothing to read.
-fn idle() -> Consumer {
-    Consumer {
-        records_per_second: Some(0.0),
-        bytes_per_second: Some(0.0),
-        fetches_per_second: Some(1.98),
-        fetch_bytes: Some(0.0),
-        fetch_ms: Some(504.6),
-        poll_idle_share: Some(1.0),
-        ms_between_polls: Some(206.0),
-        lag_max: Some(0.0),
-        assigned_partitions: Some(2.0),
-        partitions: partitions(&[(0.0, 0.0, 0.0), (0.0, 0.0, 0.0)]),
-        ..Consumer::default()
-    }
-}
-
-/// Polls that wait, and a lag that grows.
-fn starved() -> Consumer {
-    Consumer {
-        records_per_second: Some(14_000.0),
-        bytes_per_second: Some(14e6),
-        fetches_per_second: Some(13.5),
-        fetch_bytes: Some(1_020_000.0),
-        fetch_ms: Some(72.0),
-        poll_idle_share: Some(0.9),
-        assigned_partitions: Some(1.0),
-        partitions: partitions(&[(900_000.0, 2_000.0, 14_000.0)]),
-        ..Consumer::default()
-    }
-}
 
 #[test]
 fn slow_work_is_reported() {
     let mut snapshot = of(slow_work());
+    snapshot.settings.max_poll_interval_ms = stated(300_000.0);
     // Most of the broker's time is spent on sending: the consumer does not read what it requested.
     snapshot.brokers = vec![BrokerSide {
         requests_per_second: Some(0.165),
@@ -306,12 +177,13 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
     let diagnosis = check(&snapshot, Verdict::ColdRead);
     assert!(diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
     assert!(has(&diagnosis, FindingId::C3) && has(&diagnosis, FindingId::B4));
-    refuses(&diagnosis, "more consumers");
+    assert!(diagnosis.refused.is_empty(), "a suspicion refuses nothing");
     snapshot.brokers[0].cold_reads_per_second = Some(10.0);
     snapshot.brokers[0].cold_read_ms = Some(80.0);
     snapshot.brokers[0].requests_per_second = Some(13.5);
     let diagnosis = check(&snapshot, Verdict::ColdRead);
     assert!(!diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
+    refuses(&diagnosis, "more consumers");
     // Records of the last second are in the page cache; the limit is then the size of a fetch.
     if let Some(consumer) = &mut snapshot.consumer {
         consumer.partitions[0].lag_ms = Some(5_000.0);
@@ -323,13 +195,14 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
 fn full_fetches_across_a_long_round_trip_are_too_small() {
     let mut snapshot = of(starved());
     snapshot.network.round_trip_ms = Some(70.0);
+    snapshot.settings.fetch_min_bytes = stated(1.0);
     let diagnosis = check(&snapshot, Verdict::FetchSize);
     let recommendation = diagnosis.recommendation.clone().unwrap();
     assert_eq!(recommendation.set, "max.partition.fetch.bytes=2097152");
-    // Two of the 72 ms grow with the size, and the application has time for ten times as many
-    // records.
+    // In the end it reads what is written; until then up to twice as much as now, because two of the
+    // 72 ms grow with the size, and the application has time for ten times as many records.
+    within(recommendation.promise.low, 16_000.0, 0.1);
     within(recommendation.promise.high, 28_000.0, 0.1);
-    within(recommendation.promise.low, 28_000.0 * 72.0 / 74.0, 0.1);
     refuses(&diagnosis, "fetch.max.wait.ms");
     // The link is full: no fetch size helps, and the lag grows.
     snapshot.network.bandwidth_bytes_per_second = Some(15e6);
@@ -347,7 +220,7 @@ fn a_small_limit_over_all_partitions_is_named() {
     });
     snapshot.settings.fetch_max_bytes = stated(65_536.0);
     let diagnosis = check(&snapshot, Verdict::FetchSize);
-    assert_eq!(diagnosis.recommendation.unwrap().set, "fetch.max.bytes=131072");
+    assert_eq!(diagnosis.recommendation.unwrap().set, "fetch.max.bytes=52428800");
 }
 
 #[test]
@@ -437,6 +310,7 @@ fn rebalances_come_first() {
         .unwrap();
     within(lost.result, 0.2, 0.1);
     assert!(has(&diagnosis, FindingId::C1) && has(&diagnosis, FindingId::Q1));
+    // What a group that grows by a member does is no storm.
     for (name, consumer) in [
         (
             "a slow one",
@@ -449,6 +323,35 @@ fn rebalances_come_first() {
             "one",
             Consumer {
                 rebalances: Some(1.0),
+                ..idle()
+            },
+        ),
+    ] {
+        let diagnosis = diagnose(&of(consumer));
+        assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{name}");
+        assert!(diagnosis.recommendation.is_none(), "{name}");
+        assert!(
+            diagnosis
+                .notes
+                .iter()
+                .any(|note| note.contains("rebalanced once")),
+            "{name}: {:?}",
+            diagnosis.notes
+        );
+    }
+    for (name, consumer) in [
+        (
+            "three",
+            Consumer {
+                rebalances: Some(3.0),
+                ..idle()
+            },
+        ),
+        (
+            "a long one",
+            Consumer {
+                rebalances: Some(1.0),
+                rebalance_ms_max: Some(4_000.0),
                 ..idle()
             },
         ),
@@ -599,7 +502,7 @@ fn little_evidence_is_no_verdict() {
         ..Telemetry::default()
     };
     let diagnosis = check(&snapshot, Verdict::NotEnoughData);
-    assert_eq!(diagnosis.summary, "not enough data yet: 1 push; next push in 4 s");
+    assert_eq!(diagnosis.summary, "Not enough data yet: 1 push; next push in 4 s");
     snapshot.telemetry.pushes = Some(5);
     check(&snapshot, Verdict::Processing);
     snapshot.telemetry.restarted = true;
@@ -742,7 +645,7 @@ fn every_test_leaves_a_step() {
         .iter()
         .map(|step| step.rule.as_str())
         .collect();
-    let expected: Vec<String> = (0..=11).map(|number| format!("consumer {number}")).collect();
+    let expected: Vec<String> = (0..=13).map(|number| format!("consumer {number}")).collect();
     assert_eq!(rules, expected);
     assert!(
         diagnosis
@@ -750,142 +653,6 @@ fn every_test_leaves_a_step() {
             .iter()
             .all(|step| !step.answer.is_empty() && !step.numbers.is_empty())
     );
-}
-
-fn number() -> impl Strategy<Value = Option<f64>> {
-    prop_oneof![
-        Just(None),
-        Just(Some(0.0)),
-        Just(Some(f64::NAN)),
-        Just(Some(f64::INFINITY)),
-        Just(Some(-1.0)),
-        (0.0..1.0).prop_map(Some),
-        (0.0..1e4).prop_map(Some),
-        (0.0..1e12).prop_map(Some),
-        Just(Some(f64::MAX)),
-        Just(Some(f64::MIN_POSITIVE)),
-    ]
-}
-
-prop_compose! {
-    fn any_partition()(numbers in prop::collection::vec(number(), 5), partition in 0..4) -> ConsumedPartition {
-        ConsumedPartition {
-            topic: String::from("t"),
-            partition,
-            lag: numbers[0],
-            lag_slope: numbers[1],
-            consumed_per_second: numbers[2],
-            produced_per_second: numbers[3],
-            lag_ms: numbers[4],
-        }
-    }
-}
-
-prop_compose! {
-    fn any_consumer()(
-        numbers in prop::collection::vec(number(), 22),
-        partitions in prop::collection::vec(any_partition(), 0..4),
-    ) -> Consumer {
-        Consumer {
-            records_per_second: numbers[0],
-            bytes_per_second: numbers[1],
-            fetches_per_second: numbers[2],
-            fetch_bytes: numbers[3],
-            fetch_ms: numbers[4],
-            fetch_ms_max: numbers[5],
-            throttle_ms: numbers[6],
-            throttle_ms_max: numbers[7],
-            poll_idle_share: numbers[8],
-            ms_between_polls: numbers[9],
-            ms_between_polls_max: numbers[10],
-            lag_max: numbers[11],
-            assigned_partitions: numbers[12],
-            rebalances: numbers[13],
-            rebalance_ms: numbers[14],
-            rebalance_ms_max: numbers[15],
-            failed_rebalances: numbers[16],
-            heartbeat_gap_s: numbers[17],
-            commit_ms: numbers[18],
-            commits_per_second: numbers[19],
-            group_members: numbers[20],
-            group_partitions: numbers[21],
-            partitions,
-            expelled: Vec::new(),
-            without_sample: Vec::new(),
-        }
-    }
-}
-
-prop_compose! {
-    fn any_broker()(numbers in prop::collection::vec(number(), 16), flags in any::<[bool; 2]>()) -> BrokerSide {
-        BrokerSide {
-            requests_per_second: numbers[0],
-            bytes_per_second: numbers[1],
-            queue_micros: numbers[2],
-            local_micros: numbers[3],
-            remote_micros: numbers[4],
-            response_queue_micros: numbers[5],
-            send_micros: numbers[6],
-            total_micros: numbers[7],
-            throttle_ms: numbers[8],
-            handler_idle: numbers[9],
-            network_idle: numbers[10],
-            cpu_use: numbers[11],
-            cold_reads_per_second: numbers[12],
-            cold_read_ms: numbers[13],
-            cold_bytes_per_second: numbers[14],
-            network_threads: numbers[15],
-            is_rounded_to_ms: flags[0],
-            is_of_all_clients: flags[1],
-            ..BrokerSide::default()
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn nothing_panics_and_every_number_is_one(
-        consumer in prop::option::of(any_consumer()),
-        brokers in prop::collection::vec(any_broker(), 0..3),
-        settings in prop::collection::vec(number(), 6),
-        (seconds, round_trip, share) in (number(), number(), number()),
-    ) {
-        let setting = |index: usize| settings[index].map(|value| Setting { value, origin: Origin::Stated });
-        let mut snapshot = of(Consumer::default());
-        snapshot.consumer = consumer;
-        snapshot.brokers = brokers;
-        snapshot.seconds = seconds.unwrap_or(60.0);
-        snapshot.network.round_trip_ms = round_trip;
-        snapshot.neighbours = vec![Neighbour {
-            time_share: share.unwrap_or(0.5),
-            time_share_before: round_trip,
-            victim_growth: seconds,
-            ..Neighbour::default()
-        }];
-        snapshot.settings = Settings {
-            fetch_max_wait_ms: setting(0),
-            fetch_min_bytes: setting(1),
-            fetch_max_bytes: setting(2),
-            max_partition_fetch_bytes: setting(3),
-            max_poll_interval_ms: setting(4),
-            retention_ms: setting(5),
-            ..Settings::default()
-        };
-        let diagnosis = diagnose(&snapshot);
-        for line in &diagnosis.evidence {
-            prop_assert!(line.result.is_finite(), "{line:?}");
-            prop_assert!(line.symbols.iter().all(|symbol| symbol.value.is_finite()), "{line:?}");
-        }
-        if let Some(recommendation) = &diagnosis.recommendation {
-            let promise = &recommendation.promise;
-            prop_assert!(promise.low.is_finite() && promise.high.is_finite(), "{promise:?}");
-            prop_assert!(promise.low <= promise.high, "{promise:?}");
-        }
-        // NaN and infinity become null, which is read back as absent.
-        let text = serde_json::to_string(&diagnosis).unwrap();
-        let read: Diagnosis = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(read.verdict, diagnosis.verdict);
-    }
 }
 
 fn fixture(name: &str) -> Snapshot {

@@ -2,9 +2,11 @@
 //! same doctor pages as Ottla's admin address.
 
 mod serve;
+mod cluster;
 mod push;
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use ottla_lab::doctor::history;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::stated::Stated;
 use super::{Failure, place, print};
 
 #[derive(Args)]
@@ -27,10 +30,24 @@ pub struct Collect {
     /// silent for longest is evicted [default: 16384, or less if 1/16 of the memory is too small]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     instances: Option<u32>,
+
+    /// A Kafka address of the cluster whose clients push: it is asked every ten seconds for what no
+    /// client pushes (members of groups, committed offsets, quotas)
+    #[arg(long, value_name = "SERVERS")]
+    bootstrap_server: Option<String>,
+
+    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
+    /// tools)
+    #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
+    command_config: Option<PathBuf>,
+
+    #[command(flatten)]
+    stated: Stated,
 }
 
 impl Collect {
     pub fn run(self) -> Result<ExitCode, Failure> {
+        let statements = self.stated.read()?;
         // Registered before the ready line, so that an early signal is not lost.
         let mut signals = Signals::new([SIGTERM, SIGINT])
             .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
@@ -40,7 +57,11 @@ impl Collect {
             Some(instances) => instances as usize,
             None => history::instances_within(MachineMemory::look().bytes),
         };
-        let collector = Arc::new(history::Collector::new(instances));
+        let collector = Arc::new(history::Collector::new(instances).stating(statements));
+        if let Some(servers) = &self.bootstrap_server {
+            let config = place::client_config(self.command_config.as_deref())?;
+            cluster::watch(&config.set("bootstrap.servers", servers), collector.clone())?;
+        }
         let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",

@@ -1,8 +1,11 @@
 //! All clients on one page: the worst first, one line each, with a sentence for clients that are
 //! not well.
 
-use ottla_lab::doctor::diagnosis::{Diagnosis, Examination};
+use std::sync::Arc;
+
+use ottla_lab::doctor::diagnosis::{Diagnosis, Examination, Seen};
 use ottla_lab::doctor::severity::Severity;
+use ottla_lab::numbers;
 
 use super::{Paper, change, cut, letters, wrap};
 use crate::cli::table::align;
@@ -24,7 +27,7 @@ pub fn render(examination: &Examination, paper: Paper) -> String {
         return String::from("no client has been seen yet\n");
     }
     let mut rows = vec![HEADS.map(String::from)];
-    rows.extend(clients.iter().map(row));
+    rows.extend(clients.iter().map(|client| row(client)));
     let lines = align(&rows, HEADS.len());
     let mut out = String::new();
     let heads = format!("{}  {CHANGE}", lines[0]);
@@ -34,7 +37,30 @@ pub fn render(examination: &Examination, paper: Paper) -> String {
         draw(client, line, paper, &mut out);
     }
     out.push_str(&conclusion(clients));
+    if let Some(sentence) = examination.seen.as_ref().and_then(visibility) {
+        for line in wrap(&sentence, paper.width) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
     out
+}
+
+/// Names what is judged from the brokers' side alone; `None` where every client pushes.
+fn visibility(seen: &Seen) -> Option<String> {
+    if seen.pushing == seen.clients {
+        return None;
+    }
+    let (pushing, clients) = (numbers::count(seen.pushing), numbers::count(seen.clients));
+    Some(match seen.connections {
+        Some(connections) => format!(
+            "{} connections were seen by the broker. {pushing} of {clients} clients push metrics; the others are judged by what the broker saw.",
+            numbers::count(connections)
+        ),
+        None => format!(
+            "{pushing} of {clients} clients push metrics; of the others only what the cluster tells is known."
+        ),
+    })
 }
 
 fn row(client: &Diagnosis) -> [String; HEADS.len()] {
@@ -81,9 +107,10 @@ fn draw(client: &Diagnosis, line: &str, paper: Paper, out: &mut String) {
     }
 }
 
-fn conclusion(clients: &[Diagnosis]) -> String {
+fn conclusion(clients: &[Arc<Diagnosis>]) -> String {
     let bad: Vec<&Diagnosis> = clients
         .iter()
+        .map(|client| &**client)
         .filter(|client| client.severity().is_bad())
         .collect();
     let of = match clients.len() {
@@ -109,6 +136,24 @@ mod tests {
         width: 100,
         is_coloured: false,
     };
+
+    #[test]
+    fn how_many_clients_push_nothing_is_said() {
+        let mut examination = sample::examination();
+        let mut page = |clients, connections| {
+            examination.seen = Some(Seen {
+                clients,
+                pushing: 2,
+                connections,
+            });
+            render(&examination, PAPER)
+        };
+        assert!(!page(2, Some(3)).contains("push"), "all push");
+        let many = page(28_445, Some(30_000));
+        let sentence = "30,000 connections were seen by the broker. 2 of 28,445 clients push metrics;";
+        assert!(many.contains(sentence), "{many}");
+        assert!(page(3, None).contains("2 of 3 clients push metrics; of the others only"));
+    }
 
     #[test]
     fn clients_that_are_not_well_get_a_sentence() {

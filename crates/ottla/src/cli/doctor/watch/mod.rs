@@ -22,7 +22,8 @@ use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use self::draw::Palette;
 use self::state::{ClientKey, News, Screen, Wish};
-use super::{Failure, json, now_ms, place, text, write_file};
+use super::place::Source;
+use super::{Failure, json, now_ms, text, write_file};
 
 /// How long the screen waits for a key before it checks for news.
 const TICK: Duration = Duration::from_millis(100);
@@ -30,7 +31,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Runs the screen until it is closed.
 ///
 /// - Errors: there is no terminal.
-pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
+pub fn run(source: &Source, interval_seconds: f64) -> Result<ExitCode, Failure> {
     if !std::io::stdout().is_terminal() {
         return Err(Failure::unanswered(
             "--watch needs a terminal; without --watch the diagnoses are printed once",
@@ -42,11 +43,11 @@ pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
     }
     let (sender, news) = mpsc::channel();
-    ask_again_and_again(address, interval_seconds, sender.clone())?;
+    ask_again_and_again(source, interval_seconds, sender.clone())?;
     // From here on the terminal is in raw mode; every exit path restores it, a panic included.
     let mut terminal =
         ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
-    let outcome = show(&mut terminal, address, &stop, &news, &sender);
+    let outcome = show(&mut terminal, source, &stop, &news, &sender);
     ratatui::restore();
     outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
     Ok(ExitCode::SUCCESS)
@@ -54,7 +55,7 @@ pub fn run(address: &str, interval_seconds: f64) -> Result<ExitCode, Failure> {
 
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
-    address: &str,
+    source: &Source,
     stop: &AtomicBool,
     news: &Receiver<News>,
     sender: &Sender<News>,
@@ -62,7 +63,7 @@ fn show(
     let palette = Palette {
         is_coloured: text::has_colours(),
     };
-    let mut screen = Screen::new(address);
+    let mut screen = Screen::new(&source.address);
     loop {
         while let Ok(one) = news.try_recv() {
             screen.receive(one, Instant::now());
@@ -81,7 +82,7 @@ fn show(
             }
             match screen.on_key(key) {
                 Some(Wish::Quit) => return Ok(()),
-                Some(Wish::Export(client)) => export(address, client, sender.clone()),
+                Some(Wish::Export(client)) => export(source, client, sender.clone()),
                 None => {}
             }
         }
@@ -104,11 +105,11 @@ pub(in crate::cli) fn is_gone(limit: Duration) -> bool {
 }
 
 /// Polls the doctor until the receiver is dropped.
-fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News>) -> Result<(), Failure> {
-    let address = address.to_owned();
+fn ask_again_and_again(source: &Source, interval_seconds: f64, sender: Sender<News>) -> Result<(), Failure> {
+    let source = source.clone();
     let ask = move || {
         loop {
-            let news = match place::examination(&address) {
+            let news = match source.examination() {
                 Ok(examination) => News::Examined(examination),
                 Err(Failure { text: why, .. }) => News::Lost(why),
             };
@@ -130,10 +131,10 @@ fn ask_again_and_again(address: &str, interval_seconds: f64, sender: Sender<News
 }
 
 /// Writes a client's readings to the current directory, and reports it on the screen.
-fn export(address: &str, client: ClientKey, sender: Sender<News>) {
-    let address = address.to_owned();
+fn export(source: &Source, client: ClientKey, sender: Sender<News>) {
+    let source = source.clone();
     let write = move || {
-        let news = match write_case(&address, &client) {
+        let news = match write_case(&source, &client) {
             Ok(path) => format!("evidence of {} is in {}", client.client_id, path.display()),
             Err(Failure { text: why, .. }) => format!("no evidence of {}: {why}", client.client_id),
         };
@@ -146,11 +147,11 @@ fn export(address: &str, client: ClientKey, sender: Sender<News>) {
         .spawn(write);
 }
 
-fn write_case(address: &str, client: &ClientKey) -> Result<PathBuf, Failure> {
+fn write_case(source: &Source, client: &ClientKey) -> Result<PathBuf, Failure> {
     let is_it = |snapshot: &Snapshot| {
         snapshot.client.client_id == client.client_id && snapshot.client.instance_id == client.instance_id
     };
-    let mut snapshots = place::snapshots(address)?;
+    let mut snapshots = source.snapshots()?;
     snapshots.retain(is_it);
     if snapshots.is_empty() {
         return Err(Failure::unanswered("the doctor does not know it any more"));

@@ -1,5 +1,6 @@
 //! The state of the live screen and the effect of keys: no terminal, no clock, no network.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ottla_lab::doctor::Diagnosis;
@@ -67,9 +68,9 @@ pub struct Screen {
     pub address: String,
     pub contact: Contact,
     /// All clients, the worst first.
-    clients: Vec<Diagnosis>,
+    clients: Vec<Arc<Diagnosis>>,
     /// The latest answer while the screen is paused.
-    held_back: Option<Vec<Diagnosis>>,
+    held_back: Option<Vec<Arc<Diagnosis>>>,
     pub is_paused: bool,
     pub view: View,
     pub filter: String,
@@ -129,10 +130,10 @@ impl Screen {
             client.client_id.to_lowercase().contains(&wanted)
                 || client.verdict.name().to_lowercase().contains(&wanted)
         };
-        self.clients.iter().filter(fits).collect()
+        self.clients.iter().map(|client| &**client).filter(fits).collect()
     }
 
-    pub fn all(&self) -> &[Diagnosis] {
+    pub fn all(&self) -> &[Arc<Diagnosis>] {
         &self.clients
     }
 
@@ -269,7 +270,7 @@ impl Screen {
             None => {
                 let place = self.place.min(shown.len().saturating_sub(1));
                 // A client that is only hidden by the filter stays selected.
-                let is_gone = !self.clients.iter().any(|client| is_it(&client));
+                let is_gone = !self.clients.iter().any(|client| is_it(&&**client));
                 self.place = place;
                 if is_gone {
                     self.selected = None;
@@ -294,7 +295,7 @@ mod tests {
             ..sample::limited()
         };
         Examination {
-            clients: names.iter().map(client).collect(),
+            clients: names.iter().map(client).map(Arc::new).collect(),
             ..sample::examination()
         }
     }

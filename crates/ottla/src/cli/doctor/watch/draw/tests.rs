@@ -1,5 +1,6 @@
 //! Frames of the live screen, character by character.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ottla_lab::doctor::Diagnosis;
@@ -137,7 +138,7 @@ fn the_selected_client_is_always_on_the_screen() {
     };
     let mut state = Screen::new("x:1");
     let examination = Examination {
-        clients: (0..100).map(client).collect(),
+        clients: (0..100).map(client).map(Arc::new).collect(),
         ..sample::examination()
     };
     state.receive(News::Examined(examination), now);
@@ -177,7 +178,7 @@ fn no_color_means_no_colour() {
 fn names_of_clients_cannot_draw() {
     let now = Instant::now();
     let mut examination = sample::examination();
-    examination.clients[0].client_id = "a\x1b[2Jb".into();
+    Arc::make_mut(&mut examination.clients[0]).client_id = "a\x1b[2Jb".into();
     let mut state = Screen::new("x:1");
     state.receive(News::Examined(examination), now);
     let found = lines(&frame(&mut state, 80, 6, PLAIN, now));

@@ -1,0 +1,299 @@
+//! What any Kafka cluster tells of its clients by the Admin protocol: members of consumer groups,
+//! their committed offsets and the ends of their logs, quotas by client id, and whether any client
+//! is asked for metrics. For clients that push nothing it is all there is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ottla_client::Error;
+use ottla_client::admin::{Admin, GroupDescription, OffsetSpec, QuotaFilter, QuotaMatch, TopicPartition};
+
+use crate::doctor::history::Observed;
+use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
+
+/// At most this many groups and partitions are asked about, first by name: each reading asks every
+/// group's coordinator and every partition's leader.
+const GROUPS_MAX: usize = 500;
+const PARTITIONS_MAX: usize = 20_000;
+
+/// Rates are those of the last minute.
+const WINDOW_MS: i64 = 60_000;
+
+/// The cluster's groups at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterReading {
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    /// Some client is asked for metrics (KIP-714).
+    pub asks_for_metrics: bool,
+    /// By group id.
+    pub groups: BTreeMap<String, Vec<Member>>,
+    /// Of each group's partitions: the committed offset and the log's end.
+    pub positions: BTreeMap<(String, TopicPartition), Position>,
+    /// By client id, `None` for the default: bytes per second of a consumer.
+    pub quotas: BTreeMap<Option<String>, f64>,
+    /// Groups that were left out because there are too many.
+    pub groups_left_out: usize,
+}
+
+/// A member of a group, as its coordinator describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub id: String,
+    pub client_id: String,
+    /// As Kafka writes it: Java's form, with a leading slash.
+    pub client_host: String,
+    pub assignment: BTreeSet<TopicPartition>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub committed: i64,
+    pub end: i64,
+}
+
+/// Asks the cluster; waits for its brokers.
+///
+/// - Errors: of a question that concerns all groups. A group or partition that cannot be asked about
+///   is left out.
+pub fn ask(admin: &Admin, at_ms: i64) -> Result<ClusterReading, Error> {
+    let listed = admin.list_groups().wait()?;
+    let consumers = listed.iter().filter(|(_, group)| {
+        // KIP-848's have no protocol type of their own.
+        group.protocol_type == "consumer" || group.kind.eq_ignore_ascii_case("consumer")
+    });
+    let mut ids: Vec<String> = consumers.map(|(id, _)| id.clone()).collect();
+    let groups_left_out = ids.len().saturating_sub(GROUPS_MAX);
+    ids.truncate(GROUPS_MAX);
+    let described = admin.describe_groups(ids).wait()?.into_iter();
+    let groups: BTreeMap<String, Vec<Member>> = described
+        .filter_map(|(id, group)| Some((id, members(group.ok()?))))
+        .filter(|(_, members)| !members.is_empty())
+        .collect();
+    Ok(ClusterReading {
+        at_ms,
+        asks_for_metrics: !admin.list_client_metrics_subscriptions().wait()?.is_empty(),
+        positions: positions(admin, &groups)?,
+        quotas: quotas(admin),
+        groups,
+        groups_left_out,
+    })
+}
+
+fn members(group: GroupDescription) -> Vec<Member> {
+    let members = group.members.into_iter().map(|member| Member {
+        id: member.id,
+        client_id: member.client_id,
+        client_host: member.client_host,
+        assignment: member.assignment,
+    });
+    members.collect()
+}
+
+fn positions(
+    admin: &Admin,
+    groups: &BTreeMap<String, Vec<Member>>,
+) -> Result<BTreeMap<(String, TopicPartition), Position>, Error> {
+    let mut committed = BTreeMap::new();
+    for (group, members) in groups {
+        let assigned: BTreeSet<&TopicPartition> =
+            members.iter().flat_map(|member| &member.assignment).collect();
+        let Ok(offsets) = admin.list_group_offsets(group).wait() else {
+            continue;
+        };
+        for (partition, offset) in offsets {
+            if assigned.contains(&partition) && committed.len() < PARTITIONS_MAX {
+                committed.insert((group.clone(), partition), offset.offset);
+            }
+        }
+    }
+    let asked = committed
+        .keys()
+        .map(|(_, partition)| (partition.clone(), OffsetSpec::Latest));
+    let ends = admin.list_offsets(asked.collect()).wait()?;
+    let end_of = |partition: &TopicPartition| ends.get(partition)?.as_ref().ok().map(|end| end.offset);
+    let positions = committed.into_iter().filter_map(|(key, committed)| {
+        let end = end_of(&key.1)?;
+        Some((key, Position { committed, end }))
+    });
+    Ok(positions.collect())
+}
+
+/// Quotas by client id; the users of members are not known. Empty if they may not be described.
+fn quotas(admin: &Admin) -> BTreeMap<Option<String>, f64> {
+    let by_client = QuotaFilter::new()
+        .component("client-id", QuotaMatch::Any)
+        .strict();
+    let described = admin.describe_client_quotas(by_client).wait().unwrap_or_default();
+    let limits = described.into_iter().filter_map(|(entity, limits)| {
+        let name = entity.get("client-id")?.clone();
+        Some((name, *limits.get("consumer_byte_rate")?))
+    });
+    limits.collect()
+}
+
+/// Turns successive readings into observations of the groups' members.
+#[derive(Debug, Default)]
+pub struct ClusterWindows {
+    readings: VecDeque<ClusterReading>,
+}
+
+impl ClusterWindows {
+    /// Takes the next reading and returns one observation for every member.
+    pub fn take(&mut self, reading: ClusterReading) -> Vec<Observed> {
+        self.readings
+            .retain(|earlier| earlier.at_ms > reading.at_ms - WINDOW_MS && earlier.at_ms < reading.at_ms);
+        let before = self.readings.front();
+        let mut observed = Vec::new();
+        for (group, members) in &reading.groups {
+            let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
+            for member in members {
+                let mut one = observation(&reading, before, group, member);
+                one.group_members = Some(members.len() as f64);
+                one.group_partitions = (assigned > 0).then_some(assigned as f64);
+                observed.push(one);
+            }
+        }
+        self.readings.push_back(reading);
+        observed
+    }
+}
+
+fn observation(
+    reading: &ClusterReading,
+    before: Option<&ClusterReading>,
+    group: &str,
+    member: &Member,
+) -> Observed {
+    let quota = |name: Option<&str>| reading.quotas.get(&name.map(str::to_owned)).copied();
+    Observed {
+        client: Client {
+            client_id: member.client_id.clone(),
+            role: Role::Consumer,
+            address: Some(member.client_host.trim_start_matches('/').to_owned()),
+            group_id: Some(group.to_owned()),
+            member_id: Some(member.id.clone()),
+            ..Client::default()
+        },
+        seconds: before.map_or(0.0, |before| (reading.at_ms - before.at_ms) as f64 / 1e3),
+        broker: BrokerSide {
+            quota_bytes_per_second: quota(Some(&member.client_id)).or_else(|| quota(None)),
+            ..BrokerSide::default()
+        },
+        is_off_at_broker: !reading.asks_for_metrics,
+        partitions: (member.assignment.iter())
+            .filter_map(|partition| consumed(reading, before, group, partition))
+            .collect(),
+        ..Observed::default()
+    }
+}
+
+/// The lag behind the committed offset, which is that of the records that were read if they are
+/// committed as they are processed.
+fn consumed(
+    reading: &ClusterReading,
+    before: Option<&ClusterReading>,
+    group: &str,
+    partition: &TopicPartition,
+) -> Option<ConsumedPartition> {
+    let key = (group.to_owned(), partition.clone());
+    let now = reading.positions.get(&key)?;
+    let earlier = before.and_then(|before| {
+        let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
+        Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
+    });
+    let rate =
+        |of: fn(&Position) -> i64| earlier.map(|(before, seconds)| (of(now) - of(before)) as f64 / seconds);
+    Some(ConsumedPartition {
+        topic: partition.topic.to_string(),
+        partition: partition.partition,
+        lag: Some((now.end - now.committed).max(0) as f64),
+        lag_slope: rate(|position| position.end - position.committed),
+        consumed_per_second: rate(|position| position.committed),
+        produced_per_second: rate(|position| position.end),
+        ..ConsumedPartition::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::history::Collector;
+
+    fn member(number: u32, partitions: &[i32]) -> Member {
+        Member {
+            id: format!("m-{number}"),
+            client_id: "reader".to_owned(),
+            client_host: "/10.0.0.1".to_owned(),
+            assignment: partitions
+                .iter()
+                .map(|index| TopicPartition::new("t", *index))
+                .collect(),
+        }
+    }
+
+    fn reading(at_ms: i64, positions: &[(i32, i64, i64)]) -> ClusterReading {
+        let members = vec![member(1, &[0, 1]), member(2, &[2])];
+        let position = |(index, committed, end): &(i32, i64, i64)| {
+            let key = ("g".to_owned(), TopicPartition::new("t", *index));
+            let position = Position {
+                committed: *committed,
+                end: *end,
+            };
+            (key, position)
+        };
+        ClusterReading {
+            at_ms,
+            groups: BTreeMap::from([("g".to_owned(), members)]),
+            positions: positions.iter().map(position).collect(),
+            quotas: BTreeMap::from([(None, 1e6)]),
+            ..ClusterReading::default()
+        }
+    }
+
+    #[test]
+    fn a_member_has_the_lag_and_the_rates_of_its_partitions() {
+        let mut windows = ClusterWindows::default();
+        windows.take(reading(0, &[(0, 100, 200), (2, 5, 5)]));
+        let observed = windows.take(reading(10_000, &[(0, 150, 450), (1, 0, 7), (2, 5, 5)]));
+        let [one, two] = &observed[..] else {
+            panic!("two members")
+        };
+        assert_eq!((one.group_members, one.group_partitions), (Some(2.0), Some(3.0)));
+        assert_eq!(one.client.address.as_deref(), Some("10.0.0.1"));
+        assert!(one.is_off_at_broker, "there is no subscription");
+        assert_eq!(one.broker.quota_bytes_per_second, Some(1e6));
+        let partition = &one.partitions[0];
+        assert_eq!((partition.lag, partition.lag_slope), (Some(300.0), Some(20.0)));
+        assert_eq!(
+            (partition.consumed_per_second, partition.produced_per_second),
+            (Some(5.0), Some(25.0))
+        );
+        assert_eq!(
+            (one.partitions[1].lag, one.partitions[1].lag_slope),
+            (Some(7.0), None),
+            "its first commit"
+        );
+        assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
+    }
+
+    #[test]
+    fn members_with_one_client_id_on_one_host_are_listed_each() {
+        let collector = Collector::default();
+        for observed in ClusterWindows::default().take(reading(0, &[(0, 100, 200), (2, 5, 9)])) {
+            collector.observe(observed, 0);
+        }
+        let mut snapshots = collector.snapshots(1);
+        snapshots.sort_by_key(|snapshot| snapshot.client.member_id.clone());
+        let lags =
+            |snapshot: &crate::doctor::Snapshot| snapshot.consumer.as_ref().and_then(|own| own.lag_max);
+        assert_eq!(
+            snapshots.iter().map(lags).collect::<Vec<_>>(),
+            [Some(100.0), Some(4.0)]
+        );
+        assert!(
+            snapshots
+                .iter()
+                .all(|snapshot| snapshot.telemetry.pushes == Some(0))
+        );
+    }
+}

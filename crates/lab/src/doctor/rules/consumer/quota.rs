@@ -1,0 +1,163 @@
+//! consumer 2: does the broker throttle its fetches?
+//!
+//! A quota delays answers so that a user or client stays below a rate. It is the limit where the
+//! consumer falls behind meanwhile; one that keeps up under its quota is left alone.
+//!
+//! - Numbers: fetch throttle time reported by the client and, for this client alone, by the broker;
+//!   its quota where it is known.
+//! - Thresholds: above 0, and not known to keep up.
+//! - Says: "Its quota of 1 MB/s holds it back: the broker delays each fetch by 210 ms."
+//! - Source: KIP-13, KIP-124.
+
+use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
+use super::found::{Found, known, promise};
+use super::reading::{Reading, sane};
+use crate::numbers::{bytes, number, percent, plain};
+
+/// A quota is set this much above what is needed: rates vary.
+const RESERVE: f64 = 1.2;
+
+pub fn quota(reading: &Reading<'_>) -> Found {
+    let throttle = reading.throttle_ms();
+    let bytes_per_second = reading.bytes_per_second();
+    let limit = reading.sides().find_map(|side| sane(side.quota_bytes_per_second));
+    let share = reading.sides().find_map(|side| sane(side.quota_request_share));
+    let numbers = [
+        known("throttle", throttle, "ms"),
+        known("quota", limit, "B/s"),
+        known("bytes", bytes_per_second, "B/s"),
+    ]
+    .join(", ");
+    let Some(throttle) = throttle.filter(|ms| *ms > 0.0) else {
+        return Found::nothing(numbers, "no");
+    };
+    if reading.is_lag_small() == Some(true) && reading.is_growing() != Some(true) {
+        let text = format!(
+            "the broker delays its fetches by {} ms to keep a quota, but it keeps up",
+            number(throttle)
+        );
+        return Found::nothing(numbers, text.clone()).finding(FindingId::Q1, text);
+    }
+    let whose = match (limit, share) {
+        (Some(limit), _) => format!("Its quota of {}/s", bytes(limit)),
+        (None, Some(share)) => format!("Its quota of {} of the request time", percent(share)),
+        (None, None) => String::from("A quota"),
+    };
+    let summary = format!(
+        "{whose} holds it back: the broker delays each fetch by {} ms.",
+        number(throttle)
+    );
+    let mut found = Found::verdict(numbers, Verdict::Quota, Confidence::High, summary.clone())
+        .finding(FindingId::Q1, summary)
+        .recommend(Some(higher(reading, (limit, share), bytes_per_second)))
+        .evidence(line(limit, bytes_per_second))
+        .refuse(
+            "more consumers",
+            "the quota is of the user or client id, all its consumers share it",
+        );
+    if limit.is_some() {
+        found = found.refuse(
+            "fetch sizes",
+            "larger fetches are delayed for longer: the quota counts bytes",
+        );
+    } else if share.is_none() {
+        found = found.missing("the quota: consumer_byte_rate or request_percentage");
+    }
+    found
+}
+
+fn line(limit: Option<f64>, now: Option<f64>) -> Option<Evidence> {
+    let (limit, now) = (limit.filter(|limit| *limit > 0.0)?, now?);
+    Some(
+        Evidence::new("quota", "used", "bytes / quota", now / limit, "of the quota")
+            .measured("bytes", now, "B/s")
+            .with("quota", limit, "B/s", "stated"),
+    )
+}
+
+fn higher(
+    reading: &Reading<'_>,
+    (limit, share): (Option<f64>, Option<f64>),
+    now: Option<f64>,
+) -> Recommendation {
+    // What is written is what it will read in the end.
+    let written = reading
+        .produced
+        .zip(reading.record_bytes())
+        .map(|(rate, size)| rate * size)
+        .filter(|written| now.is_some_and(|now| *written > 1.05 * now));
+    let set = match (limit, share, written) {
+        (Some(_), _, Some(written)) => {
+            format!("consumer_byte_rate={}", plain(RESERVE * written))
+        }
+        (None, Some(_), _) => String::from("request_percentage of this user or client: higher"),
+        (None, None, _) => String::from("its quota, consumer_byte_rate or request_percentage: higher"),
+        _ => String::from("consumer_byte_rate of this user or client: higher"),
+    };
+    let same = now.unwrap_or(0.0);
+    let promise = match (limit, written) {
+        (Some(_), Some(written)) => promise(
+            "bytes_per_second",
+            now,
+            (0.9 * written, RESERVE * written),
+            "B/s",
+            "what is written; the quota above it bounds how fast it catches up",
+        ),
+        (Some(_), None) => promise(
+            "bytes_per_second",
+            now,
+            (same, same),
+            "B/s",
+            "how much is written: without the quota it would read that, until its own work limits it",
+        ),
+        _ => promise("bytes_per_second", now, (same, same), "B/s", "the quota itself"),
+    };
+    Recommendation {
+        set,
+        why: String::from("the quota, not the consumer, sets the rate"),
+        promise,
+        next_ceiling: String::from("the quota that is set, then the tests after this one"),
+        cost: String::from("the other clients' share of the broker"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, idle, of, starved, stated};
+    use super::*;
+    use crate::doctor::snapshot::{BrokerSide, Consumer};
+
+    #[test]
+    fn a_quota_is_promised_against_what_is_written_or_not_at_all() {
+        let mut snapshot = of(Consumer {
+            throttle_ms: Some(210.0),
+            ..starved()
+        });
+        snapshot.brokers = vec![BrokerSide {
+            quota_bytes_per_second: Some(14_000_000.0),
+            ..BrokerSide::default()
+        }];
+        let change = check(&snapshot, Verdict::Quota).recommendation.unwrap();
+        // 16,000 records/s of 1,000 bytes are written.
+        assert_eq!(change.set, "consumer_byte_rate=19200000");
+        assert!(change.promise.low > 14_000_000.0 && change.promise.high < 2.0 * change.promise.low);
+        snapshot.brokers.clear();
+        let change = check(&snapshot, Verdict::Quota).recommendation.unwrap();
+        assert_eq!(
+            Some(change.promise.low),
+            change.promise.now,
+            "nothing is promised"
+        );
+    }
+
+    #[test]
+    fn a_throttled_consumer_that_keeps_up_is_left_alone() {
+        let mut snapshot = of(Consumer {
+            throttle_ms: Some(5.0),
+            ..idle()
+        });
+        snapshot.settings.fetch_min_bytes = stated(1.0);
+        let diagnosis = check(&snapshot, Verdict::KeepsUp);
+        assert!(diagnosis.recommendation.is_none());
+    }
+}

@@ -1,0 +1,339 @@
+//! consumer 8: is the receive window too small for the round trip?
+//!
+//! TCP lets a sender have no more under way than the receiver's window, so a connection carries at
+//! most one window per round trip, however large the fetches are. One answer then takes many round
+//! trips, nearly all of its time passes on sending, and the broker's own work is short. Java asks
+//! for receive.buffer.bytes of 64 KiB by default: 1.6 MB/s over 40 ms. More partitions or larger
+//! fetches change nothing. A full link looks alike in the client's numbers; it is told apart by the
+//! bytes per round trip, which with a window are the window.
+//!
+//! - Numbers: bytes of a fetch, its latency without the broker's waits and work, the round trip by
+//!   TCP_INFO, receive.buffer.bytes.
+//! - Thresholds: an answer takes at least 3 round trips; the bytes per round trip are 0.5 to 1.35 of
+//!   receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
+//!   throttle, the link not known to be full; polls wait for fetches and there is a lag.
+//! - Says: "The connection carries 52 KiB per round trip of 40 ms: its receive window is too small
+//!   for this distance."
+//! - Source: bandwidth-delay product (F12, F13); measured over 40 ms with buffers of 64 KiB and 2
+//!   MiB.
+
+use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
+use super::super::super::snapshot::Library;
+use super::super::super::snapshot::Setting;
+use super::super::broker::parts::{Part, Parts};
+use super::super::words;
+use super::cold_read::are_cold_reads_many;
+use super::fetches;
+use super::found::{Found, known};
+use super::reading::{Reading, is_known, sane};
+use crate::numbers::{bytes, number, plain};
+
+/// An answer that takes fewer round trips than this is not held up by a window.
+const ROUND_TRIPS_MIN: f64 = 3.0;
+
+/// The kernel keeps some of a receive buffer for its own data, and lends some to the window.
+const WINDOW_SHARE: (f64, f64) = (0.5, 1.35);
+
+/// Java's default.
+const JAVA_BUFFER_BYTES: f64 = 65_536.0;
+
+/// Where the buffer is not set the kernel lets the window grow to several MB; connections that
+/// carry less than this per round trip are not limited by such a window.
+const GROWN_WINDOW_BYTES: f64 = 2_097_152.0;
+
+const BUFFER_RANGE: (f64, f64) = (1_048_576.0, 16_777_216.0);
+
+pub fn receive_window(reading: &Reading<'_>) -> Found {
+    let flow = Flow::of(reading);
+    let buffer = buffer(reading);
+    let numbers = [
+        known("round trip", reading.round_trip_ms, "ms"),
+        known("one answer's way", flow.map(|flow| flow.transfer_ms), "ms"),
+        known("per round trip", flow.map(|flow| flow.per_round_trip), "B"),
+        known("receive.buffer.bytes", buffer.map(|buffer| buffer.0), "B"),
+    ]
+    .join(", ");
+    let Some(waits) = reading.waits_for_fetches().filter(|_| reading.is_behind()) else {
+        return Found::nothing(numbers, "no: there is no lag that it could have caused");
+    };
+    let Some(flow) = flow.filter(|_| is_free_of_others(reading)) else {
+        return Found::nothing(numbers, "no sign of it");
+    };
+    match buffer {
+        Some(buffer) if flow.is_pinned_at(buffer.0) => {
+            let confidence = if !reading.is_surely_not_held() {
+                Confidence::Low
+            } else if is_known(buffer) {
+                waits
+            } else {
+                waits.min(Confidence::Medium)
+            };
+            matched(reading, numbers, confidence, flow, buffer)
+        }
+        Some(buffer) if is_known(buffer) => {
+            Found::nothing(numbers, "no: what a round trip carries is not the window")
+        }
+        _ if flow.per_round_trip < GROWN_WINDOW_BYTES => Found::nothing(
+            numbers,
+            "an answer takes several round trips; whether the window or the link limits it is not known",
+        )
+        .missing("receive.buffer.bytes of this client, or the link's bandwidth: an answer takes several round trips"),
+        _ => Found::nothing(numbers, "no: the window has grown"),
+    }
+}
+
+/// Whether the time of an answer is many round trips, so that a larger answer takes more of them.
+pub fn is_suspected(reading: &Reading<'_>) -> bool {
+    let is_small = |flow: Flow| flow.per_round_trip < GROWN_WINDOW_BYTES;
+    Flow::of(reading).is_some_and(is_small) && is_free_of_others(reading)
+}
+
+/// The most records per second that the window lets through, in words, where the buffer is known or
+/// the way of answers shows it.
+pub fn ceiling(reading: &Reading<'_>) -> Option<(f64, String)> {
+    let buffer = buffer(reading).filter(|buffer| is_known(*buffer))?;
+    let round_trip_ms = reading.round_trip_ms?;
+    let rate = 1_000.0 * buffer.0 / round_trip_ms / reading.record_bytes()?;
+    let words = format!(
+        "the receive window: {} records/s with receive.buffer.bytes of {}",
+        number(rate),
+        bytes(buffer.0)
+    );
+    (rate.is_finite() && rate > 0.0).then_some((rate, words))
+}
+
+/// The way of one answer.
+#[derive(Clone, Copy)]
+struct Flow {
+    round_trip_ms: f64,
+    /// The time of a fetch without the broker's waits and work.
+    transfer_ms: f64,
+    per_round_trip: f64,
+}
+
+impl Flow {
+    /// Returns `None` where an answer takes few round trips.
+    fn of(reading: &Reading<'_>) -> Option<Flow> {
+        let round_trip_ms = reading.round_trip_ms?;
+        let (fetch_ms, size) = (reading.fetch_ms?, reading.fetch_bytes.filter(|size| *size > 0.0)?);
+        let at_broker = reading
+            .sides()
+            .filter_map(Parts::of)
+            .map(|parts| parts.ms(Part::Queue) + parts.ms(Part::Local) + parts.ms(Part::Remote))
+            .reduce(f64::max)
+            .unwrap_or(0.0);
+        let transfer_ms = fetch_ms - at_broker;
+        let per_round_trip = size * round_trip_ms / transfer_ms;
+        let is_long = transfer_ms >= ROUND_TRIPS_MIN * round_trip_ms && transfer_ms >= 0.5 * fetch_ms;
+        (is_long && per_round_trip.is_finite() && per_round_trip > 0.0).then_some(Flow {
+            round_trip_ms,
+            transfer_ms,
+            per_round_trip,
+        })
+    }
+
+    fn is_pinned_at(&self, buffer_bytes: f64) -> bool {
+        let share = self.per_round_trip / buffer_bytes;
+        share >= WINDOW_SHARE.0 && share <= WINDOW_SHARE.1
+    }
+}
+
+/// No throttle, no cold reads, no link that is known to be full.
+fn is_free_of_others(reading: &Reading<'_>) -> bool {
+    let is_cold = reading.sides().any(|side| are_cold_reads_many(reading, side));
+    let is_throttled = reading.throttle_ms().is_some_and(|ms| ms > 0.0);
+    !is_cold && !is_throttled && !fetches::is_link_full(reading)
+}
+
+/// The receive buffer that the client asks for; `None` where the kernel chooses it.
+fn buffer(reading: &Reading<'_>) -> Option<(f64, &'static str)> {
+    let stated: Option<Setting<f64>> = reading.snapshot.settings.receive_buffer_bytes;
+    match stated {
+        Some(setting) => {
+            let value = sane(Some(setting.value)).filter(|value| *value > 0.0)?;
+            Some((value, words::origin(setting.origin)))
+        }
+        None if reading.snapshot.client.library == Library::Java => Some((JAVA_BUFFER_BYTES, "default")),
+        None => None,
+    }
+}
+
+fn matched(
+    reading: &Reading<'_>,
+    numbers: String,
+    confidence: Confidence,
+    flow: Flow,
+    buffer: (f64, &'static str),
+) -> Found {
+    let summary = format!(
+        "The connection carries {} per round trip of {} ms: its receive window is too small for this distance.",
+        bytes(flow.per_round_trip),
+        number(flow.round_trip_ms)
+    );
+    let takes = "an answer takes several round trips already; a larger one takes more in proportion";
+    let line = Evidence::new(
+        "F13",
+        "window",
+        "size * RTT / way",
+        flow.per_round_trip,
+        "B per round trip",
+    )
+    .measured("size", reading.fetch_bytes.unwrap_or(0.0), "B")
+    .measured("RTT", flow.round_trip_ms, "ms")
+    .measured("way", flow.transfer_ms, "ms")
+    .with("receive.buffer.bytes", buffer.0, "B", buffer.1);
+    let mut found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
+        .finding(FindingId::N5, summary)
+        .evidence([line])
+        .evidence(fetches::ceiling(reading))
+        .recommend(Some(wider(reading, flow, buffer)))
+        .refuse("max.partition.fetch.bytes", takes)
+        .refuse("fetch.max.bytes", takes);
+    if reading.is_surely_not_held() {
+        found = found.refuse(
+            "fetch.min.bytes",
+            "fetches do not wait for records: more is unread than they bring",
+        );
+    }
+    if is_known(buffer) {
+        found
+    } else {
+        found.missing(
+            "receive.buffer.bytes of this client: Java's default of 64 KiB fits what a round trip carries",
+        )
+    }
+}
+
+fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Recommendation {
+    let now = reading.consumed.unwrap_or(0.0);
+    let needed = reading
+        .produced
+        .filter(|_| now > 0.0)
+        .map_or(4.0, |produced| (4.0 * produced / now).max(4.0));
+    let wanted = fetches::power_of_two(needed * flow.per_round_trip, BUFFER_RANGE);
+    let wanted = wanted.max(2.0 * buffer.0);
+    let share = flow.per_round_trip / buffer.0;
+    let size = reading.fetch_bytes.unwrap_or(0.0);
+    // At least one round trip for the request and the first byte, then a window in each.
+    let way_ms = flow.round_trip_ms * (1.0 + size / (wanted * share));
+    let fetch_ms = reading.fetch_ms.unwrap_or(flow.transfer_ms);
+    let at_broker = (fetch_ms - flow.transfer_ms).max(0.0);
+    let most = now * fetch_ms / (way_ms + at_broker);
+    Recommendation {
+        set: format!("receive.buffer.bytes={}", plain(wanted)),
+        why: String::from("a connection carries one window per round trip, and the buffer bounds the window"),
+        promise: fetches::promised_rate(reading, (0.7 * most, most), None),
+        next_ceiling: fetches::ceiling_after(reading),
+        cost: String::from(
+            "memory of the kernel for each connection; the client's machine must allow it (net.core.rmem_max), or take -1 and the \
+             kernel's own sizes",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, refuses, stated};
+    use super::*;
+    use crate::doctor::diagnosis::Diagnosis;
+    use crate::doctor::snapshot::{BrokerSide, Consumer, Snapshot};
+
+    /// Measured over 40 ms with receive.buffer.bytes of 64 KiB: 4,000 records/s of 1,000 bytes are
+    /// written.
+    fn small_window() -> Snapshot {
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(1_640.0),
+            bytes_per_second: Some(1_690_000.0),
+            fetches_per_second: Some(0.85),
+            fetch_bytes: Some(1_990_000.0),
+            fetch_ms: Some(1_160.0),
+            poll_idle_share: Some(0.95),
+            assigned_partitions: Some(6.0),
+            partitions: partitions(&[(9_000.0, 390.0, 273.0); 6]),
+            ..Consumer::default()
+        });
+        snapshot.network.round_trip_ms = Some(40.0);
+        snapshot.settings.fetch_min_bytes = stated(1.0);
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(0.85),
+            bytes_per_second: Some(1_690_000.0),
+            queue_micros: Some(30.0),
+            local_micros: Some(2_000.0),
+            remote_micros: Some(0.0),
+            send_micros: Some(900_000.0),
+            cold_reads_per_second: Some(0.0),
+            round_trip_ms: Some(40.0),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    fn is_not_window(snapshot: &Snapshot) -> Diagnosis {
+        let diagnosis = super::super::diagnose(snapshot);
+        assert_ne!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        diagnosis
+    }
+
+    #[test]
+    fn a_connection_that_carries_its_window_per_round_trip_needs_a_larger_one() {
+        let mut snapshot = small_window();
+        let diagnosis = check(&snapshot, Verdict::NetworkWindow);
+        assert_eq!(
+            diagnosis.summary,
+            "The connection carries 67.1 KiB per round trip of 40 ms: its receive window is too small for this distance."
+        );
+        refuses(&diagnosis, "max.partition.fetch.bytes");
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "receive.buffer.bytes=1048576");
+        assert!(
+            change.promise.low > 3_900.0 && change.promise.high >= change.promise.low,
+            "what is written: {change:?}"
+        );
+        // Stated: nothing is assumed any more.
+        snapshot.settings.receive_buffer_bytes = stated(65_536.0);
+        let sure = check(&snapshot, Verdict::NetworkWindow);
+        assert!(sure.confidence > diagnosis.confidence);
+        assert!(sure.missing.iter().all(|words| !words.contains("receive.buffer")));
+    }
+
+    // As it was measured: Java has no sample of the idle share, and polls come every 120 ms.
+    #[test]
+    fn a_fetch_that_is_always_under_way_says_that_polls_wait() {
+        let mut snapshot = small_window();
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.poll_idle_share = None;
+        consumer.ms_between_polls = Some(120.0);
+        consumer.without_sample = vec![String::from("org.apache.kafka.consumer.poll.idle.ratio.avg")];
+        check(&snapshot, Verdict::NetworkWindow);
+    }
+
+    #[test]
+    fn cold_reads_quotas_full_links_and_other_buffers_are_no_window() {
+        let mut cold = small_window();
+        cold.brokers[0].cold_reads_per_second = Some(20.0);
+        cold.brokers[0].cold_read_ms = Some(40.0);
+        check(&cold, Verdict::ColdRead);
+        let mut throttled = small_window();
+        throttled.brokers[0].throttle_ms = Some(300.0);
+        check(&throttled, Verdict::Quota);
+        let mut full = small_window();
+        full.network.bandwidth_bytes_per_second = Some(1_800_000.0);
+        check(&full, Verdict::NetworkBandwidth);
+        // The buffer is known, and a round trip carries a tenth of it: something else.
+        let mut wide = small_window();
+        wide.settings.receive_buffer_bytes = stated(655_360.0);
+        is_not_window(&wide);
+        // Its kernel lets the window grow to megabytes.
+        let mut grown = small_window();
+        grown.client.library = Library::Librdkafka;
+        let diagnosis = is_not_window(&grown);
+        let is_asked = |words: &String| words.contains("receive.buffer.bytes");
+        assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
+        assert!(
+            diagnosis
+                .refused
+                .iter()
+                .all(|refusal| refusal.set != "receive.buffer.bytes")
+        );
+    }
+}

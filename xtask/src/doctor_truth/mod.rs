@@ -1,0 +1,161 @@
+//! `cargo xtask doctor-truth`: is the doctor right? Clients with a bottleneck that was built, on
+//! Ottla and on Apache Kafka; what the doctor says of each, what its change brings, and what the
+//! true remedy brings.
+//!
+//! Results are added to `target/doctor-truth/results.jsonl` as they come, so that an interrupted
+//! run keeps what it has; `--publish` writes docs/measurements/doctor-truth.md from those of one
+//! commit.
+//!
+//! Reading order: the modules below, top to bottom.
+
+mod regimes;
+mod load;
+mod stage;
+mod trial;
+mod score;
+mod page;
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::bench_kafka::machine;
+use crate::interop::clients::{CLIENTS, Client, Clients};
+use crate::interop::server::{Programs, Target};
+use crate::interop::toolchain;
+use regimes::Regime;
+use stage::Stage;
+use trial::Row;
+
+struct Options {
+    only: Vec<String>,
+    brokers: Vec<Target>,
+    clients: Vec<Client>,
+    publish: bool,
+    page_only: bool,
+    command: String,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options {
+        only: Vec::new(),
+        brokers: vec![Target::Ottla, Target::Kafka],
+        clients: CLIENTS.to_vec(),
+        publish: false,
+        page_only: false,
+        command: format!("cargo xtask doctor-truth {}", arguments.join(" ")),
+    };
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        let mut list = || -> Result<Vec<String>> {
+            let value = arguments
+                .next()
+                .with_context(|| format!("{name} wants a value"))?;
+            Ok(value.split(',').map(str::to_owned).collect())
+        };
+        match name.as_str() {
+            "--only" => options.only = list()?,
+            "--brokers" => {
+                options.brokers = list()?
+                    .iter()
+                    .map(|name| Target::parse(name))
+                    .collect::<Result<_>>()?;
+            }
+            "--clients" => {
+                options.clients = list()?.iter().map(|name| client(name)).collect::<Result<_>>()?
+            }
+            "--publish" => options.publish = true,
+            "--page" => options.page_only = true,
+            _ => bail!("unknown argument {name}"),
+        }
+    }
+    Ok(options)
+}
+
+fn client(name: &str) -> Result<Client> {
+    let found = CLIENTS.into_iter().find(|client| client.name() == name);
+    found.with_context(|| format!("--clients knows java, librdkafka, franz-go and ottla, not {name}"))
+}
+
+/// `batch*` names all that begin with `batch`.
+fn is_wanted(only: &[String], name: &str) -> bool {
+    only.is_empty()
+        || only.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == pattern,
+        })
+}
+
+fn home() -> PathBuf {
+    toolchain::cargo_target().join("doctor-truth")
+}
+
+pub fn run(arguments: &[String]) -> Result<()> {
+    let options = parse(arguments)?;
+    let commit = machine::commit();
+    if !options.page_only {
+        measure(&options, &commit)?;
+    }
+    let rows = results(&commit)?;
+    ensure!(!rows.is_empty(), "there is no result of commit {commit}");
+    let page = page::write(&rows, &commit, &options.command);
+    if options.publish {
+        let path = toolchain::root().join("docs/measurements/doctor-truth.md");
+        fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
+    }
+    println!("{}", score::Score::of(&rows));
+    Ok(())
+}
+
+fn measure(options: &Options, commit: &str) -> Result<()> {
+    let regimes: Vec<Regime> = regimes::all()
+        .into_iter()
+        .filter(|regime| is_wanted(&options.only, regime.name))
+        .collect();
+    ensure!(!regimes.is_empty(), "--only names no regime");
+    let programs = Programs::prepare(true)?;
+    let clients = Clients::prepare()?;
+    fs::create_dir_all(home())?;
+    for target in &options.brokers {
+        let mut stage = Stage::build(&programs, *target)?;
+        for regime in &regimes {
+            for client in regime
+                .clients
+                .iter()
+                .filter(|client| options.clients.contains(client))
+            {
+                let row = trial::run(&mut stage, &clients, &programs, regime, *client, commit);
+                println!("{}", row.line());
+                add(&row)?;
+            }
+        }
+        stage.end()?;
+    }
+    Ok(())
+}
+
+fn add(row: &Row) -> Result<()> {
+    let path = home().join("results.jsonl");
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    writeln!(file, "{}", serde_json::to_string(row)?)?;
+    Ok(())
+}
+
+/// The newest result of every regime, broker and client of one commit, in the order of the regimes.
+fn results(commit: &str) -> Result<Vec<Row>> {
+    let path = home().join("results.jsonl");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let mut newest = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        let row: Row = serde_json::from_str(line).context("a result")?;
+        if row.commit == commit {
+            newest.insert(row.key(), row);
+        }
+    }
+    let order: Vec<&str> = regimes::all().iter().map(|regime| regime.name).collect();
+    let mut rows: Vec<Row> = newest.into_values().collect();
+    rows.sort_by_key(|row| order.iter().position(|name| *name == row.regime));
+    Ok(rows)
+}

@@ -1,0 +1,98 @@
+//! docs/measurements/doctor-truth.md.
+
+use std::fmt::Write;
+
+use ottla_lab::numbers::number;
+
+use super::score::{Score, confusion};
+use super::trial::Row;
+
+pub fn write(rows: &[Row], commit: &str, command: &str) -> String {
+    let mut page = format!(
+        "# Is the doctor right?\n\n\
+         <!-- Written by `cargo xtask doctor-truth`. -->\n\n\
+         Clients whose bottleneck is known because it was built, on Ottla and on Apache Kafka. The doctor is asked as soon as its verdict is\n\
+         stable; then a fresh client runs with the change that it advises, and another with the true remedy. Delayed ways are kernel TCP\n\
+         between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %. A row whose remedy\n\
+         gained less than 10 % says nothing about the doctor and is not counted.\n\n\
+         Commit {commit}, `{command}`.\n\n**{}.**\n\n",
+        Score::of(rows)
+    );
+    page.push_str("## Verdicts\n\n| true | given | clients |\n|---|---|---|\n");
+    for (truth, verdict, count) in confusion(rows) {
+        let mark = if truth == verdict { "" } else { "**" };
+        let _ = writeln!(page, "| {truth} | {mark}{verdict}{mark} | {count} |");
+    }
+    page.push_str(
+        "\n## Every client\n\n\
+         | regime | broker | client | verdict | as built | advice: promise, then measured | with the true remedy |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} | {} | {} {} | {} | {} |",
+            row.regime,
+            row.broker,
+            row.client,
+            verdict(row),
+            number(row.first),
+            row.unit,
+            advice(row),
+            row.remedied.map_or_else(|| "-".to_owned(), number),
+        );
+    }
+    page.push_str("\n## How the regimes are built\n\n");
+    let mut last = "";
+    for row in rows {
+        if row.regime != last {
+            let _ = writeln!(
+                page,
+                "- `{}`: {}. True: {}.",
+                row.regime,
+                row.construction,
+                row.truth.join(" or ")
+            );
+            last = &row.regime;
+        }
+    }
+    page
+}
+
+fn verdict(row: &Row) -> String {
+    match &row.invalid {
+        Some(why) => format!("not counted: {why}"),
+        None if row.is_right() => format!("{} ({})", row.verdict, row.confidence),
+        None => format!(
+            "**{} ({})**, true is {}",
+            row.verdict,
+            row.confidence,
+            row.truth.join(" or ")
+        ),
+    }
+}
+
+fn advice(row: &Row) -> String {
+    let Some(advice) = &row.advice else {
+        return "-".to_owned();
+    };
+    let mut text = format!("{advice}: ");
+    match &row.promise {
+        Some(promise) if promise.unknown.is_none() => {
+            let _ = write!(text, "{} to {}", number(promise.low), number(promise.high));
+        }
+        _ => text.push_str("not promised"),
+    }
+    if let Some(measured) = row.promised_figure.or(row.advised) {
+        let mark = if row.is_promise_kept() == Some(false) {
+            "**"
+        } else {
+            ""
+        };
+        let _ = write!(text, ", {mark}{}{mark}", number(measured));
+    }
+    for refusal in &row.false_refusals {
+        let _ = write!(text, "; **refused: {refusal}**");
+    }
+    text
+}

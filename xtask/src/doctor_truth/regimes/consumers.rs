@@ -1,0 +1,235 @@
+//! Consumers with a bottleneck.
+
+use super::{ALL, Around, Client, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Remedy, Way};
+
+/// Clients that take Java's fetch settings.
+const NOT_OTTLA: &[Client] = &[Client::Java, Client::Librdkafka, Client::FranzGo];
+
+fn consumer(
+    name: &'static str,
+    construction: &'static str,
+    way: Way,
+    (partitions, feed): (i32, Feed),
+    set: Pairs,
+    truth: &'static [&'static str],
+) -> Regime {
+    Regime {
+        name,
+        construction,
+        way,
+        around: Around::Nothing,
+        partitions,
+        set,
+        feed: Some(feed),
+        truth,
+        remedy: None,
+        figure: Figure::Rate,
+        clients: JAVA,
+    }
+}
+
+fn remedied(regime: Regime, set: Pairs, names: &'static [&'static str]) -> Regime {
+    let remedy = Some(Remedy {
+        set,
+        names,
+        lifts: set.is_empty(),
+    });
+    Regime { remedy, ..regime }
+}
+
+fn evenly(records_per_second: u32, record_bytes: usize) -> Feed {
+    Feed {
+        records_per_second,
+        record_bytes,
+        is_skewed: false,
+    }
+}
+
+pub fn all() -> Vec<Regime> {
+    let mut all = fetches();
+    all.extend(work());
+    all
+}
+
+fn fetches() -> Vec<Regime> {
+    let partition: &[&str] = &["max.partition.fetch.bytes"];
+    vec![
+        Regime {
+            clients: NOT_OTTLA,
+            ..remedied(
+                consumer(
+                    "partition-fetch-16k",
+                    "max.partition.fetch.bytes=16384, 2,000 records/s of 1,000 bytes in one partition across 40 ms",
+                    Way::Far,
+                    (1, evenly(2_000, 1_000)),
+                    &[("max.partition.fetch.bytes", "16384")],
+                    &["FETCH_SIZE"],
+                ),
+                &[("max.partition.fetch.bytes", "1048576")],
+                partition,
+            )
+        },
+        remedied(
+            consumer(
+                "partition-fetch-40k",
+                "max.partition.fetch.bytes=40000, 6,000 records/s of 1,000 bytes in two partitions across 40 ms",
+                Way::Far,
+                (2, evenly(6_000, 1_000)),
+                &[("max.partition.fetch.bytes", "40000")],
+                &["FETCH_SIZE"],
+            ),
+            &[("max.partition.fetch.bytes", "1048576")],
+            partition,
+        ),
+        remedied(
+            consumer(
+                "fetch-max-20k",
+                "fetch.max.bytes=20000, 3,000 records/s of 1,000 bytes in four partitions across 40 ms",
+                Way::Far,
+                (4, evenly(3_000, 1_000)),
+                &[("fetch.max.bytes", "20000")],
+                &["FETCH_SIZE"],
+            ),
+            &[("fetch.max.bytes", "52428800")],
+            &["fetch.max.bytes"],
+        ),
+        Regime {
+            figure: Figure::Latency,
+            clients: NOT_OTTLA,
+            ..remedied(
+                consumer(
+                    "min-bytes-1m",
+                    "fetch.min.bytes=1000000 and fetch.max.wait.ms=1500, 50 records/s of 100 bytes",
+                    Way::Loopback,
+                    (1, evenly(50, 100)),
+                    &[("fetch.min.bytes", "1000000"), ("fetch.max.wait.ms", "1500")],
+                    &["FETCH_WAIT"],
+                ),
+                &[("fetch.min.bytes", "1")],
+                &["fetch.min.bytes", "fetch.max.wait.ms"],
+            )
+        },
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..remedied(
+                consumer(
+                    "receive-buffer-16k",
+                    "receive.buffer.bytes=16384, 3,000 records/s of 1,000 bytes in one partition across 40 ms",
+                    Way::Far,
+                    (1, evenly(3_000, 1_000)),
+                    &[("receive.buffer.bytes", "16384")],
+                    &["NETWORK_WINDOW"],
+                ),
+                &[("receive.buffer.bytes", "2097152")],
+                &["receive.buffer.bytes"],
+            )
+        },
+        remedied(
+            consumer(
+                "narrow-fetch",
+                "a link of 1 MB/s, 2,500 records/s of 1,000 bytes",
+                Way::Narrow,
+                (2, evenly(2_500, 1_000)),
+                &[],
+                &["NETWORK_BANDWIDTH"],
+            ),
+            &[],
+            &[],
+        ),
+        Regime {
+            around: Around::Quota("consumer_byte_rate", 500_000.0),
+            clients: ALL,
+            ..remedied(
+                consumer(
+                    "fetch-quota",
+                    "consumer_byte_rate of 500 kB/s, 2,000 records/s of 1,000 bytes",
+                    Way::Loopback,
+                    (2, evenly(2_000, 1_000)),
+                    &[],
+                    &["QUOTA"],
+                ),
+                &[],
+                &["consumer_byte_rate"],
+            )
+        },
+    ]
+}
+
+fn work() -> Vec<Regime> {
+    let none: Pairs = &[("load.processing.micros", "0")];
+    vec![
+        Regime {
+            clients: ALL,
+            ..remedied(
+                consumer(
+                    "processing-4ms",
+                    "4 ms for each of 400 records/s in six even partitions",
+                    Way::Loopback,
+                    (6, evenly(400, 500)),
+                    &[("load.processing.micros", "4000")],
+                    &["PROCESSING"],
+                ),
+                none,
+                &[],
+            )
+        },
+        remedied(
+            consumer(
+                "processing-1ms",
+                "1 ms for each of 2,000 records/s in one partition",
+                Way::Loopback,
+                (1, evenly(2_000, 200)),
+                &[("load.processing.micros", "1000")],
+                &["PROCESSING"],
+            ),
+            none,
+            &[],
+        ),
+        remedied(
+            consumer(
+                "processing-far",
+                "2 ms for each of 1,000 records/s in three partitions across 40 ms",
+                Way::Far,
+                (3, evenly(1_000, 300)),
+                &[("load.processing.micros", "2000")],
+                &["PROCESSING"],
+            ),
+            none,
+            &[],
+        ),
+        remedied(
+            consumer(
+                "skewed",
+                "1 ms for each of 1,500 records/s, nine of ten in one of six partitions",
+                Way::Loopback,
+                (
+                    6,
+                    Feed {
+                        is_skewed: true,
+                        ..evenly(1_500, 300)
+                    },
+                ),
+                &[("load.processing.micros", "1000")],
+                &["SKEW", "PROCESSING"],
+            ),
+            none,
+            &[],
+        ),
+        remedied(
+            consumer(
+                "poll-interval",
+                "max.poll.interval.ms=6000, and a poll of 500 records takes 10 s",
+                Way::Loopback,
+                (2, evenly(300, 200)),
+                &[
+                    ("max.poll.interval.ms", "6000"),
+                    ("session.timeout.ms", "6000"),
+                    ("load.processing.micros", "20000"),
+                ],
+                &["REBALANCING", "PROCESSING"],
+            ),
+            &[("max.poll.records", "50"), ("load.processing.micros", "2000")],
+            &["max.poll.records"],
+        ),
+    ]
+}

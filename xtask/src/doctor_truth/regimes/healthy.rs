@@ -1,0 +1,116 @@
+//! Clients with which nothing is wrong: any advice is a false alarm.
+
+use super::{ALL, Around, Feed, Figure, JAVA, Pairs, Regime, Way};
+
+const FINE: &[&str] = &["KEEPS_UP", "APPLICATION"];
+
+fn healthy(
+    name: &'static str,
+    construction: &'static str,
+    way: Way,
+    partitions: i32,
+    set: Pairs,
+    feed: Option<Feed>,
+) -> Regime {
+    Regime {
+        name,
+        construction,
+        way,
+        around: Around::Nothing,
+        partitions,
+        set,
+        feed,
+        truth: FINE,
+        remedy: None,
+        figure: Figure::Latency,
+        clients: ALL,
+    }
+}
+
+fn feed(records_per_second: u32, record_bytes: usize) -> Option<Feed> {
+    Some(Feed {
+        records_per_second,
+        record_bytes,
+        is_skewed: false,
+    })
+}
+
+pub fn all() -> Vec<Regime> {
+    let small: Pairs = &[("load.rate", "150"), ("load.record.bytes", "200")];
+    vec![
+        healthy(
+            "healthy-small",
+            "150 records/s with default settings",
+            Way::Loopback,
+            3,
+            small,
+            None,
+        ),
+        healthy(
+            "healthy-near",
+            "150 records/s with default settings across 4 ms",
+            Way::Near,
+            3,
+            small,
+            None,
+        ),
+        healthy(
+            "healthy-far",
+            "150 records/s with default settings across 40 ms",
+            Way::Far,
+            3,
+            small,
+            None,
+        ),
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-large",
+                "20,000 records/s of 500 bytes with default settings",
+                Way::Loopback,
+                6,
+                &[("load.rate", "20000"), ("load.record.bytes", "500")],
+                None,
+            )
+        },
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-partitions",
+                "1,000 keyed records/s over 60 partitions",
+                Way::Near,
+                60,
+                &[
+                    ("load.rate", "1000"),
+                    ("load.record.bytes", "200"),
+                    ("load.keys", "spread"),
+                ],
+                None,
+            )
+        },
+        healthy(
+            "healthy-consumer",
+            "reads 1,000 records/s",
+            Way::Loopback,
+            3,
+            &[],
+            feed(1_000, 200),
+        ),
+        healthy(
+            "healthy-consumer-far",
+            "reads 500 records/s across 40 ms",
+            Way::Far,
+            3,
+            &[],
+            feed(500, 200),
+        ),
+        healthy(
+            "idle-consumer",
+            "reads one record per second",
+            Way::Near,
+            3,
+            &[],
+            feed(1, 100),
+        ),
+    ]
+}

@@ -1,0 +1,365 @@
+//! Producers with a bottleneck.
+
+use super::{ALL, Around, Client, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Remedy, Way};
+
+/// The rate of a client across a round trip, batches full.
+const REQUEST_RATE: &[&str] = &["NETWORK_RTT", "SENDER_RATE"];
+const JAVA_OTTLA: &[Client] = &[Client::Java, Client::Ottla];
+
+fn producer(
+    name: &'static str,
+    construction: &'static str,
+    way: Way,
+    set: Pairs,
+    truth: &'static [&'static str],
+) -> Regime {
+    Regime {
+        name,
+        construction,
+        way,
+        around: Around::Nothing,
+        partitions: 1,
+        set,
+        feed: None,
+        truth,
+        remedy: None,
+        figure: Figure::Rate,
+        clients: JAVA,
+    }
+}
+
+impl Regime {
+    fn clients(self, clients: &'static [Client]) -> Regime {
+        Regime { clients, ..self }
+    }
+
+    fn partitions(self, partitions: i32) -> Regime {
+        Regime { partitions, ..self }
+    }
+
+    fn around(self, around: Around) -> Regime {
+        Regime { around, ..self }
+    }
+
+    fn remedy(self, set: Pairs, names: &'static [&'static str]) -> Regime {
+        let remedy = Some(Remedy {
+            set,
+            names,
+            lifts: false,
+        });
+        Regime { remedy, ..self }
+    }
+
+    /// The remedy is that what is around the client ends.
+    fn lifted(self, names: &'static [&'static str]) -> Regime {
+        let remedy = Some(Remedy {
+            set: &[],
+            names,
+            lifts: true,
+        });
+        Regime { remedy, ..self }
+    }
+}
+
+pub fn all() -> Vec<Regime> {
+    let mut all = batches();
+    all.extend(network());
+    all.extend(threads());
+    all.extend(limits());
+    all
+}
+
+fn batches() -> Vec<Regime> {
+    let larger = |regime: Regime| regime.remedy(&[("batch.size", "131072")], &["batch.size"]);
+    vec![
+        larger(producer(
+            "batch-4096",
+            "batch.size=4096, 2,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+            ],
+            REQUEST_RATE,
+        ))
+        .clients(ALL),
+        larger(producer(
+            "batch-4000",
+            "batch.size=4000, 2,000 records/s of 500 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4000"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "500"),
+            ],
+            REQUEST_RATE,
+        )),
+        larger(producer(
+            "batch-8192",
+            "batch.size=8192, 3,000 records/s of 700 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "8192"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "700"),
+            ],
+            REQUEST_RATE,
+        ))
+        .clients(JAVA_OTTLA),
+        larger(producer(
+            "batch-20000",
+            "batch.size=20000, 6,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "20000"),
+                ("load.rate", "6000"),
+                ("load.record.bytes", "1000"),
+            ],
+            REQUEST_RATE,
+        )),
+        larger(producer(
+            "batch-16384",
+            "the default batch.size, 6,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[("load.rate", "6000"), ("load.record.bytes", "1000")],
+            REQUEST_RATE,
+        )),
+        larger(producer(
+            "batch-4096-silent",
+            "batch.size=4096 across 40 ms, and the client pushes nothing",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+                ("enable.metrics.push", "false"),
+            ],
+            REQUEST_RATE,
+        )),
+        larger(producer(
+            "hot-key",
+            "nine of ten records on one key of six partitions, batch.size=4096, across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+                ("load.keys", "hot"),
+            ],
+            &["SKEW"],
+        ))
+        .partitions(6),
+        larger(producer(
+            "queue-full",
+            "batch.size=4000 and a queue of 1,000 records across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4000"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+                ("queue.buffering.max.messages", "1000"),
+            ],
+            REQUEST_RATE,
+        ))
+        .clients(&[Client::Librdkafka]),
+    ]
+}
+
+fn network() -> Vec<Regime> {
+    vec![
+        producer(
+            "send-buffer-16k",
+            "send.buffer.bytes=16384, requests of 64 KiB, 3,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("send.buffer.bytes", "16384"),
+                ("batch.size", "65536"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_WINDOW"],
+        )
+        .remedy(&[("send.buffer.bytes", "524288")], &["send.buffer.bytes"])
+        .clients(JAVA_LIBRDKAFKA),
+        producer(
+            "send-buffer-8k",
+            "send.buffer.bytes=8192, requests of 128 KiB, 2,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("send.buffer.bytes", "8192"),
+                ("batch.size", "131072"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_WINDOW"],
+        )
+        .remedy(&[("send.buffer.bytes", "524288")], &["send.buffer.bytes"]),
+        producer(
+            "in-flight-1",
+            "one request in flight, default batches, 2,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("max.in.flight.requests.per.connection", "1"),
+                ("load.rate", "1500"),
+                ("load.record.bytes", "1000"),
+                ("batch.size", "16384"),
+            ],
+            REQUEST_RATE,
+        )
+        .remedy(
+            &[("max.in.flight.requests.per.connection", "5")],
+            &["max.in.flight.requests.per.connection"],
+        )
+        .clients(ALL),
+        producer(
+            "in-flight-1-silent",
+            "one request in flight across 40 ms, and the client pushes nothing",
+            Way::Far,
+            &[
+                ("max.in.flight.requests.per.connection", "1"),
+                ("load.rate", "1500"),
+                ("load.record.bytes", "1000"),
+                ("enable.metrics.push", "false"),
+            ],
+            REQUEST_RATE,
+        )
+        .remedy(
+            &[("max.in.flight.requests.per.connection", "5")],
+            &["max.in.flight.requests.per.connection"],
+        ),
+        producer(
+            "narrow-link",
+            "a link of 1 MB/s, 3,000 records/s of 1,000 bytes of text",
+            Way::Narrow,
+            &[
+                ("load.rate", "2500"),
+                ("load.record.bytes", "1000"),
+                ("load.values", "text"),
+                ("batch.size", "65536"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .remedy(&[("compression.type", "lz4")], &["compression.type"]),
+    ]
+}
+
+fn threads() -> Vec<Regime> {
+    vec![
+        producer(
+            "callbacks-2ms",
+            "each callback takes 2 ms, 1,000 records/s",
+            Way::Loopback,
+            &[
+                ("load.callback.micros", "2000"),
+                ("load.rate", "1000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SENDER_THREAD"],
+        )
+        .remedy(&[("load.callback.micros", "0")], &[])
+        .clients(JAVA_OTTLA),
+        producer(
+            "callbacks-5ms",
+            "each callback takes 5 ms, 400 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("load.callback.micros", "5000"),
+                ("load.rate", "400"),
+                ("load.record.bytes", "2000"),
+            ],
+            &["SENDER_THREAD"],
+        )
+        .remedy(&[("load.callback.micros", "0")], &[]),
+        producer(
+            "zstd-19",
+            "zstd at level 19, 20,000 records/s of 1,000 bytes of text",
+            Way::Loopback,
+            &[
+                ("compression.type", "zstd"),
+                ("compression.zstd.level", "19"),
+                ("load.rate", "20000"),
+                ("load.record.bytes", "1000"),
+                ("load.values", "text"),
+            ],
+            &["SENDER_THREAD", "WORKER"],
+        )
+        .remedy(
+            &[("compression.type", "lz4")],
+            &["compression.type", "compression.zstd.level"],
+        ),
+        producer(
+            "synchronous",
+            "every send waits for its result across 4 ms",
+            Way::Near,
+            &[
+                ("load.synchronous", "true"),
+                ("load.rate", "1000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.synchronous", "false")], &[])
+        .clients(ALL),
+        producer(
+            "worker",
+            "one sending thread works 0.9 ms for each of 1,500 records/s",
+            Way::Loopback,
+            &[
+                ("load.work.micros", "900"),
+                ("load.rate", "1500"),
+                ("load.record.bytes", "500"),
+            ],
+            &["APPLICATION", "WORKER", "KEEPS_UP"],
+        )
+        .remedy(&[("load.threads", "2")], &[]),
+        producer(
+            "busy-host",
+            "processes that take all processors, 30,000 records/s of 500 bytes",
+            Way::Loopback,
+            &[("load.rate", "30000"), ("load.record.bytes", "500")],
+            &["HOST"],
+        )
+        .around(Around::BusyHost)
+        .lifted(&[]),
+    ]
+}
+
+fn limits() -> Vec<Regime> {
+    let rate: Pairs = &[("load.rate", "2000"), ("load.record.bytes", "1000")];
+    vec![
+        producer(
+            "byte-quota",
+            "producer_byte_rate of 500 kB/s, 2 MB/s offered",
+            Way::Loopback,
+            rate,
+            &["QUOTA"],
+        )
+        .around(Around::Quota("producer_byte_rate", 500_000.0))
+        .lifted(&["producer_byte_rate"])
+        .clients(ALL),
+        producer(
+            "request-quota",
+            "request_percentage of 1, 50,000 small records/s in small batches",
+            Way::Loopback,
+            &[
+                ("load.rate", "50000"),
+                ("load.record.bytes", "100"),
+                ("batch.size", "1000"),
+                ("linger.ms", "0"),
+            ],
+            &["QUOTA"],
+        )
+        .around(Around::Quota("request_percentage", 1.0))
+        .lifted(&["request_percentage"]),
+        producer(
+            "byte-quota-far",
+            "producer_byte_rate of 200 kB/s across 40 ms",
+            Way::Far,
+            rate,
+            &["QUOTA"],
+        )
+        .around(Around::Quota("producer_byte_rate", 200_000.0))
+        .lifted(&["producer_byte_rate"]),
+    ]
+}

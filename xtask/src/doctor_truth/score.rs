@@ -1,0 +1,108 @@
+//! How often the doctor was right, over all rows that say something.
+
+use std::fmt;
+
+use super::trial::Row;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    pub rows: usize,
+    pub invalid: usize,
+    pub right: usize,
+    pub false_refusals: usize,
+    pub promises: usize,
+    pub kept: usize,
+    pub healthy: usize,
+    pub alarms: usize,
+}
+
+impl Score {
+    pub fn of(rows: &[Row]) -> Score {
+        let mut score = Score::default();
+        for row in rows {
+            if row.invalid.is_some() {
+                score.invalid += 1;
+                continue;
+            }
+            score.rows += 1;
+            score.right += usize::from(row.is_right());
+            score.false_refusals += usize::from(!row.false_refusals.is_empty());
+            score.promises += usize::from(row.is_promise_kept().is_some());
+            score.kept += usize::from(row.is_promise_kept() == Some(true));
+            score.healthy += usize::from(row.is_healthy);
+            score.alarms += usize::from(row.is_false_alarm());
+        }
+        score
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {} verdicts right; {} false refusals; {} of {} promises kept; {} false alarms on {} healthy clients; {} constructions did not hold",
+            self.right,
+            self.rows,
+            self.false_refusals,
+            self.kept,
+            self.promises,
+            self.alarms,
+            self.healthy,
+            self.invalid
+        )
+    }
+}
+
+/// How often each verdict was given where another, or the same, is true: the first true verdict of
+/// the regime, the given one, and the number.
+pub fn confusion(rows: &[Row]) -> Vec<(String, String, usize)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for row in rows.iter().filter(|row| row.invalid.is_none()) {
+        // Any of a regime's true verdicts counts as the true one.
+        let truth = if row.truth.contains(&row.verdict) {
+            row.verdict.clone()
+        } else {
+            row.truth.join(" or ")
+        };
+        *counts.entry((truth, row.verdict.clone())).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .map(|((truth, verdict), count)| (truth, verdict, count))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(truth: &str, verdict: &str) -> Row {
+        Row {
+            truth: vec![truth.into()],
+            verdict: verdict.into(),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn rows_whose_construction_did_not_hold_do_not_count() {
+        let broken = Row {
+            invalid: Some("no gain".into()),
+            ..row("QUOTA", "QUOTA")
+        };
+        let refused = Row {
+            false_refusals: vec!["batch.size".into()],
+            ..row("NETWORK_RTT", "SENDER_RATE")
+        };
+        let alarm = Row {
+            is_healthy: true,
+            advice: Some("linger.ms=10".into()),
+            ..row("KEEPS_UP", "KEEPS_UP")
+        };
+        let rows = [row("QUOTA", "QUOTA"), broken, refused, alarm];
+        let score = Score::of(&rows);
+        assert_eq!((score.rows, score.invalid, score.right), (3, 1, 1));
+        assert_eq!((score.false_refusals, score.alarms, score.healthy), (1, 1, 1));
+        assert_eq!(confusion(&rows).len(), 3);
+    }
+}

@@ -1,0 +1,265 @@
+//! A broker with its ways to clients, and its doctor.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use ottla_client::admin::{Admin, NewTopic, QuotaAlteration, QuotaEntity};
+use ottla_client::config::Config;
+use ottla_lab::link::namespace::Namespace;
+use ottla_lab::scenario::model::LinkSpec;
+use serde_json::Value;
+
+use super::regimes::{Around, Way};
+use crate::interop::doctor::{Collector, Plugin};
+use crate::interop::server::{Programs, Server, Site, Target};
+use crate::interop::toolchain::{self, run_quietly};
+
+/// The shortest interval that both brokers accept and clients keep to.
+const PUSH_INTERVAL_MS: &str = "1000";
+
+struct Distance {
+    way: Way,
+    namespace: Namespace,
+    port: u16,
+}
+
+pub struct Stage {
+    pub target: Target,
+    pub admin: Admin,
+    site: Site,
+    server: Server,
+    distances: Vec<Distance>,
+    ottla: PathBuf,
+    doctor_port: u16,
+    /// Beside Apache Kafka.
+    collector: Option<Collector>,
+}
+
+impl Stage {
+    pub fn build(programs: &Programs, target: Target) -> Result<Stage> {
+        let link = |round_trip_ms, bytes_per_second| LinkSpec {
+            round_trip_ms,
+            bytes_per_second,
+            ..LinkSpec::default()
+        };
+        let mut distances = Vec::new();
+        for (way, spec) in [
+            (Way::Near, link(4.0, 0)),
+            (Way::Far, link(40.0, 0)),
+            (Way::Narrow, link(4.0, 1_000_000)),
+        ] {
+            let namespace =
+                Namespace::create(&spec).context("a network namespace (needs root, ip and /dev/net/tun)")?;
+            distances.push(Distance {
+                way,
+                namespace,
+                port: toolchain::free_port()?,
+            });
+        }
+        let doctor_port = toolchain::free_port()?;
+        let ottla = programs.ottla.clone().context("the ottla binary was not built")?;
+        let (mut settings, mut collector, mut kafka) = (Vec::new(), None, programs.kafka.clone());
+        if target == Target::Kafka {
+            kafka = kafka.with_jar(&Plugin::prepare()?.jar);
+            collector = Some(Collector::start(&ottla, doctor_port)?);
+            settings.push(("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()));
+            settings.push((
+                "ottla.telemetry.collector",
+                format!("http://127.0.0.1:{doctor_port}"),
+            ));
+        }
+        let with_plugin = Programs {
+            kafka,
+            ottla: Some(ottla.clone()),
+        };
+        let site = site(target, &distances, &settings)?;
+        let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
+        let server = site.start_with(&with_plugin, target, &[&listener])?;
+        let admin = Admin::new(&Config::new().set("bootstrap.servers", server.bootstrap()))?;
+        let mut subscribe = programs.kafka.tool("org.apache.kafka.tools.ClientMetricsCommand");
+        subscribe.args([
+            "--bootstrap-server",
+            &server.bootstrap(),
+            "--alter",
+            "--name",
+            "doctor",
+        ]);
+        subscribe.args(["--interval", PUSH_INTERVAL_MS]);
+        subscribe.args([
+            "--metrics",
+            "org.apache.kafka.producer.,org.apache.kafka.consumer.",
+        ]);
+        run_quietly(&mut subscribe).context("kafka-client-metrics --alter")?;
+        Ok(Stage {
+            target,
+            admin,
+            site,
+            server,
+            distances,
+            ottla,
+            doctor_port,
+            collector,
+        })
+    }
+
+    pub fn end(self) -> Result<()> {
+        self.server.stop()?;
+        drop(self.collector);
+        self.site.remove();
+        Ok(())
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.site.home().to_owned()
+    }
+
+    pub fn local(&self) -> String {
+        self.server.bootstrap()
+    }
+
+    /// The address by which clients reach the broker on this way, and their program in its place.
+    pub fn client(&self, way: Way, program: Command) -> (String, Command) {
+        let Some(distance) = self.distances.iter().find(|distance| distance.way == way) else {
+            return (self.local(), program);
+        };
+        let inside = distance.namespace.client_address();
+        let mut command = distance
+            .namespace
+            .command(&program.get_program().to_string_lossy());
+        command.args(program.get_args());
+        (format!("{inside}:{}", distance.port), command)
+    }
+
+    pub fn create_topic(&self, name: &str, partitions: i32) -> Result<()> {
+        let topic = NewTopic::new(name).partitions(partitions);
+        for result in self.admin.create_topics(vec![topic]).wait()?.into_values() {
+            result?;
+        }
+        Ok(())
+    }
+
+    pub fn delete_topic(&self, name: &str) {
+        // The directory goes with the stage in any case.
+        let _ = self.admin.delete_topics(vec![name.to_owned()]).wait();
+    }
+
+    /// Puts around a client what its regime says, until the returned value is dropped.
+    pub fn surround(&self, around: Around, client_id: &str) -> Result<Surroundings<'_>> {
+        let mut burners = Vec::new();
+        match around {
+            Around::Nothing => {}
+            Around::Quota(key, value) => self.alter_quota(client_id, key, Some(value))?,
+            Around::BusyHost => {
+                let processors = std::thread::available_parallelism()?.get();
+                for _ in 0..2 * processors {
+                    let mut command = Command::new("sh");
+                    burners.push(command.args(["-c", "while :; do :; done"]).spawn()?);
+                }
+            }
+        }
+        Ok(Surroundings {
+            stage: self,
+            around,
+            client_id: client_id.to_owned(),
+            burners,
+        })
+    }
+
+    fn alter_quota(&self, client_id: &str, key: &str, value: Option<f64>) -> Result<()> {
+        let entity = QuotaEntity::from([("client-id".to_owned(), Some(client_id.to_owned()))]);
+        let change = QuotaAlteration::new(entity);
+        let change = match value {
+            Some(value) => change.set(key, value),
+            None => change.remove(key),
+        };
+        for result in self.admin.alter_client_quotas(vec![change]).wait()?.into_values() {
+            result?;
+        }
+        Ok(())
+    }
+
+    /// What the doctor says of a client.
+    pub fn diagnosis(&self, client_id: &str, role: &str) -> Result<Option<Value>> {
+        let mut command = Command::new(&self.ottla);
+        let place = if self.collector.is_some() {
+            "--collector"
+        } else {
+            "--admin"
+        };
+        command.args([
+            "doctor",
+            place,
+            &format!("127.0.0.1:{}", self.doctor_port),
+            "--format",
+            "json",
+        ]);
+        let output = command.output().context("cannot start ottla doctor")?;
+        ensure!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "ottla doctor: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let examination: Value = serde_json::from_slice(&output.stdout)?;
+        let clients = examination["clients"].as_array().context("clients")?;
+        let found = clients
+            .iter()
+            .find(|client| client["client_id"] == client_id && client["role"] == role);
+        Ok(found.cloned())
+    }
+}
+
+/// The regime's surroundings; undone when dropped.
+pub struct Surroundings<'a> {
+    stage: &'a Stage,
+    around: Around,
+    client_id: String,
+    burners: Vec<std::process::Child>,
+}
+
+impl Drop for Surroundings<'_> {
+    fn drop(&mut self) {
+        for burner in &mut self.burners {
+            let _ = burner.kill();
+            let _ = burner.wait();
+        }
+        if let Around::Quota(key, _) = self.around {
+            let _ = self.stage.alter_quota(&self.client_id, key, None);
+        }
+    }
+}
+
+/// A directory whose broker listens on loopback and at the near end of every distance.
+fn site(target: Target, distances: &[Distance], more: &[(&str, String)]) -> Result<Site> {
+    let name = match target {
+        Target::Ottla => "doctor-truth-ottla",
+        Target::Kafka => "doctor-truth-kafka",
+    };
+    let site = Site::create(name, &[])?;
+    let plain = std::fs::read_to_string(site.properties())?;
+    let listeners: String = distances
+        .iter()
+        .map(|distance| {
+            let address = distance.namespace.client_address();
+            format!(",{:?}://{address}:{}", distance.way, distance.port).to_uppercase()
+        })
+        .collect();
+    let protocols: String = distances
+        .iter()
+        .map(|distance| format!(",{:?}:PLAINTEXT", distance.way).to_uppercase())
+        .collect();
+    let mut properties = String::new();
+    for line in plain.lines() {
+        properties.push_str(line);
+        if line.starts_with("listeners=") || line.starts_with("advertised.listeners=") {
+            properties.push_str(&listeners);
+        } else if line.starts_with("listener.security.protocol.map=") {
+            properties.push_str(&protocols);
+        }
+        properties.push('\n');
+    }
+    for (key, value) in more {
+        properties.push_str(&format!("{key}={value}\n"));
+    }
+    site.beside("truth", &site.directory, site.port, &properties)
+}

@@ -1,0 +1,437 @@
+//! One regime on one broker with one client: the doctor's verdict, then what its change and what
+//! the true remedy bring.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
+use ottla_lab::machine::host::HostCounts;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::load::{Load, Second, mean, merged};
+use super::regimes::{Around, Feed, Figure, Pairs, Regime};
+use super::stage::Stage;
+use crate::interop::clients::{Client, Clients};
+use crate::interop::server::{Programs, Target};
+
+/// Seconds before the doctor is asked for the first time, and at most.
+const FIRST_ASKED: usize = 15;
+const LAST_ASKED: usize = 75;
+/// A verdict counts when it was given at two moments this far apart.
+const STABLE_SECONDS: usize = 6;
+/// Seconds of a measurement that are left out, and those that count.
+const WARM_UP: usize = 6;
+const MEASURED: usize = 10;
+/// The true remedy must gain this much, or the construction did not hold.
+const GAIN: f64 = 1.1;
+/// A promise is kept when the measurement is in its range, give or take this share.
+const TOLERANCE: f64 = 0.15;
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Row {
+    pub commit: String,
+    pub regime: String,
+    pub construction: String,
+    pub broker: String,
+    pub client: String,
+    pub is_healthy: bool,
+    pub truth: Vec<String>,
+    pub verdict: String,
+    pub confidence: String,
+    pub summary: String,
+    /// The recommended change.
+    pub advice: Option<String>,
+    pub promise: Option<Promise>,
+    /// The true remedy's settings that the doctor called useless.
+    pub false_refusals: Vec<String>,
+    /// Records per second, or milliseconds.
+    pub unit: String,
+    pub first: f64,
+    pub advised: Option<f64>,
+    pub remedied: Option<f64>,
+    /// What was measured of the promised figure after the advised change.
+    pub promised_figure: Option<f64>,
+    /// Share of the machine's processors that was used before the client started.
+    pub busy_before: f64,
+    /// Why the row says nothing about the doctor.
+    pub invalid: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Promise {
+    pub figure: String,
+    pub low: f64,
+    pub high: f64,
+    pub unknown: Option<String>,
+}
+
+impl Row {
+    pub fn key(&self) -> (String, String, String) {
+        (self.regime.clone(), self.broker.clone(), self.client.clone())
+    }
+
+    pub fn is_right(&self) -> bool {
+        self.truth.contains(&self.verdict) && !self.is_false_alarm()
+    }
+
+    pub fn is_false_alarm(&self) -> bool {
+        self.is_healthy && self.advice.is_some()
+    }
+
+    /// Whether a promise was kept; `None`: none was made, or it was not tried.
+    pub fn is_promise_kept(&self) -> Option<bool> {
+        let promise = self
+            .promise
+            .as_ref()
+            .filter(|promise| promise.unknown.is_none())?;
+        let measured = self.promised_figure?;
+        let (low, high) = (promise.low * (1.0 - TOLERANCE), promise.high * (1.0 + TOLERANCE));
+        Some((low..=high).contains(&measured))
+    }
+
+    pub fn line(&self) -> String {
+        let word = match &self.invalid {
+            Some(why) => format!("INVALID ({why})"),
+            None if self.is_right() => "right".to_owned(),
+            None => format!("WRONG, is {}", self.truth.join(" or ")),
+        };
+        format!(
+            "{} {} {}: {} ({}) {word}; advice {:?}, promise {:?}; {:.0} -> advised {:?} / remedy {:?} {}; refused falsely {:?}",
+            self.broker,
+            self.regime,
+            self.client,
+            self.verdict,
+            self.confidence,
+            self.advice,
+            self.promise.as_ref().map(|promise| (
+                promise.low.round(),
+                promise.high.round(),
+                &promise.unknown
+            )),
+            self.first,
+            self.advised.map(f64::round),
+            self.remedied.map(f64::round),
+            self.unit,
+            self.false_refusals,
+        )
+    }
+}
+
+/// Everything that a client's run needs to know.
+struct Trial<'a> {
+    stage: &'a Stage,
+    clients: &'a Clients,
+    programs: &'a Programs,
+    regime: &'a Regime,
+    client: Client,
+    topic: String,
+}
+
+pub fn run(
+    stage: &mut Stage,
+    clients: &Clients,
+    programs: &Programs,
+    regime: &Regime,
+    client: Client,
+    commit: &str,
+) -> Row {
+    let mut row = Row {
+        commit: commit.to_owned(),
+        regime: regime.name.to_owned(),
+        construction: regime.construction.to_owned(),
+        broker: match stage.target {
+            Target::Ottla => "ottla".to_owned(),
+            Target::Kafka => "kafka".to_owned(),
+        },
+        client: client.name().to_owned(),
+        is_healthy: regime.remedy.is_none(),
+        truth: regime.truth.iter().map(|&truth| truth.to_owned()).collect(),
+        unit: match regime.figure {
+            Figure::Rate => "records/s".to_owned(),
+            Figure::Latency => "ms".to_owned(),
+        },
+        busy_before: busy(Duration::from_secs(1)),
+        ..Row::default()
+    };
+    let trial = Trial {
+        stage,
+        clients,
+        programs,
+        regime,
+        client,
+        topic: format!("{}-{}", regime.name, client.name()),
+    };
+    if let Err(error) = trial.fill(&mut row) {
+        row.invalid = Some(format!("{error:#}").replace('\n', " "));
+    }
+    stage.delete_topic(&trial_topic(regime, client));
+    row
+}
+
+fn trial_topic(regime: &Regime, client: Client) -> String {
+    format!("{}-{}", regime.name, client.name())
+}
+
+impl Trial<'_> {
+    fn fill(&self, row: &mut Row) -> Result<()> {
+        self.stage.create_topic(&self.topic, self.regime.partitions)?;
+        let feeder = self
+            .regime
+            .feed
+            .map(|feed| Feeder::start(self, feed))
+            .transpose()?;
+        let (diagnosis, seconds) = self.diagnosed()?;
+        let first = mean(&seconds);
+        row.first = self.figure(&first);
+        self.note(row, &diagnosis);
+        if let Some(remedy) = &self.regime.remedy {
+            let around = if remedy.lifts {
+                Around::Nothing
+            } else {
+                self.regime.around
+            };
+            let cured = self.measured("remedied", &[remedy.set], &[], around)?;
+            row.remedied = Some(self.figure(&cured));
+            let (before, after) = (row.first, self.figure(&cured));
+            let holds = match self.regime.figure {
+                Figure::Rate => after >= GAIN * before,
+                Figure::Latency => after * GAIN <= before,
+            };
+            if !holds {
+                row.invalid = Some(format!(
+                    "the remedy brings {after:.0} after {before:.0} {}",
+                    row.unit
+                ));
+            }
+            let refused = diagnosis["refused"].as_array().into_iter().flatten();
+            row.false_refusals = refused
+                .filter_map(|refusal| refusal["set"].as_str())
+                .map(|set| set.split('=').next().unwrap_or(set).to_owned())
+                .filter(|set| remedy.names.contains(&set.as_str()))
+                .collect();
+        }
+        if let Some((key, value)) = row.advice.as_deref().and_then(setting)
+            && row.truth.contains(&row.verdict)
+        {
+            let advised = self.measured("advised", &[], &[(key, value)], self.regime.around)?;
+            row.advised = Some(self.figure(&advised));
+            row.promised_figure = row
+                .promise
+                .as_ref()
+                .and_then(|promise| match promise.figure.as_str() {
+                    "records_per_second" => Some(advised.records),
+                    figure if figure.ends_with("latency_ms") => Some(advised.mean_ms),
+                    _ => None,
+                });
+        }
+        drop(feeder);
+        Ok(())
+    }
+
+    fn note(&self, row: &mut Row, diagnosis: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        row.verdict = text(&diagnosis["verdict"]);
+        row.confidence = text(&diagnosis["confidence"]);
+        row.summary = text(&diagnosis["summary"]);
+        let advice = &diagnosis["recommendation"];
+        row.advice = advice["set"].as_str().map(str::to_owned);
+        row.promise = advice["promise"]["figure"].as_str().map(|figure| Promise {
+            figure: figure.to_owned(),
+            low: advice["promise"]["low"].as_f64().unwrap_or(0.0),
+            high: advice["promise"]["high"].as_f64().unwrap_or(0.0),
+            unknown: advice["promise"]["unknown"].as_str().map(str::to_owned),
+        });
+    }
+
+    fn figure(&self, second: &Second) -> f64 {
+        match self.regime.figure {
+            Figure::Rate => second.records,
+            Figure::Latency => second.mean_ms,
+        }
+    }
+
+    fn role(&self) -> &'static str {
+        if self.regime.is_producer() {
+            "producer"
+        } else {
+            "consumer"
+        }
+    }
+
+    fn start(&self, phase: &str, layers: &[Pairs], more: &[(String, String)]) -> Result<(String, Load)> {
+        let id = format!("{}-{phase}", self.topic);
+        let mut pairs = merged(&[&[self.regime.set], layers].concat());
+        pairs.extend(more.iter().cloned());
+        let mut own = vec![
+            ("load.role", self.role()),
+            ("load.topic", &*self.topic),
+            ("client.id", &*id),
+        ];
+        if !self.regime.is_producer() {
+            let from = match self.regime.figure {
+                Figure::Rate => "earliest",
+                Figure::Latency => "latest",
+            };
+            own.extend([("group.id", &*id), ("auto.offset.reset", from)]);
+        }
+        pairs.extend(
+            own.into_iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+        let file = self.stage.home().join(format!("{id}.properties"));
+        let program = self.clients.command(&self.programs.kafka, self.client);
+        let (bootstrap, program) = self.stage.client(self.regime.way, program);
+        Ok((id.clone(), Load::start(program, &bootstrap, &file, &pairs)?))
+    }
+
+    /// Runs the client as it was built until the doctor's verdict is stable.
+    fn diagnosed(&self) -> Result<(Value, Vec<Second>)> {
+        let id = format!("{}-first", self.topic);
+        let _around = self.stage.surround(self.regime.around, &id)?;
+        let (id, mut load) = self.start("first", &[], &[])?;
+        load.watch(FIRST_ASKED)?;
+        let mut stable = 0;
+        let mut last: Option<Value> = None;
+        let began = load.seconds().len();
+        loop {
+            let found = self.stage.diagnosis(&id, self.role())?;
+            let is_same = found.is_some()
+                && found.as_ref().map(|now| &now["verdict"]) == last.as_ref().map(|last| &last["verdict"]);
+            let is_known = found
+                .as_ref()
+                .is_some_and(|now| now["verdict"] != "NOT_ENOUGH_DATA");
+            stable = if is_same && is_known { stable + 2 } else { 0 };
+            last = found.or(last);
+            let seconds = load.seconds();
+            if stable >= STABLE_SECONDS || seconds.len() >= began + LAST_ASKED {
+                let diagnosis = last.context("the doctor does not know the client")?;
+                let counted = seconds[seconds.len().saturating_sub(MEASURED)..].to_vec();
+                return Ok((diagnosis, counted));
+            }
+            load.watch(2)?;
+        }
+    }
+
+    /// Runs a changed client and returns the mean of its seconds.
+    fn measured(
+        &self,
+        phase: &str,
+        layers: &[Pairs],
+        more: &[(String, String)],
+        around: Around,
+    ) -> Result<Second> {
+        let id = format!("{}-{phase}", self.topic);
+        let _around = self.stage.surround(around, &id)?;
+        let (_, mut load) = self.start(phase, layers, more)?;
+        load.watch(WARM_UP)?;
+        Ok(mean(&load.watch(MEASURED)?))
+    }
+}
+
+/// `batch.size=32768` as a pair; `None` for an action in words.
+fn setting(set: &str) -> Option<(String, String)> {
+    let (key, value) = set.split_once('=')?;
+    let is_plain = |text: &str| !text.is_empty() && !text.contains(' ');
+    (is_plain(key) && is_plain(value)).then(|| (key.to_owned(), value.to_owned()))
+}
+
+fn busy(window: Duration) -> f64 {
+    let before = HostCounts::read();
+    std::thread::sleep(window);
+    match (before, HostCounts::read()) {
+        (Some(before), Some(after)) => {
+            let (busy, idle) = (after.busy - before.busy, after.idle - before.idle);
+            busy as f64 / (busy + idle).max(1) as f64
+        }
+        _ => 0.0,
+    }
+}
+
+/// Writes records for a consumer until it is dropped.
+struct Feeder {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Feeder {
+    fn start(trial: &Trial<'_>, feed: Feed) -> Result<Feeder> {
+        let config = Config::new()
+            .set("bootstrap.servers", trial.stage.local())
+            .set("client.id", format!("{}-feed", trial.topic));
+        let producer = Producer::new(&config)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, topic, partitions) = (Arc::clone(&is_over), trial.topic.clone(), trial.regime.partitions);
+        let thread = std::thread::spawn(move || {
+            let value = vec![b'v'; feed.record_bytes];
+            let began = Instant::now();
+            let mut sent = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                let due = (began.elapsed().as_secs_f64() * f64::from(feed.records_per_second)) as u64;
+                for number in sent..due {
+                    let is_first = feed.is_skewed && number % 10 > 0;
+                    let partition = if is_first {
+                        0
+                    } else {
+                        (number / 10 + number) as i32 % partitions
+                    };
+                    // A feeder that cannot write shows in the consumer's rate.
+                    let _ = producer.send(&Record::new(&topic).partition(partition).value(&value));
+                }
+                sent = due;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = producer.close(Duration::from_secs(5));
+        });
+        Ok(Feeder {
+            is_over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_key_and_a_value_are_a_setting() {
+        assert_eq!(
+            setting("batch.size=32768"),
+            Some(("batch.size".into(), "32768".into()))
+        );
+        assert_eq!(setting("fewer producers, linger.ms = 5"), None);
+        assert_eq!(setting("a larger byte quota"), None);
+    }
+
+    #[test]
+    fn a_promise_is_kept_within_its_range_and_fifteen_percent() {
+        let row = |measured: f64, unknown: Option<&str>| Row {
+            promise: Some(Promise {
+                figure: "records_per_second".into(),
+                low: 1_000.0,
+                high: 1_500.0,
+                unknown: unknown.map(str::to_owned),
+            }),
+            promised_figure: Some(measured),
+            ..Row::default()
+        };
+        assert_eq!(row(860.0, None).is_promise_kept(), Some(true));
+        assert_eq!(row(840.0, None).is_promise_kept(), Some(false));
+        assert_eq!(row(1_800.0, None).is_promise_kept(), Some(false));
+        assert_eq!(row(840.0, Some("the disk")).is_promise_kept(), None);
+    }
+}
