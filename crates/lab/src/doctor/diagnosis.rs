@@ -86,7 +86,7 @@ pub struct Diagnosis {
     pub refused: Vec<Refusal>,
     /// What is missing for certainty, in words.
     pub missing: Vec<String>,
-    /// The steps S0 to S6 that were taken, in order, with the numbers that they used: what
+    /// The questions that were asked, in order, with the numbers that they used: what
     /// `explain` prints.
     pub reasoning: Vec<Step>,
     /// Remarks that change nothing: inferred settings, doubts, consistency checks.
@@ -255,7 +255,7 @@ pub struct Refusal {
 /// One step of the decision tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// `S3`; `consumer 5`.
+    /// `producer 8`; `consumer 5`.
     pub rule: String,
     pub question: String,
     /// The numbers that the step used, filled in.

@@ -38,7 +38,7 @@ impl Verdict {
             ),
             Verdict::SenderThread => (
                 "SENDER_THREAD",
-                "The client's one I/O thread is busy with other things, mostly callbacks, and does not get to send.",
+                "The client's one I/O thread is busy with other things, callbacks or compressing batches, and does not get to send.",
             ),
             Verdict::SenderRate => (
                 "SENDER_RATE",
@@ -50,7 +50,7 @@ impl Verdict {
             ),
             Verdict::NetworkWindow => (
                 "NETWORK_WINDOW",
-                "The connection's buffer holds less than the network could have under way.",
+                "The connection lets fewer bytes be on the way than its requests have, so each takes several round trips.",
             ),
             Verdict::NetworkBandwidth => ("NETWORK_BANDWIDTH", "The link is full."),
             Verdict::Broker => (
@@ -71,7 +71,7 @@ impl Verdict {
             ),
             Verdict::SmallRequests => (
                 "SMALL_REQUESTS",
-                "Nothing is slow, but many small requests cost the broker more than what they carry.",
+                "Nothing is slow, but many small requests take time that a broker or the client is seen to be short of.",
             ),
             Verdict::Rebalancing => (
                 "REBALANCING",

@@ -95,7 +95,7 @@ pub enum Library {
 #[serde(default)]
 pub struct Telemetry {
     /// Pushes in the window. `None`: the numbers were not pushed (printed by the client, read from
-    /// a file), so they are one complete reading and rule S0 does not count pushes.
+    /// a file), so they are one complete reading and pushes are not counted.
     pub pushes: Option<u32>,
     /// Pushes whose payload held no metric (franz-go with the subscription `*`).
     pub empty_pushes: u32,

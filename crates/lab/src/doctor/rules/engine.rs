@@ -171,11 +171,7 @@ fn settle(promise: &mut Promise) {
         std::mem::swap(&mut promise.low, &mut promise.high);
     }
     if promise.unknown.is_none() && !can_fail(promise) {
-        promise.unknown = Some(if promise.assumption.is_empty() {
-            "how far the next limit is".to_owned()
-        } else {
-            promise.assumption.clone()
-        });
+        promise.unknown = Some("how far away the next limit is".to_owned());
     }
 }
 

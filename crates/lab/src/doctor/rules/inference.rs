@@ -17,7 +17,7 @@ use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
 
 /// Kafka's default batch.size.
 pub(crate) const BATCH_BYTES: f64 = 16_384.0;
-/// Records queued for longer than this are a hard backlog (S3).
+/// Records queued for longer than this are a hard backlog (S1).
 const LONG_QUEUE_MS: f64 = 1_000.0;
 const BUFFER_WAIT: f64 = 0.05;
 /// Batches that wait for longer than any usual linger.

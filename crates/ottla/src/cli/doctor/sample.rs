@@ -69,7 +69,7 @@ pub fn limited() -> Diagnosis {
         missing: vec!["the link's bandwidth".into()],
         reasoning: vec![
             step("S0", "Is there evidence?", "6 pushes, 83,460 requests"),
-            step("S4", "Is the pipe full?", "U = 0.908, from 0.85 on it is full"),
+            step("S1", "Is the pipe full?", "U = 0.908, from 0.85 on it is full"),
         ],
         notes: vec!["batch.size inferred from the largest batch".into()],
         ..Diagnosis::default()

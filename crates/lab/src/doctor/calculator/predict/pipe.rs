@@ -147,7 +147,7 @@ impl Pipe {
         }
     }
 
-    /// Whether batches wait for longer than linger.ms asks for, or senders for memory (S3).
+    /// Whether batches wait for longer than linger.ms asks for, or senders for memory (S1).
     pub fn has_backlog(&self) -> bool {
         let waits = self
             .queue_ms

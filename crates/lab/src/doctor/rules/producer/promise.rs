@@ -219,8 +219,8 @@ fn sends_what_it_wants(reading: &Reading<'_>) -> bool {
     never_waits && is_short && reading.offered.is_none()
 }
 
-/// Sender latency without the queue: L and half a linger at best, L and three lingers where S3
-/// would still see no backlog.
+/// Sender latency without the queue: L and half a linger at best, L and three lingers where
+/// there is still no backlog.
 fn latency_falls(reading: &Reading<'_>) -> Option<Promise> {
     let (queue_ms, request_ms) = (reading.queue_ms?, reading.request_ms?);
     let linger_ms = reading.settings.linger_ms.value;

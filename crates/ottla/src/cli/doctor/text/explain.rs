@@ -268,7 +268,7 @@ How this was found
   S0  Is there evidence?
       6 pushes, 83,460 requests
       → yes
-  S4  Is the pipe full?
+  S1  Is the pipe full?
       U = 0.908, from 0.85 on it is full
       → yes
 
