@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::promises::{Promises, Sighting};
+use super::super::promises::Promises;
 use super::kept::Judged;
 use super::{Collector, lock};
 
