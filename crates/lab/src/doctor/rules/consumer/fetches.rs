@@ -20,7 +20,7 @@ pub const CATCH_UP_SECONDS: f64 = 600.0;
 pub const GAIN_MIN: f64 = 1.2;
 
 /// What is written varies by as much from window to window.
-const RATE_VARIES: f64 = 0.95;
+pub const RATE_VARIES: f64 = 0.95;
 
 /// The widest range that is still a promise.
 const PROMISE_WIDTH_MAX: f64 = 2.0;
