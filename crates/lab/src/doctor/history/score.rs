@@ -14,10 +14,7 @@ impl Collector {
             |_| Some(None),
             |snapshot| {
                 let judged = Judged::of(&snapshot);
-                (
-                    Some(Sighting::of(&snapshot, &judged.diagnosis)),
-                    Some(judged),
-                )
+                (Some(Sighting::of(&snapshot, &judged.diagnosis)), Some(judged))
             },
         );
         lock(&self.ledger).look(at_ms, sightings.into_iter().flatten().collect());

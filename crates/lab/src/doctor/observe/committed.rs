@@ -146,6 +146,9 @@ mod tests {
             round_trip_micros: None,
             fetched: Some((at * 1_000_000, vec![position(partition, offset, offset + 10)])),
             is_closed: false,
+            is_local: false,
+            is_off_at_broker: false,
+            written: None,
         }
     }
 
@@ -154,6 +157,8 @@ mod tests {
             member_id: format!("{client_id}-1").into(),
             client_id: (*client_id).into(),
             client_host: "/10.0.0.1".into(),
+            rebalance_timeout_ms: 0,
+            session_timeout_ms: 0,
         };
         GroupCounts {
             group_id: "g".into(),

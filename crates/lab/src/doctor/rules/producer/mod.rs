@@ -65,7 +65,7 @@ const RULES: [Rule; 14] = [
     quota::RULE,
     failing::RULE,
     skew::RULE,
-    rule("producer 4", "Has the machine processor time left?", host_full),
+    rule("host", "Has the machine processor time left?", host_full),
     sender_thread::RULE,
     broker::RULE,
     bandwidth::RULE,
