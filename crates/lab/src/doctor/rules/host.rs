@@ -4,12 +4,12 @@
 //! left: without it threads are late, requests take long and queues grow, whatever the settings.
 //!
 //! - Numbers: use of the processors, the share of time in which something that could run waited for
-//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known, and
-//!   of every broker's.
+//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known,
+//!   and of every broker's.
 //! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
 //!   at least 0.1 stolen.
-//! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for a
-//!   processor 80 % of the time."
+//! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for
+//!   a processor 80 % of the time."
 //!
 //! It is the verdict where nothing that is independent of processors explains the wait: a round
 //! trip, a window, a quota take as long on an idle machine. Every other verdict's confidence falls

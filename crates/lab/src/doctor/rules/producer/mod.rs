@@ -1,5 +1,5 @@
-//! Producers: a table of questions in order; the first that matches names the bottleneck, later ones
-//! contribute.
+//! Producers: a table of questions in order; the first that matches names the bottleneck, later
+//! ones contribute.
 //!
 //! Evaluated for each producer instance over one window: the last complete 60 s, or the last three
 //! pushes if they span more. Whether records wait, and for what, is computed once (`backlog.rs`); a

@@ -11,7 +11,8 @@
 //! then what holds the batches is named as far as it is known.
 //!
 //! **The promise** (F30): requests `g` times as large at an unchanged L carry `X × g / U`, up to
-//! the lowest ceiling. Where the application already sends what it wants, the queue shrinks instead.
+//! the lowest ceiling. Where the application already sends what it wants, the queue shrinks
+//! instead.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Partitioner;
