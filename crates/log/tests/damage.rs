@@ -425,7 +425,7 @@ fn a_truncated_time_index_does_not_make_retention_remove_a_segment_early() {
 }
 
 /// Regression: Apache Kafka's directory, stopped cleanly; the last batch of a compacted log said
-/// that it began 2,048 offsets later, and nobody was told.
+/// that it began 2,048 offsets later, and the start reported nothing.
 #[test]
 fn an_end_beyond_the_recovery_point_of_a_clean_stop_is_reported() {
     let disk = closed(30);

@@ -1,8 +1,8 @@
 //! Ceilings of a rate: the lowest wins, and no promise goes beyond a known one.
 
-use crate::formulas::change;
+use crate::formulas::{ceiling, change};
 
-use super::constants::GAIN_LOW;
+use super::constants::{GAIN_LOW, LINK_SHARE};
 
 /// A rate that something allows at most, and what that is.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,26 @@ pub fn next(ceilings: &[Ceiling]) -> String {
         || "not known: no number of the threads, the link or the broker limits it; measure again".to_owned(),
         |ceiling| ceiling.text.clone(),
     )
+}
+
+/// F15: records per second of a link.
+pub fn by_link(link_bytes_per_second: f64, record_bytes: f64) -> f64 {
+    LINK_SHARE * link_bytes_per_second / record_bytes
+}
+
+/// F12: records per second of one window to each broker.
+pub fn by_window(window_bytes: f64, round_trip_ms: f64, brokers: f64, record_bytes: f64) -> f64 {
+    1_000.0 * window_bytes / round_trip_ms * brokers / record_bytes
+}
+
+/// F14: records per second where each broker serves a connection's requests one after another.
+pub fn by_broker(broker_ms: f64, brokers: f64, records_per_request: f64) -> f64 {
+    ceiling::requests_per_connection_max(broker_ms) * brokers * records_per_request
+}
+
+/// F6: records per second of threads that do nothing but send.
+pub fn by_threads(threads: f64, send_micros: f64) -> f64 {
+    1e6 * threads / send_micros
 }
 
 /// F30: the least and the most that requests `growth` times as large carry through a pipe that is

@@ -1,4 +1,5 @@
-//! One model of what limits a rate: used by the doctor's promises and the calculator.
+//! One model of what limits a rate: the ceilings of the doctor's promises and the calculator's
+//! predictions, and the constants that these share with the bench's.
 //!
 //! Reading order: the modules below, from the ceilings down to the constants.
 

@@ -38,7 +38,7 @@ pub enum Figure {
     Latency,
 }
 
-/// Records that somebody else writes for a consumer.
+/// Records that another client writes for a consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Feed {
     pub records_per_second: u32,

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use ottla_client::config::{Acks, Config, ProducerConfig};
 
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
+use crate::model::constants::{FULL, LINK_SHARE};
 use crate::numbers::number;
 use crate::report::{Prediction, Range};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
@@ -41,9 +42,6 @@ pub struct Earlier {
     pub figures: BTreeMap<String, f64>,
 }
 
-/// A full pipe was used to 0.81 to 0.91 in the Kontur talk, and the formulas are accurate to 5 to
-/// 15 %.
-const USED_AT_LEAST: f64 = 0.85;
 /// With several partitions a request was filled to half of its capacity (formula article, 16
 /// partitions).
 const FILLED_AT_LEAST: f64 = 1.0 / 2.1;
@@ -314,7 +312,7 @@ impl<'a> Producer<'a> {
         Some(Ceiling {
             name,
             range: Range {
-                low: (USED_AT_LEAST * low).min(high),
+                low: (FULL * low).min(high),
                 high,
             },
             arithmetic: format!(
@@ -354,7 +352,7 @@ impl<'a> Producer<'a> {
         Some(Ceiling {
             name: "BROKER",
             range: Range {
-                low: USED_AT_LEAST * requests * self.records_per_request.low,
+                low: FULL * requests * self.records_per_request.low,
                 high,
             },
             arithmetic: format!(
@@ -378,7 +376,7 @@ impl<'a> Producer<'a> {
         Some(Ceiling {
             name: "NETWORK_WINDOW",
             range: Range {
-                low: USED_AT_LEAST * rate(window.low),
+                low: FULL * rate(window.low),
                 high: rate(window.high),
             },
             arithmetic: format!(
@@ -403,7 +401,7 @@ impl<'a> Producer<'a> {
         Some(Ceiling {
             name: "NETWORK_BANDWIDTH",
             range: Range {
-                low: 0.92 * high,
+                low: LINK_SHARE * high,
                 high,
             },
             arithmetic: format!(
@@ -422,7 +420,7 @@ impl<'a> Producer<'a> {
         Some(Ceiling {
             name: "WORKER",
             range: Range {
-                low: USED_AT_LEAST * alone,
+                low: FULL * alone,
                 high,
             },
             arithmetic: format!(

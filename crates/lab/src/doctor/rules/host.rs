@@ -4,12 +4,12 @@
 //! left: without it threads are late, requests take long and queues grow, whatever the settings.
 //!
 //! - Numbers: use of the processors, the share of time in which something that could run waited for
-//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known, and
-//!   of every broker's.
+//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known,
+//!   and of every broker's.
 //! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
 //!   at least 0.1 stolen.
-//! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for a
-//!   processor 80 % of the time."
+//! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for
+//!   a processor 80 % of the time."
 //!
 //! It is the verdict where nothing that is independent of processors explains the wait: a round
 //! trip, a window, a quota take as long on an idle machine. Every other verdict's confidence falls
@@ -137,6 +137,53 @@ mod tests {
             ..Host::default()
         };
         assert!(is_full(&stolen));
+    }
+
+    #[test]
+    fn both_roles_ask_for_their_machine() {
+        use super::super::super::snapshot::{ConsumedPartition, Consumer, Role};
+        let mut behind = Snapshot {
+            seconds: 60.0,
+            host: Some(machine(0.99, 0.8)),
+            consumer: Some(Consumer {
+                records_per_second: Some(1_000.0),
+                fetches_per_second: Some(50.0),
+                poll_idle_share: Some(0.05),
+                fetch_ms: Some(5.0),
+                partitions: vec![ConsumedPartition {
+                    lag: Some(500_000.0),
+                    lag_slope: Some(400.0),
+                    consumed_per_second: Some(1_000.0),
+                    produced_per_second: Some(1_400.0),
+                    ..ConsumedPartition::default()
+                }],
+                ..Consumer::default()
+            }),
+            ..Snapshot::default()
+        };
+        behind.client.role = Role::Consumer;
+        assert_eq!(super::super::examine(&behind).verdict, Verdict::Host);
+        behind.host = Some(machine(0.6, 0.1));
+        assert_eq!(super::super::examine(&behind).verdict, Verdict::Processing);
+
+        use super::super::producer::tests::rows::{ROW, Row};
+        let busy = Row {
+            records: 9_000.0,
+            requests: 40.0,
+            latency: 30.0,
+            batch: 16_000.0,
+            request_bytes: 16_000.0,
+            queue: Some(3_000.0),
+            thread: Some((0.02, 0.1)),
+            ..ROW
+        };
+        let mut busy = busy.snapshot();
+        assert_eq!(super::super::examine(&busy).verdict, Verdict::SenderThread);
+        busy.host = Some(machine(0.99, 0.8));
+        assert_eq!(super::super::examine(&busy).verdict, Verdict::Host);
+        // A round trip takes as long on an idle machine.
+        busy.network.round_trip_ms = Some(29.0);
+        assert_ne!(super::super::examine(&busy).verdict, Verdict::Host);
     }
 
     #[test]

@@ -22,8 +22,8 @@ const LONG_QUEUE_MS: f64 = 1_000.0;
 const BUFFER_WAIT: f64 = 0.05;
 /// Batches that wait for longer than any usual linger.
 const LONG_LINGER_MS: f64 = 100.0;
-/// Batches of a backlog have one size if their mean reaches this share of the largest: the last of a
-/// burst is not full.
+/// Batches of a backlog have one size if their mean reaches this share of the largest: the last of
+/// a burst is not full.
 const ALIKE: f64 = 0.85;
 /// The same where a backlog is likely but not proven.
 const ONE_SIZE: f64 = 0.97;

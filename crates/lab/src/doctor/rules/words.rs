@@ -65,3 +65,10 @@ pub(crate) fn known(name: &str, value: Option<f64>, unit: &str) -> String {
         None => format!("{name} unknown"),
     }
 }
+
+/// A sentence's beginning in upper case.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(characters).collect()
+}

@@ -2,11 +2,13 @@
 //! ceiling.
 
 use super::pipe::Pipe;
-use super::producer::{USE_FULL, Work};
+use super::producer::Work;
 use crate::doctor::diagnosis::{Evidence, Promise, Verdict};
 use crate::formulas::ceiling::synchronous_records_per_second;
 use crate::formulas::change::{in_flight_use_after, records_per_second_after};
 use crate::formulas::latency::{sender_ms_high, sender_ms_low};
+use crate::model::ceilings::Ceiling;
+use crate::model::constants::FULL;
 use crate::numbers::{number, percent};
 
 /// How the changes combine.
@@ -34,7 +36,9 @@ impl Work<'_> {
         let together = self.together();
         let before = self.before;
         let ceilings = self.ceilings_after(together.denser);
-        let ceiling = ceilings.first().map_or(f64::INFINITY, |ceiling| ceiling.0);
+        let ceiling = ceilings
+            .first()
+            .map_or(f64::INFINITY, |ceiling| ceiling.records_per_second);
         let high = together.rate(&before).min(ceiling.max(before.records_per_second));
         let low = self.low(high, together.factor).min(high);
         let assumption = self.assumption(&together);
@@ -55,9 +59,9 @@ impl Work<'_> {
             .measured("X", before.records_per_second, "records/s"),
         );
         self.prediction.next_ceiling = match ceilings.first() {
-            Some((rate, name)) => {
-                let rate = rate.max(before.records_per_second);
-                format!("{} records/s: {name}", number(rate))
+            Some(ceiling) => {
+                let rate = ceiling.records_per_second.max(before.records_per_second);
+                format!("{} records/s: {}", number(rate), ceiling.text)
             }
             None => String::from("not known"),
         };
@@ -97,7 +101,7 @@ impl Work<'_> {
             used,
             factor: self.growth * more_under_way * faster,
             denser: self.after.records_per_second / before.records_per_second,
-            is_full: before.has_backlog() && used >= USE_FULL,
+            is_full: before.has_backlog() && used >= FULL,
             offered: before
                 .offered
                 .unwrap_or(f64::INFINITY)
@@ -180,7 +184,7 @@ impl Work<'_> {
         }
     }
 
-    fn ceilings_after(&self, denser: f64) -> Vec<(f64, String)> {
+    fn ceilings_after(&self, denser: f64) -> Vec<Ceiling> {
         // A record's size on the wire stays as measured, except for compression.
         let mut after = self.after;
         after.records_per_second = self.before.records_per_second * denser;
@@ -192,11 +196,11 @@ impl Work<'_> {
         let before = self.before.ceilings();
         let exceeded: Vec<String> = before
             .into_iter()
-            .filter(|ceiling| ceiling.0 < now)
-            .map(|ceiling| ceiling.1)
+            .filter(|ceiling| ceiling.records_per_second < now)
+            .map(|ceiling| ceiling.text)
             .collect();
         let mut ceilings = after.ceilings();
-        ceilings.retain(|ceiling| !exceeded.contains(&ceiling.1));
+        ceilings.retain(|ceiling| !exceeded.contains(&ceiling.text));
         ceilings
     }
 

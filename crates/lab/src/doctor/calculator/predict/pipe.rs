@@ -7,8 +7,10 @@ use crate::doctor::rules::words;
 use crate::doctor::snapshot::{Library, Setting, Snapshot};
 use crate::formulas::ceiling::{
     DEFAULT_BUFFER_BYTES, in_flight_effective, in_flight_use, load, request_bytes_max,
-    requests_per_connection_max, requests_per_second_max,
+    requests_per_second_max,
 };
+use crate::formulas::latency::send_micros_own;
+use crate::model::ceilings::{Ceiling, by_broker, by_link, by_threads, by_window};
 
 /// Kafka's default, for libraries that leave the size to the kernel.
 const SEND_BUFFER_BYTES: f64 = 131_072.0;
@@ -165,7 +167,7 @@ impl Pipe {
 
     /// The records per second that the link, the window, the broker's serial service and the
     /// sending threads allow, with their names.
-    pub fn ceilings(&self) -> Vec<(f64, String)> {
+    pub fn ceilings(&self) -> Vec<Ceiling> {
         let record = self.record_bytes();
         let mut ceilings = vec![(
             self.requests_per_second_max() * self.request_bytes_max() / record,
@@ -178,34 +180,47 @@ impl Pipe {
         )];
         if let Some(link) = self.link_bytes_per_second {
             ceilings.push((
-                0.92 * link * self.brokers / record,
+                by_link(link * self.brokers, record),
                 String::from("the link's bandwidth (F15)"),
             ));
         }
         if let Some(round_trip) = self.round_trip_ms {
             ceilings.push((
-                1_000.0 * self.window() / round_trip * self.brokers / record,
+                by_window(self.window(), round_trip, self.brokers, record),
                 String::from("the window: send.buffer.bytes over the round trip (F13)"),
             ));
         }
         if let Some(broker) = self.broker_ms {
-            let requests = requests_per_connection_max(broker) * self.brokers;
             ceilings.push((
-                requests * self.request_bytes_max() / record,
+                by_broker(broker, self.brokers, self.request_bytes_max() / record),
                 String::from("the broker, which serves a connection's requests one after another (F14)"),
             ));
         }
         if let (Some(threads), Some(micros)) = (self.threads, self.send_micros_own()) {
-            ceilings.push((1e6 * threads / micros, String::from("the sending threads (F6)")));
+            ceilings.push((
+                by_threads(threads, micros),
+                String::from("the sending threads (F6)"),
+            ));
         }
-        ceilings.retain(|ceiling| ceiling.0.is_finite() && ceiling.0 > 0.0);
-        ceilings.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let mut ceilings: Vec<Ceiling> = ceilings
+            .into_iter()
+            .map(|(records_per_second, text)| Ceiling {
+                records_per_second,
+                text,
+            })
+            .filter(|ceiling| ceiling.records_per_second.is_finite() && ceiling.records_per_second > 0.0)
+            .collect();
+        ceilings.sort_by(|one, other| one.records_per_second.total_cmp(&other.records_per_second));
         ceilings
     }
 
     /// W without the wait for memory (F6).
     pub fn send_micros_own(&self) -> Option<f64> {
-        let own = self.send_micros? - 1e6 * self.buffer_wait.unwrap_or(0.0) / self.records_per_second;
+        let own = send_micros_own(
+            self.send_micros?,
+            self.buffer_wait.unwrap_or(0.0),
+            self.records_per_second,
+        );
         Some(own).filter(|micros| *micros > 0.0)
     }
 }

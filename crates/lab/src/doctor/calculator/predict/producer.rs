@@ -10,13 +10,11 @@ use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
 use crate::formulas::wire::{Connection, bytes_per_second_refined};
+use crate::model::constants::FULL;
 use crate::numbers::{bytes, number, percent};
 
 /// Batches emptier than this are not closed by batch.size (F18).
 const FILL_LOW: f64 = 0.5;
-
-/// From this U on the pipe is full.
-pub const USE_FULL: f64 = 0.85;
 
 pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
     let before = Pipe::of(snapshot)?;
@@ -248,7 +246,7 @@ impl Work<'_> {
             self.before.in_flight_effective(),
             self.after.in_flight_effective(),
         );
-        if self.before.in_flight_use() < USE_FULL && after >= before {
+        if self.before.in_flight_use() < FULL && after >= before {
             let used = percent(self.before.in_flight_use());
             self.unchanged(
                 name,

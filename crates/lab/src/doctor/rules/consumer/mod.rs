@@ -1,4 +1,4 @@
-//! Consumers: thirteen tests in order; the first that matches names the bottleneck, later ones
+//! Consumers: fourteen tests in order; the first that matches names the bottleneck, later ones
 //! contribute. One file holds one test: its page of the manual, its evidence, the change with its
 //! promise, what would not help, what is missing, and its sentence.
 //!
@@ -25,7 +25,7 @@ use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict};
 use super::super::snapshot::{Consumer, Role, Snapshot};
 use super::engine::{self, Rule, Subject};
 use super::found::{self, Found};
-use super::{broker, tenant};
+use super::{broker, host, tenant};
 use crate::numbers::number;
 use reading::{Reading, sane};
 
@@ -42,7 +42,7 @@ const fn test(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     test(
         "consumer 1",
         "Is the group rebalancing?",
@@ -51,6 +51,7 @@ const TESTS: [Test; 13] = [
     QUOTA,
     test("consumer 3", "Does it keep up?", keeps_up::keeps_up),
     test("consumer 4", "Is it one partition?", skew::skew),
+    test("host", "Has the machine processor time left?", host_full),
     test(
         "consumer 5",
         "Does the application have time?",
@@ -92,6 +93,16 @@ const COLD_READ: Test = test(
     "Does the broker read the disk for it?",
     cold_read::cold_read,
 );
+
+/// Where it is behind, and its own work or the broker takes the time: neither waits for a network.
+fn host_full(reading: &Reading<'_>) -> Found {
+    let is_behind = reading.is_lag_small() == Some(false);
+    let is_working = reading.idle.is_some_and(|idle| idle < 0.5);
+    host::ask(
+        reading.snapshot,
+        is_behind && (is_working || is_broker_slow(reading)),
+    )
+}
 
 /// For a client that has not pushed enough yet, only the tests that the broker's numbers alone can
 /// answer: quota and disk.

@@ -16,7 +16,7 @@ use super::super::broker::{Judgement, blame, judge};
 use super::super::found::Found;
 use super::super::inference::is_guess;
 use super::super::tenant;
-use super::super::words::known;
+use super::super::words::{capitalised, known};
 use super::backlog::{is_served_without_pause, served_share};
 use super::evidence::confidence;
 use super::promise::{self, Kind};
@@ -78,7 +78,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe, mut found: Found) -> Found {
     let finding = recompresses(reading, pipe).or_else(|| blame(&pipe.broker.as_ref()?.side));
     if let Some(finding) = &finding {
-        found.summary = format!("{} {}", found.summary, finding.text);
+        found.summary = format!("{} {}.", found.summary, capitalised(&finding.text));
         found = found.finding(finding.id, finding.text.clone());
     }
     let is_own = finding

@@ -18,12 +18,13 @@
 //! both within 5 %), the verdict depends on no inferred setting, and the client's queue is known.
 //! Medium: one side only, an inferred or assumed setting, or a broker blamed by times averaged over
 //! all its clients. Low: fewer than 100 requests; a number that the verdict needs is missing its
-//! sample; two regimes in one window (a backlog whose longest wait is more than ten times its mean);
-//! or impossible numbers: a queue longer than buffer.memory can hold (F16: 14 s where 32 MiB allow
-//! 1.6 s, so the settings are not the stated ones) or more requests in flight than allowed (F8).
+//! sample; two regimes in one window (a backlog whose longest wait is more than ten times its
+//! mean); or impossible numbers: a queue longer than buffer.memory can hold (F16: 14 s where 32 MiB
+//! allow 1.6 s, so the settings are not the stated ones) or more requests in flight than allowed
+//! (F8).
 //!
-//! **What is missing** is named and never guessed: why a client does not push, what its library does
-//! not send, and settings that nothing states, each with the way to tell it.
+//! **What is missing** is named and never guessed: why a client does not push, what its library
+//! does not send, and settings that nothing states, each with the way to tell it.
 
 use crate::doctor::diagnosis::{Confidence, Step, Verdict};
 use crate::doctor::snapshot::Library;
@@ -215,7 +216,7 @@ pub(crate) fn confidence(reading: &Reading<'_>, verdict: Verdict, has_doubt: boo
     let decides_by_guess = match verdict {
         Verdict::Quota | Verdict::Broker | Verdict::SenderThread | Verdict::NetworkBandwidth => false,
         Verdict::Failing => false,
-        // Without the client's queue nobody knows that nothing waits.
+        // Without the client's queue it is not known that nothing waits.
         Verdict::KeepsUp | Verdict::Application => !has_queue,
         Verdict::Worker => false,
         Verdict::SmallRequests | Verdict::Synchronous => is_guess(settings.linger_ms.origin),

@@ -15,10 +15,10 @@
 //! trip; 6,010 with the same settings.
 //!
 //! **Why two**: without W, T and an offered rate it is not known whether the application wants to
-//! send more. Far from every ceiling the question is idle, and an operator's screen full of "limited
-//! by the application" would hide the clients that really are. Measured: 2,000 records/s at U = 0.04
-//! (keeps up), and 777,700 records/s at U = 0.5 through one thread that was not reported (its own
-//! work was the limit).
+//! send more. Far from every ceiling the question is idle, and an operator's screen full of
+//! "limited by the application" would hide the clients that really are. Measured: 2,000 records/s
+//! at U = 0.04 (keeps up), and 777,700 records/s at U = 0.5 through one thread that was not
+//! reported (its own work was the limit).
 
 use crate::doctor::diagnosis::{FindingId, Verdict};
 

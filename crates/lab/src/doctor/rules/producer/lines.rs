@@ -1,4 +1,5 @@
-//! The arithmetic that is shown with any verdict: every formula whose inputs are known, and remarks.
+//! The arithmetic that is shown with any verdict: every formula whose inputs are known, and
+//! remarks.
 
 use crate::doctor::diagnosis::{Evidence, Verdict};
 use crate::formulas::{batching, ceiling, latency};

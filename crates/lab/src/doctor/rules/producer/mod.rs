@@ -1,5 +1,5 @@
-//! Producers: a table of questions in order; the first that matches names the bottleneck, later ones
-//! contribute.
+//! Producers: a table of questions in order; the first that matches names the bottleneck, later
+//! ones contribute.
 //!
 //! Evaluated for each producer instance over one window: the last complete 60 s, or the last three
 //! pushes if they span more. Whether records wait, and for what, is computed once (`backlog.rs`); a
@@ -65,7 +65,7 @@ const RULES: [Rule; 14] = [
     quota::RULE,
     failing::RULE,
     skew::RULE,
-    rule("producer 4", "Has the machine processor time left?", host_full),
+    rule("host", "Has the machine processor time left?", host_full),
     sender_thread::RULE,
     broker::RULE,
     bandwidth::RULE,

@@ -8,11 +8,11 @@
 //! the text says so.
 
 use crate::doctor::diagnosis::Promise;
-use crate::formulas::{buffer, ceiling, latency, wire};
+use crate::formulas::{buffer, latency, wire};
 
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
 use super::reading::{Pipe, Reading, clean, positive};
-use crate::model::ceilings::{Ceiling, cut, grown, lowest, next};
+use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, grown, lowest, next};
 use crate::model::constants::{LINK_SHARE, WINDOW_LOW};
 use crate::numbers::{bytes, number};
 
@@ -82,7 +82,7 @@ pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Ve
     let worker = reading
         .threads
         .zip(own_send_micros(reading))
-        .map(|(threads, micros)| 1e6 * threads / micros);
+        .map(|(threads, micros)| by_threads(threads, micros));
     add(Kind::Worker, worker, &|records| {
         format!(
             "the sending threads: T / W = {} records/s at today's cost of a record (F6)",
@@ -90,7 +90,7 @@ pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Ve
         )
     });
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
-    let by_link = link.zip(record).map(|(link, record)| LINK_SHARE * link / record);
+    let by_link = link.zip(record).map(|(link, record)| by_link(link, record));
     add(Kind::Link, by_link, &|records| {
         format!(
             "the link: 0.92 × {}/s are {} records/s (F15)",
@@ -135,8 +135,12 @@ fn by_window(reading: &Reading<'_>) -> Option<f64> {
         (buffer.origin == Origin::Stated).then_some(2.0 * buffer.value)
     })?;
     let count = reading.nodes.len().max(1) as f64;
-    let bytes_per_second = 1_000.0 * window / trip.ms * count;
-    clean(Some(bytes_per_second / reading.record_bytes()?))
+    clean(Some(ceilings::by_window(
+        window,
+        trip.ms,
+        count,
+        reading.record_bytes()?,
+    )))
 }
 
 fn by_broker(reading: &Reading<'_>) -> Option<f64> {
@@ -146,9 +150,11 @@ fn by_broker(reading: &Reading<'_>) -> Option<f64> {
         return None;
     }
     let count = reading.nodes.len().max(1) as f64;
-    clean(Some(
-        ceiling::requests_per_connection_max(broker_ms) * count * reading.records_per_request?,
-    ))
+    clean(Some(ceilings::by_broker(
+        broker_ms,
+        count,
+        reading.records_per_request?,
+    )))
 }
 
 pub(crate) fn of(figure: &str, unit: &str, now: Option<f64>, low: f64, high: f64) -> Promise {

@@ -108,8 +108,10 @@ fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
     let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
     let high = cut(&ceilings, 2.0 * now);
     let mut promise = promise::records(now, 0.9 * high, high);
-    if throttle.is_of_request_time || throttle.bytes_per_second.is_none() {
-        promise.unknown = Some("how much of the quota a record costs".to_owned());
+    if throttle.is_of_request_time {
+        promise.unknown = Some("how much of the broker's time a larger request saves".to_owned());
+    } else if throttle.bytes_per_second.is_none() {
+        promise.unknown = Some("the quota, and how much the application offers".to_owned());
     } else if reading.offered.is_none() {
         promise.assumption = promise::IF_OFFERED.to_owned();
     }

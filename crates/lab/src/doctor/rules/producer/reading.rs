@@ -295,7 +295,8 @@ impl<'a> Reading<'a> {
         self.settings.has_full_batches || self.fill().is_some_and(|fill| reaches(fill, FULL))
     }
 
-    /// Whether the broker's numbers alone speak, and show one request after another without a pause.
+    /// Whether the broker's numbers alone speak, and show one request after another without a
+    /// pause.
     pub(crate) fn is_back_to_back(&self) -> bool {
         inference::is_back_to_back(self.snapshot)
     }

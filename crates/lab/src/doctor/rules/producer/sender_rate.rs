@@ -11,7 +11,8 @@
 //! then what holds the batches is named as far as it is known.
 //!
 //! **The promise** (F30): requests `g` times as large at an unchanged L carry `X × g / U`, up to
-//! the lowest ceiling. Where the application already sends what it wants, the queue shrinks instead.
+//! the lowest ceiling. Where the application already sends what it wants, the queue shrinks
+//! instead.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Partitioner;
@@ -19,7 +20,7 @@ use crate::formulas::batching;
 
 use super::super::found::Found;
 use super::super::inference::{BATCH_BYTES, power_above};
-use super::super::words::known;
+use super::super::words::{capitalised, known};
 use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
@@ -98,12 +99,6 @@ fn sentence(reading: &Reading<'_>) -> String {
         true => capitalised(&text),
         false => format!("{near}{text}"),
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(characters).collect()
 }
 
 /// The levers that make requests larger, or their number.

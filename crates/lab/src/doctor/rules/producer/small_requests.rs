@@ -1,15 +1,15 @@
-//! producer 12: do many small requests cost anybody anything?
+//! producer 12: do many small requests cost anything?
 //!
-//! **Asks** whether a client that is not slow sends many requests of few records each, and who bears
-//! the cost of that: without a bearer it is no fault.
+//! **Asks** whether a client that is not slow sends many requests of few records each, and who
+//! bears the cost of that: without a bearer it is no fault.
 //!
-//! **Threshold**: fewer than 5 records in a request, or batches less than a tenth full, at more than
-//! 100 requests/s, of records that could share a batch; and one of these pays: the client's own
-//! sending thread (busy for at least 0.3 of its time at more than 1,000 requests/s), a broker whose
-//! handlers are idle for less than 0.3 of the time, or a broker's time (R × D without the wait for
-//! replicas and disk) of at least a tenth of a thread.
+//! **Threshold**: fewer than 5 records in a request, or batches less than a tenth full, at more
+//! than 100 requests/s, of records that could share a batch; and one of these pays: the client's
+//! own sending thread (busy for at least 0.3 of its time at more than 1,000 requests/s), a broker
+//! whose handlers are idle for less than 0.3 of the time, or a broker's time (R × D without the
+//! wait for replicas and disk) of at least a tenth of a thread.
 //!
-//! A healthy client of 100 to 170 requests/s costs nobody anything measurable, and is left alone.
+//! A healthy client of 100 to 170 requests/s costs nothing that can be measured, and is left alone.
 
 use crate::doctor::diagnosis::{Finding, FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::BrokerSide;
@@ -25,11 +25,7 @@ use super::sender_rate::filling_rate;
 use super::{LINGER, Rule, refusals, rule};
 use crate::numbers::{number, percent, plain};
 
-pub(crate) const RULE: Rule = rule(
-    "producer 12",
-    "Do many small requests cost anybody anything?",
-    ask,
-);
+pub(crate) const RULE: Rule = rule("producer 12", "Do many small requests cost anything?", ask);
 
 const FEW_RECORDS: f64 = 5.0;
 const MANY_REQUESTS: f64 = 100.0;
@@ -50,7 +46,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         return Found::nothing(numbers, "no");
     };
     let Some(bearer) = bearer(reading) else {
-        return Found::nothing(numbers, "they are small, and nobody is seen to pay for it");
+        return Found::nothing(numbers, "they are small, and no thread is seen to pay for it");
     };
     let text = format!(
         "Nothing is slow, but requests carry {} records each, and {bearer}.",
@@ -171,7 +167,7 @@ mod tests {
     use crate::doctor::snapshot::BrokerSide;
 
     #[test]
-    fn small_requests_are_a_fault_only_where_somebody_pays() {
+    fn small_requests_are_a_fault_only_where_a_thread_pays() {
         let row = Row {
             records: 300.0,
             requests: 150.0,

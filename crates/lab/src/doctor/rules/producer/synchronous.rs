@@ -1,8 +1,8 @@
 //! producer 11: does every record wait for the answer to the one before?
 //!
-//! **Threshold**: records outstanding, X_r × (q + L), equal T within 15 %, and requests hold no more
-//! records than there are threads (T unknown: one) (F28, O1). It is asked before small requests: a
-//! sender that waits for each answer has one record in a request too.
+//! **Threshold**: records outstanding, X_r × (q + L), equal T within 15 %, and requests hold no
+//! more records than there are threads (T unknown: one) (F28, O1). It is asked before small
+//! requests: a sender that waits for each answer has one record in a request too.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::formulas::ceiling;

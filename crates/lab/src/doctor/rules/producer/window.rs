@@ -55,7 +55,7 @@ pub(crate) struct Window {
     pub bytes: f64,
     pub on_the_way: f64,
     pub round_trip_ms: f64,
-    /// Its size follows from the bytes on the way, because nobody states it.
+    /// Its size follows from the bytes on the way, because no statement gives it.
     pub is_derived: bool,
 }
 

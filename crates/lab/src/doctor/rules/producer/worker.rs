@@ -2,12 +2,12 @@
 //!
 //! **Threshold**: X_r × W / T ≥ 0.80 without a backlog, W and T known; from 0.70 on where the
 //! standard deviation of the acknowledgement time exceeds its mean: a thread that sends without a
-//! limit also creates its records; three threads at 0.73 with an unsteady latency (189 ± 221 ms) had
-//! reached their limit. Where a soft backlog exists too, the threads contribute.
+//! limit also creates its records; three threads at 0.73 with an unsteady latency (189 ± 221 ms)
+//! had reached their limit. Where a soft backlog exists too, the threads contribute.
 //!
-//! **More threads?** Where threads are the limit, the question is whether more of them help. **Numbers**: W and X_r
-//! with other numbers of threads or partitions (`earlier`). kappa = W(T) / W(T'), G = X_r / the
-//! best X_r with fewer threads.
+//! **More threads?** Where threads are the limit, the question is whether more of them help.
+//! **Numbers**: W and X_r with other numbers of threads or partitions (`earlier`). kappa = W(T) /
+//! W(T'), G = X_r / the best X_r with fewer threads.
 //!
 //! **Threshold**: kappa ≥ 0.8 × T / T' and G < 1.05: send() slows down as fast as threads are added
 //! (W2). A kappa that rises while G still rises is the onset of contention.

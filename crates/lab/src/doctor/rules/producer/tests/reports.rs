@@ -51,7 +51,7 @@ fn the_p99_article() {
             request_bytes: 3_600.0,
             records_per_request: 6.9,
             queue: Some(0.3),
-            // Alone it costs nobody anything that is seen.
+            // Alone it costs nothing that is seen.
             verdict: &[Verdict::KeepsUp],
             set: NOTHING,
             refused: &["batch.size"],
