@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::regimes::Pairs;
+/// Settings or keys of a load.
+pub type Pairs = &'static [(&'static str, &'static str)];
 
 /// What a client did in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,11 +9,12 @@
 //! Reading order: the modules below, top to bottom.
 
 mod regimes;
-mod load;
 mod stage;
 mod trial;
 mod score;
 mod page;
+pub mod feed;
+pub mod load;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -3,7 +3,7 @@
 //! writes most records to one partition.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,6 +14,8 @@ use serde_json::Value;
 use super::server::{Programs, Server, Site, Target};
 use super::table::Table;
 use super::toolchain::{self, run_quietly};
+use crate::doctor_truth::feed::{Feed, Feeder};
+use crate::doctor_truth::load::Load;
 
 const CLIENT: &str = "judged";
 const INTERVAL: &str = "ottla.telemetry.default.interval.ms";
@@ -26,11 +28,15 @@ const COLD_RECORD_BYTES: &str = "2000";
 const COLD_BYTES_MIN: u64 = 60_000 * 2_000;
 const DISK_BYTES_PER_SECOND: u64 = 4_000_000;
 
-/// The consumer manages 250 records/s; 480 come to the hot partition, 40 to each of the others.
+/// The consumer manages 250 records/s; more than 540 come to the hot partition, 20 to each of the
+/// others.
 const WORK_MICROS: &str = "4000";
-const OFFERED: &str = "600";
-const HOT_SHARE: &str = "0.75";
-const PARTITIONS: &str = "4";
+const OFFERED: Feed = Feed {
+    records_per_second: 600,
+    record_bytes: 100,
+    is_skewed: true,
+};
+const PARTITIONS: i32 = 4;
 
 pub fn run(table: &mut Table, programs: &Programs) {
     println!("doctor: Java consumers on Ottla");
@@ -50,7 +56,7 @@ pub fn run(table: &mut Table, programs: &Programs) {
 }
 
 fn cold_read(programs: &Programs) -> Result<()> {
-    let stage = Stage::open(programs, "doctor-cold", "1")?;
+    let stage = Stage::open(programs, "doctor-cold", 1)?;
     let mut write = programs.kafka.java(256, PERFORMANCE);
     write.args(["--bootstrap-server", &stage.server.bootstrap()]);
     write.args(["--topic", "cold", "--num-records", COLD_RECORDS]);
@@ -69,8 +75,7 @@ fn cold_read(programs: &Programs) -> Result<()> {
 
 fn skew(programs: &Programs) -> Result<()> {
     let stage = Stage::open(programs, "doctor-skew", PARTITIONS)?;
-    let arguments = ["skew", PARTITIONS, OFFERED, "100", HOT_SHARE];
-    let writer = stage.java(programs, "offer", &arguments)?;
+    let writer = Feeder::start(&stage.server.bootstrap(), "skew", PARTITIONS, OFFERED)?;
     let reader = stage.reader(programs, "skew", WORK_MICROS)?;
     let client = stage.verdict("SKEW")?;
     let summary = client["summary"].as_str().unwrap_or_default();
@@ -88,12 +93,15 @@ struct Stage {
 }
 
 impl Stage {
-    fn open(programs: &Programs, name: &str, partitions: &str) -> Result<Stage> {
+    fn open(programs: &Programs, name: &str, partitions: i32) -> Result<Stage> {
         let ottla = programs
             .ottla
             .as_deref()
             .context("the ottla binary was not built")?;
-        let site = Site::create(name, &[(INTERVAL, "1000"), ("num.partitions", partitions)])?;
+        let site = Site::create(
+            name,
+            &[(INTERVAL, "1000"), ("num.partitions", &partitions.to_string())],
+        )?;
         let admin = format!("127.0.0.1:{}", toolchain::free_port()?);
         let listener = format!("ottla.admin.listener={admin}");
         let server = site.start_with(programs, Target::Ottla, &[&listener])?;
@@ -111,18 +119,20 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts a phase of the Java suite.
-    fn java(&self, programs: &Programs, phase: &str, arguments: &[&str]) -> Result<Running> {
-        let mut command = programs.kafka.java(256, "interop.Main");
-        command.args([phase, &self.server.bootstrap()]).args(arguments);
-        Running::start(&mut command)
-    }
-
     /// Starts the consumer that is judged, from the topic's beginning.
-    fn reader(&self, programs: &Programs, topic: &str, micros: &str) -> Result<Running> {
-        let client_id = format!("client.id={CLIENT}");
-        let settings = ["group.id=judged", "auto.offset.reset=earliest", &client_id];
-        self.java(programs, "work", &[&[topic, micros], &settings[..]].concat())
+    fn reader(&self, programs: &Programs, topic: &str, micros: &str) -> Result<Load> {
+        let pairs = [
+            ("load.role", "consumer"),
+            ("load.topic", topic),
+            ("load.processing.micros", micros),
+            ("group.id", "judged"),
+            ("auto.offset.reset", "earliest"),
+            ("client.id", CLIENT),
+        ];
+        let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let file = self.site.home().join("reader.properties");
+        let program = programs.kafka.java(256, "interop.Main");
+        Load::start(program, &self.server.bootstrap(), &file, &pairs)
     }
 
     /// Waits for a verdict on the consumer.
@@ -162,25 +172,4 @@ fn judged(ottla: &Path, admin: &str) -> Result<Option<Value>> {
     let clients = examination["clients"].as_array().context("clients")?;
     let is_judged = |client: &&Value| client["client_id"] == CLIENT && client["role"] == "consumer";
     Ok(clients.iter().find(is_judged).cloned())
-}
-
-/// A Java program; killed when dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Result<Running> {
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("cannot start Java")?;
-        Ok(Running(child))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -4,10 +4,9 @@ mod producers;
 mod consumers;
 mod healthy;
 
+pub use super::feed::Feed;
+pub use super::load::Pairs;
 pub use crate::interop::clients::Client;
-
-/// Settings or keys of a load.
-pub type Pairs = &'static [(&'static str, &'static str)];
 
 /// The way between client and broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +35,6 @@ pub enum Around {
 pub enum Figure {
     Rate,
     Latency,
-}
-
-/// Records that another client writes for a consumer.
-#[derive(Clone, Copy, Debug)]
-pub struct Feed {
-    pub records_per_second: u32,
-    pub record_bytes: usize,
-    /// Nine of ten records go to partition 0.
-    pub is_skewed: bool,
 }
 
 pub struct Remedy {

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify|offer|work BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -41,8 +41,6 @@ public final class Main {
             case "resume" -> Growth.resume(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "follow" -> Growth.follow(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "verify" -> Growth.verify(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
-            case "offer" -> Habits.offer(suite, rest);
-            case "work" -> Habits.work(suite, rest);
             default -> throw new IllegalArgumentException("unknown phase " + args[0]);
         }
         System.out.flush();

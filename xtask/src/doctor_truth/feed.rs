@@ -1,0 +1,70 @@
+//! Records for consumers to read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use ottla_client::config::Config;
+use ottla_client::producer::{Producer, Record};
+
+/// Records that another client writes for a consumer.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed {
+    pub records_per_second: u32,
+    pub record_bytes: usize,
+    /// Nine of ten records go to partition 0.
+    pub is_skewed: bool,
+}
+
+/// Writes records for a consumer until it is dropped.
+pub struct Feeder {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Feeder {
+    pub fn start(bootstrap: &str, topic: &str, partitions: i32, feed: Feed) -> Result<Feeder> {
+        let config = Config::new()
+            .set("bootstrap.servers", bootstrap)
+            .set("client.id", format!("{topic}-feed"));
+        let producer = Producer::new(&config)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (over, topic) = (Arc::clone(&is_over), topic.to_owned());
+        let thread = std::thread::spawn(move || {
+            let value = vec![b'v'; feed.record_bytes];
+            let began = Instant::now();
+            let mut sent = 0_u64;
+            while !over.load(Ordering::Relaxed) {
+                let due = (began.elapsed().as_secs_f64() * f64::from(feed.records_per_second)) as u64;
+                for number in sent..due {
+                    let is_first = feed.is_skewed && number % 10 > 0;
+                    let partition = if is_first {
+                        0
+                    } else {
+                        (number / 10 + number) as i32 % partitions
+                    };
+                    // A feeder that cannot write shows in the consumer's rate.
+                    let _ = producer.send(&Record::new(&topic).partition(partition).value(&value));
+                }
+                sent = due;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ = producer.close(Duration::from_secs(5));
+        });
+        Ok(Feeder {
+            is_over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
