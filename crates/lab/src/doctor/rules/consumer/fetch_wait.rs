@@ -3,7 +3,8 @@
 //! A broker holds a fetch back until fetch.min.bytes are there or fetch.max.wait.ms is over. Where
 //! records arrive meanwhile, they are late by up to that time, even if the lag in records is small:
 //! it is what one wait collects. With fetch.min.bytes of one the first record ends the wait, so a
-//! consumer with that setting never waits here. What the broker read in the requests or the owner
+//! consumer with that setting never waits here. Fetches that take longer than the default of
+//! fetch.max.wait.ms and bring records show that both settings were raised. What the broker read in the requests or the owner
 //! stated decides; a default that is only assumed does not, unless the broker measured that it held
 //! fetches back while there was a lag.
 //!
@@ -17,11 +18,14 @@
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::cold_read::cold;
 use super::found::{Found, known, promise};
-use super::reading::{IDLE_HIGH, Reading, is_known};
+use super::reading::{IDLE_HIGH, Reading, is_known, sane};
 use crate::numbers::{bytes, duration, number, percent};
 
 /// A shorter wait is a setting that was chosen, and delays no record noticeably.
 const LATE_MS_MIN: f64 = 100.0;
+
+/// Means of fetches that end by a wait are a little longer than the wait.
+const LONGER_THAN_ASSUMED: f64 = 1.2;
 
 /// The share of a fetch that is the wait.
 const WAIT_SHARE_MIN: f64 = 0.5;
@@ -33,7 +37,7 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
         return false;
     };
     let least = reading.min_bytes;
-    if !is_known(least) || least.0 <= 1.0 {
+    if is_known(least) && least.0 <= 1.0 || !is_known(least) && !is_longer_than_assumed(reading, fetch_ms) {
         return false;
     }
     let waits = match reading.idle {
@@ -43,6 +47,15 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
     let held = held_ms(reading, fetch_ms);
     let arrived = reading.consumed.unwrap_or(0.0) * fetch_ms / 1_000.0;
     waits && held >= LATE_MS_MIN && held >= WAIT_SHARE_MIN * fetch_ms && arrived >= 2.0
+}
+
+/// Whether fetches take longer than the default wait allows and yet bring records: no default
+/// explains that, so the wait was raised, and with it, nearly always, fetch.min.bytes.
+fn is_longer_than_assumed(reading: &Reading<'_>, fetch_ms: f64) -> bool {
+    let others = reading.round_trip_ms.unwrap_or(0.0) + reading.broker_ms().unwrap_or(0.0);
+    !is_known(reading.wait_ms)
+        && fetch_ms - others >= LONGER_THAN_ASSUMED * reading.wait_ms.0
+        && sane(reading.consumer.throttle_ms).unwrap_or(0.0) < 0.1 * fetch_ms
 }
 
 /// How long a fetch is held back: by the broker's count, or else what is neither way nor work.
@@ -241,5 +254,22 @@ mod tests {
                 .recommendation
                 .is_none_or(|change| change.set != "fetch.min.bytes=1")
         );
+    }
+
+    /// Measured beside Apache Kafka, where no setting is seen: 50 records/s.
+    #[test]
+    fn fetches_longer_than_the_default_wait_show_that_it_was_raised() {
+        let mut snapshot = late();
+        snapshot.settings.fetch_min_bytes = None;
+        snapshot.settings.fetch_max_wait_ms = None;
+        let found = check(&snapshot, Verdict::FetchWait);
+        assert_eq!(found.confidence, Confidence::Low);
+        assert!(found.missing.iter().any(|missing| missing.contains("fetch.min.bytes")));
+        assert!(found.recommendation.is_none());
+        if let Some(consumer) = &mut snapshot.consumer {
+            consumer.fetch_ms = Some(560.0);
+            consumer.fetches_per_second = Some(1.8);
+        }
+        check(&snapshot, Verdict::KeepsUp);
     }
 }
