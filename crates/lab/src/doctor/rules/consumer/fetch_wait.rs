@@ -264,7 +264,12 @@ mod tests {
         snapshot.settings.fetch_max_wait_ms = None;
         let found = check(&snapshot, Verdict::FetchWait);
         assert_eq!(found.confidence, Confidence::Low);
-        assert!(found.missing.iter().any(|missing| missing.contains("fetch.min.bytes")));
+        assert!(
+            found
+                .missing
+                .iter()
+                .any(|missing| missing.contains("fetch.min.bytes"))
+        );
         assert!(found.recommendation.is_none());
         if let Some(consumer) = &mut snapshot.consumer {
             consumer.fetch_ms = Some(560.0);

@@ -24,10 +24,11 @@ use super::super::super::snapshot::Setting;
 use super::super::broker::parts::{Part, Parts};
 use super::super::words;
 use super::cold_read::are_cold_reads_many;
+use super::fetch_wait::is_held_back;
 use super::fetches;
 use super::found::{Found, known};
 use super::reading::{Reading, is_known, sane};
-use crate::numbers::{bytes, number, plain};
+use crate::numbers::{bytes, duration, number, plain};
 
 /// An answer that takes fewer round trips than this is not held up by a window.
 const ROUND_TRIPS_MIN: f64 = 3.0;
@@ -41,6 +42,11 @@ const JAVA_BUFFER_BYTES: f64 = 65_536.0;
 /// Where the buffer is not set the kernel lets the window grow to several MB; connections that
 /// carry less than this per round trip are not limited by such a window.
 const GROWN_WINDOW_BYTES: f64 = 1_048_576.0;
+
+/// Answers as large as this that take as long as this are slow on the way, at less than 4 MB/s.
+const LARGE_ANSWER_BYTES: f64 = 262_144.0;
+const SLOW_ANSWER_MS: f64 = 300.0;
+const FAST_BYTES_PER_MS: f64 = 4_000.0;
 
 const BUFFER_RANGE: (f64, f64) = (1_048_576.0, 16_777_216.0);
 
@@ -57,6 +63,9 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     let Some(waits) = reading.waits_for_fetches().filter(|_| reading.is_behind()) else {
         return Found::nothing(numbers, "no: there is no lag that it could have caused");
     };
+    if let Some(found) = on_an_unknown_way(reading, &numbers) {
+        return found;
+    }
     let Some(flow) = flow.filter(|_| is_free_of_others(reading)) else {
         return Found::nothing(numbers, "no sign of it");
     };
@@ -86,6 +95,32 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
         }
         _ => Found::nothing(numbers, "no: the window has grown"),
     }
+}
+
+/// Where no round trip is known: large answers that take long are slow on the way, and whether a
+/// window or the link holds them up cannot be told.
+fn on_an_unknown_way(reading: &Reading<'_>, numbers: &str) -> Option<Found> {
+    let (fetch_ms, size) = (reading.fetch_ms?, reading.fetch_bytes?);
+    let way_ms = fetch_ms - at_broker_ms(reading);
+    let is_slow = size >= LARGE_ANSWER_BYTES && way_ms >= SLOW_ANSWER_MS && size / way_ms < FAST_BYTES_PER_MS;
+    if reading.round_trip_ms.is_some() || !is_slow || !is_free_of_others(reading) || is_held_back(reading) {
+        return None;
+    }
+    let text = format!(
+        "Its fetches bring {} but spend {} on the way: its receive window, or the link, carries no more.",
+        bytes(size),
+        duration(way_ms / 1_000.0)
+    );
+    let found = Found::verdict(
+        numbers.to_owned(),
+        Verdict::NetworkWindow,
+        Confidence::Low,
+        text.clone(),
+    )
+    .finding(FindingId::N5, text)
+    .missing("the round trip to the broker and receive.buffer.bytes: the window carries at most that many bytes in each round trip")
+    .missing("the link's bandwidth");
+    Some(found)
 }
 
 /// Whether the time of an answer is many round trips, so that a larger answer takes more of them.
@@ -122,13 +157,7 @@ impl Flow {
     fn of(reading: &Reading<'_>) -> Option<Flow> {
         let round_trip_ms = reading.round_trip_ms?;
         let (fetch_ms, size) = (reading.fetch_ms?, reading.fetch_bytes.filter(|size| *size > 0.0)?);
-        let at_broker = reading
-            .sides()
-            .filter_map(Parts::of)
-            .map(|parts| parts.ms(Part::Queue) + parts.ms(Part::Local) + parts.ms(Part::Remote))
-            .reduce(f64::max)
-            .unwrap_or(0.0);
-        let transfer_ms = fetch_ms - at_broker;
+        let transfer_ms = fetch_ms - at_broker_ms(reading);
         let per_round_trip = size * round_trip_ms / transfer_ms;
         let is_long = transfer_ms >= ROUND_TRIPS_MIN * round_trip_ms && transfer_ms >= 0.5 * fetch_ms;
         (is_long && per_round_trip.is_finite() && per_round_trip > 0.0).then_some(Flow {
@@ -142,6 +171,15 @@ impl Flow {
         let share = self.per_round_trip / buffer_bytes;
         share >= WINDOW_SHARE.0 && share <= WINDOW_SHARE.1
     }
+}
+
+/// The part of a fetch before its answer is sent.
+fn at_broker_ms(reading: &Reading<'_>) -> f64 {
+    let parts = reading.sides().filter_map(Parts::of);
+    parts
+        .map(|parts| parts.ms(Part::Queue) + parts.ms(Part::Local) + parts.ms(Part::Remote))
+        .reduce(f64::max)
+        .unwrap_or(0.0)
 }
 
 /// No throttle, no cold reads, no link that is known to be full.
@@ -359,5 +397,22 @@ mod tests {
         assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
         let change = diagnosis.recommendation.unwrap();
         assert_eq!(change.set, "socket.receive.buffer.bytes=1048576");
+    }
+
+    /// Measured beside Apache Kafka, which knows no round trip: receive.buffer.bytes of 16 KiB over
+    /// 40 ms.
+    #[test]
+    fn large_answers_that_take_long_on_an_unknown_way_advise_nothing() {
+        let mut snapshot = small_window();
+        snapshot.network.round_trip_ms = None;
+        snapshot.brokers.clear();
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.fetch_bytes = Some(1_034_000.0);
+        consumer.fetch_ms = Some(2_497.0);
+        consumer.fetches_per_second = Some(0.4);
+        let diagnosis = check(&snapshot, Verdict::NetworkWindow);
+        assert_eq!(diagnosis.confidence, Confidence::Low);
+        assert!(diagnosis.recommendation.is_none());
+        assert!(diagnosis.missing.iter().any(|words| words.contains("round trip")));
     }
 }
