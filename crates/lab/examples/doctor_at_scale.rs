@@ -80,7 +80,7 @@ fn main() {
             }
             let (begin, clock) = (processor_time(), Instant::now());
             let examination = collector.examine(now_ms);
-            // The first round also judges whoever was not judged before.
+            // The first round also judges clients that were not judged before.
             if round > 0 {
                 verdicts_ms.push((processor_time() - begin).as_secs_f64() * 1000.0);
                 clock_ms.push(clock.elapsed().as_secs_f64() * 1000.0);

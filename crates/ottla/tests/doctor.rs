@@ -243,6 +243,17 @@ fn what_is_pushed_becomes_a_verdict() {
 }
 
 #[test]
+fn a_collector_serves_the_score_of_its_promises() {
+    let collector = Collector::start();
+    let text = said(&collector.doctor(&["promises"]), 0);
+    assert_eq!(text, "No promise has been decided.\n");
+    let text = said(&collector.doctor(&["promises", "--format", "json"]), 0);
+    let promises: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(promises["version"], 1, "{text}");
+    assert_eq!(promises["promises"], Value::Array(vec![]), "{text}");
+}
+
+#[test]
 fn exporters_are_identified_by_their_payload() {
     for name in ["client_id", "service.name"] {
         let collector = Collector::start();

@@ -17,6 +17,7 @@ mod old_kafka;
 pub mod ours;
 mod own_client;
 mod perf;
+mod promises;
 mod quotas;
 mod refusals;
 mod security;
@@ -34,7 +35,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     "clients",
     "tools",
     "takeover",
@@ -48,13 +49,14 @@ const PARTS: [&str; 16] = [
     "client",
     "perf",
     "doctor",
+    "promises",
     "client-metrics",
     "quotas",
     "refusals",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 7] = [
+const OWN_PARTS: [&str; 8] = [
     "security",
     "telemetry",
     "admin",
@@ -62,6 +64,7 @@ const OWN_PARTS: [&str; 7] = [
     "grow",
     "perf",
     "doctor",
+    "promises",
 ];
 
 struct Options {
@@ -115,6 +118,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "client",
         "perf",
         "doctor",
+        "promises",
         "client-metrics",
         "quotas",
         "directories",
@@ -155,6 +159,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if has("doctor") {
         doctor::run(&mut table, &programs)?;
         doctor_consumers::run(&mut table, &programs);
+    }
+    // The doctor inside Ottla, for every target.
+    if has("promises") {
+        promises::run(&mut table, &programs)?;
     }
     if options
         .parts

@@ -14,8 +14,8 @@ use super::recent::Recent;
 /// Up to this many partitions are counted exactly.
 const ENTRIES_MAX: usize = 32;
 
-/// The number of partitions is estimated from so many bits (linear counting): exact to about one
-/// part in a hundred up to a thousand partitions.
+/// The number of partitions is estimated from this many bits (linear counting): exact to about one
+/// part in twenty up to a thousand partitions.
 const BITS: usize = 1_024;
 
 /// One bit for each partition that was written to, by a hash.

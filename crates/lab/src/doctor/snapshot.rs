@@ -108,7 +108,8 @@ pub struct Telemetry {
     /// It could push and did not; its numbers, if there are any, have another source (reading rule
     /// 7).
     pub is_silent: bool,
-    /// The broker takes pushes from no client: silence says nothing about this one.
+    /// The broker asks this client, or every client, for no metrics: its silence says nothing of
+    /// it.
     pub is_off_at_broker: bool,
     /// When the last push arrived, milliseconds since 1970.
     pub heard_ms: Option<i64>,

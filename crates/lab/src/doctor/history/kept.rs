@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::super::diagnosis::{Diagnosis, Seen, Verdict};
+use super::super::promises::Sighting;
 use super::super::rules;
 use super::super::snapshot::Snapshot;
 use super::Observed;
@@ -13,13 +14,17 @@ use super::Observed;
 pub(super) struct Judged {
     pub seen: Seen,
     pub diagnosis: Arc<Diagnosis>,
+    /// What the ledger of promises reads of it.
+    pub sighting: Arc<Sighting>,
 }
 
 impl Judged {
     pub fn of(snapshot: &Snapshot) -> Judged {
+        let diagnosis = rules::examine(snapshot);
         Judged {
             seen: Seen::of(snapshot),
-            diagnosis: Arc::new(rules::examine(snapshot)),
+            sighting: Arc::new(Sighting::of(snapshot, &diagnosis)),
+            diagnosis: Arc::new(diagnosis),
         }
     }
 }

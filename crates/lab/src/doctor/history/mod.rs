@@ -239,7 +239,7 @@ impl Collector {
     /// Returns one snapshot for every client that has pushed or was seen by a broker and has not
     /// expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
-        let mut snapshots = self.each(at_ms, |_| None, |snapshot| (snapshot, None));
+        let mut snapshots = self.each(SHARDS, at_ms, |_| None, |snapshot| (snapshot, None));
         snapshots.sort_by_cached_key(order_key);
         snapshots
     }
@@ -248,6 +248,7 @@ impl Collector {
     /// its last verdict keeps it.
     pub fn examine(&self, at_ms: i64) -> Examination {
         let examined = self.each(
+            SHARDS,
             at_ms,
             |kept| Some(kept.clone()),
             |snapshot| {
@@ -269,10 +270,12 @@ impl Collector {
     /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
     /// is judged while it is in the cache, and on all processors where there are many clients.
     ///
+    /// - `threads_max`: of those that judge, this one included.
     /// - `reuse`: takes a verdict that is kept in place of the snapshot.
     /// - `make`: its second result is kept.
     fn each<T: Send>(
         &self,
+        threads_max: usize,
         at_ms: i64,
         reuse: impl Fn(&Judged) -> Option<T> + Sync,
         make: impl Fn(Snapshot) -> (T, Option<Judged>) + Sync,
@@ -302,7 +305,7 @@ impl Collector {
             0..FEW => 1,
             _ => std::thread::available_parallelism()
                 .map_or(1, usize::from)
-                .min(SHARDS),
+                .min(threads_max),
         };
         let mut made = match threads {
             1 => work(),

@@ -1,23 +1,25 @@
-//! The score of the doctor's promises, kept by whoever holds the clients' history.
+//! The score of the doctor's promises, kept beside the clients' history.
 
-use super::super::promises::{Promises, Sighting};
+use std::sync::Arc;
+
+use super::super::promises::Promises;
 use super::kept::Judged;
 use super::{Collector, lock};
 
 impl Collector {
     /// Examines every client for the ledger of promises. Called regularly, so that a promise is
-    /// made and decided whether or not anyone asks for the diagnoses.
+    /// made and decided whether or not anyone asks for the diagnoses. Runs on this thread alone.
     pub fn keep_score(&self, at_ms: i64) {
-        // A client of which nothing has changed says nothing new about a promise.
         let sightings = self.each(
+            1,
             at_ms,
-            |_| Some(None),
+            |judged| Some(Arc::clone(&judged.sighting)),
             |snapshot| {
                 let judged = Judged::of(&snapshot);
-                (Some(Sighting::of(&snapshot, &judged.diagnosis)), Some(judged))
+                (Arc::clone(&judged.sighting), Some(judged))
             },
         );
-        lock(&self.ledger).look(at_ms, sightings.into_iter().flatten().collect());
+        lock(&self.ledger).look(at_ms, &sightings);
     }
 
     /// Returns the promises that are open, and those that were decided.

@@ -53,8 +53,8 @@ pub struct Position {
 
 /// Asks the cluster; waits for its brokers.
 ///
-/// - Errors: of a question that concerns all groups. A group or partition that cannot be asked about
-///   is left out.
+/// - Errors: of a question that concerns all groups. A group or partition that cannot be asked
+///   about is left out.
 pub fn ask(admin: &Admin, at_ms: i64) -> Result<ClusterReading, Error> {
     let listed = admin.list_groups().wait()?;
     let consumers = listed.iter().filter(|(_, group)| {

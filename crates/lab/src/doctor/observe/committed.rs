@@ -2,7 +2,8 @@
 //! partitions at hand and asks for one partition at a time, so its fetches alone do not tell where
 //! the others are.
 //!
-//! Which member reads a partition follows from who fetched it last; a group's only member reads all.
+//! Which member reads a partition follows from the last fetch of it; a group's only member reads
+//! all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -135,6 +136,9 @@ mod tests {
             client_id: client_id.into(),
             principal: "User:ANONYMOUS".into(),
             address: HOST,
+            is_local: false,
+            is_off_at_broker: false,
+            written: None,
             instance_id: None,
             software: None,
             produce: None,
@@ -146,9 +150,6 @@ mod tests {
             round_trip_micros: None,
             fetched: Some((at * 1_000_000, vec![position(partition, offset, offset + 10)])),
             is_closed: false,
-            is_local: false,
-            is_off_at_broker: false,
-            written: None,
         }
     }
 
@@ -157,8 +158,8 @@ mod tests {
             member_id: format!("{client_id}-1").into(),
             client_id: (*client_id).into(),
             client_host: "/10.0.0.1".into(),
-            rebalance_timeout_ms: 0,
-            session_timeout_ms: 0,
+            rebalance_timeout_ms: 300_000,
+            session_timeout_ms: 45_000,
         };
         GroupCounts {
             group_id: "g".into(),
@@ -182,8 +183,8 @@ mod tests {
         }
     }
 
-    // Two even partitions of 100 records/s; the consumer does 50/s in all. It fetched both once, and
-    // works on what it brought of the first ever since.
+    // Two even partitions of 100 records/s; the consumer does 50/s in all. It fetched both once,
+    // and has worked on what it brought of the first since.
     #[test]
     fn a_partition_that_is_not_fetched_falls_behind_as_its_group_does() {
         let mut windows = Windows::default();

@@ -55,7 +55,7 @@ pub struct ConnectionCounts {
     pub is_closed: bool,
 }
 
-/// The number of partitions is counted in so many bits, one for each partition by a hash.
+/// The number of partitions is counted in this many bits, one for each partition by a hash.
 pub const PARTITION_BITS: usize = 1_024;
 
 pub type PartitionBits = [u64; PARTITION_BITS / 64];
@@ -121,8 +121,8 @@ pub struct RequestCounts {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
-    /// Lately: the largest request and batch, and the most requests of one connection that were under
-    /// way at the same time as far as the broker can tell.
+    /// Lately: the largest request and batch, and the most requests of one connection that were
+    /// under way at the same time as far as the broker can tell.
     pub request_bytes_max: u32,
     pub batch_bytes_max: u32,
     pub in_flight_max: u16,

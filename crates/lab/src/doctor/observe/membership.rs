@@ -94,8 +94,8 @@ impl Timeouts {
     fn tell(self, observed: &mut Observed) {
         let milliseconds = |ms: i32| (ms > 0).then(|| f64::from(ms));
         observed.settings.session_timeout_ms = milliseconds(self.session_ms).and_then(seen);
-        // These consumers name max.poll.interval.ms as their rebalance timeout (KIP-62); others have
-        // a setting of its own for it, and no limit between polls.
+        // These consumers name max.poll.interval.ms as their rebalance timeout (KIP-62); others
+        // have a setting of its own for it, and no limit between polls.
         let client = &observed.client;
         let (name, version) = (
             client.software_name.as_deref(),

@@ -9,8 +9,7 @@
 use super::super::snapshot::Origin;
 use super::change::Change;
 use super::figures::Figures;
-use super::ledger::Terms;
-use super::sighting::Sighting;
+use super::sighting::{Sighting, Terms};
 use crate::numbers::{bytes, number};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -88,7 +88,8 @@ impl Figures {
             "bytes_per_second" => self.bytes_per_second,
             "requests_per_second" | "fetches_per_second" => self.requests_per_second,
             "sender_latency_ms" => Some(self.queue_ms? + self.request_ms?),
-            "request_ms" | "fetch_ms" => self.request_ms,
+            // The oldest record that a fetch brings has waited as long as the fetch.
+            "request_ms" | "fetch_ms" | "record_age_ms" => self.request_ms,
             "queue_ms" => self.queue_ms,
             "throttle_ms" => self.throttle_ms,
             "metadata_wait" => self.metadata_wait,

@@ -1,5 +1,6 @@
 //! The ledger: promises that wait for their client, and those that were decided.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
 
 use super::super::diagnosis::Verdict;
@@ -7,7 +8,7 @@ use super::applied::{Applied, Identity, applied};
 use super::document::{self, Promises, Row};
 use super::figures::Figures;
 use super::score::{Judgement, Score, judge};
-use super::sighting::{Incarnation, Name, Offer, Sighting};
+use super::sighting::{Incarnation, Name, Sighting, Terms};
 
 /// Clients whose promises are followed. Texts are cut to 255 bytes, so that each takes 4 KiB at
 /// most and usually one.
@@ -31,15 +32,6 @@ const GOOD_AFTER_MS: i64 = 30_000;
 /// A bad one only when the start has left the window, by this much.
 const SETTLED_AFTER_WINDOW_MS: i64 = 15_000;
 
-/// What was promised to a client, and its numbers at that time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
-    pub offer: Offer,
-    pub before: Figures,
-    pub verdict: Verdict,
-    pub made_ms: i64,
-}
-
 /// The client since it has come back.
 #[derive(Clone, Debug)]
 struct Return {
@@ -58,6 +50,8 @@ struct Followed {
     seen_ms: i64,
     /// The last push that was examined: the same numbers again are no second examination.
     heard_ms: Option<i64>,
+    /// The same of a client that pushes nothing.
+    last: Figures,
     /// It restarted without another id.
     has_restarted: bool,
     /// Recommended by two examinations.
@@ -84,7 +78,11 @@ pub struct Ledger {
 
 impl Ledger {
     /// Takes one examination of all clients.
-    pub fn look(&mut self, at_ms: i64, mut sightings: Vec<Sighting>) {
+    ///
+    /// - Shape: all that are there, also those of which nothing is new: who is alone with its name
+    ///   depends on them.
+    pub fn look<S: Borrow<Sighting>>(&mut self, at_ms: i64, sightings: &[S]) {
+        let mut sightings: Vec<&Sighting> = sightings.iter().map(Borrow::borrow).collect();
         sightings.sort_by(|one, other| one.name.cmp(&other.name));
         let mut strangers = Vec::new();
         for group in sightings.chunk_by(|one, other| one.name == other.name) {
@@ -102,12 +100,13 @@ impl Ledger {
     fn look_at_namesakes<'a>(
         &mut self,
         at_ms: i64,
-        group: &'a [Sighting],
+        group: &[&'a Sighting],
         strangers: &mut Vec<&'a Sighting>,
     ) {
         let has_ids = group.iter().any(|one| one.incarnation.instance_id.is_some());
-        let live: Vec<&Sighting> = group
+        let live: Vec<&'a Sighting> = group
             .iter()
+            .copied()
             // An instance that has ended is still listed for a while. Where instances have ids, a
             // client without one is the brokers' view of them.
             .filter(|one| !one.has_ended && (!has_ids || one.incarnation.instance_id.is_some()))
@@ -169,7 +168,7 @@ impl Ledger {
     }
 
     fn follow(&mut self, at_ms: i64, sighting: &Sighting, gone: &mut Option<Vec<(i64, Name)>>) {
-        let Some(next) = terms(at_ms, sighting) else {
+        let Some(next) = sighting.terms(at_ms) else {
             return;
         };
         if self.count >= FOLLOWED_MAX {
@@ -190,6 +189,7 @@ impl Ledger {
             incarnation: sighting.incarnation.clone(),
             seen_ms: at_ms,
             heard_ms: sighting.heard_ms,
+            last: sighting.figures,
             has_restarted: false,
             terms: None,
             next: Some(next),
@@ -286,15 +286,6 @@ fn place_of(all: &[Followed], sighting: &Sighting, live_count: usize) -> Option<
         })
 }
 
-fn terms(at_ms: i64, sighting: &Sighting) -> Option<Terms> {
-    Some(Terms {
-        offer: sighting.offer.clone()?,
-        before: sighting.figures,
-        verdict: sighting.verdict,
-        made_ms: at_ms,
-    })
-}
-
 enum Outcome {
     Wait,
     /// Nothing was promised.
@@ -307,11 +298,15 @@ impl Followed {
         self.seen_ms = at_ms;
         // A restart is seen before there is enough data for a verdict.
         self.has_restarted |= sighting.is_restarted;
-        let is_old = sighting.heard_ms.is_some() && sighting.heard_ms == self.heard_ms;
+        let is_old = match sighting.heard_ms {
+            Some(heard_ms) => self.heard_ms == Some(heard_ms),
+            None => self.last == sighting.figures,
+        };
         if sighting.verdict == Verdict::NotEnoughData || is_old {
             return Outcome::Wait;
         }
         self.heard_ms = sighting.heard_ms;
+        self.last = sighting.figures;
         let identity = match (
             self.has_restarted || self.incarnation.is_other(&sighting.incarnation),
             self.incarnation.instance_id.is_some() && sighting.incarnation.instance_id.is_some(),
@@ -345,12 +340,12 @@ impl Followed {
         self.incarnation = sighting.incarnation.clone();
         self.has_restarted = false;
         self.back = None;
-        self.next = terms(at_ms, sighting);
+        self.next = sighting.terms(at_ms);
     }
 
     /// The same instance, examined once more: what it is promised may change, if twice in a row.
     fn stay(&mut self, at_ms: i64, sighting: &Sighting) {
-        let new = terms(at_ms, sighting);
+        let new = sighting.terms(at_ms);
         let is_same = |one: &Option<Terms>, other: &Option<Terms>| {
             let change = |terms: &Option<Terms>| terms.as_ref().map(|terms| terms.offer.change.clone());
             one.is_some() && change(one) == change(other)

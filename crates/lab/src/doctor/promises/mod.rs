@@ -2,7 +2,7 @@
 //! what was promised is compared with what is measured.
 //!
 //! Everything here is a pure function of values. The collector feeds a [`Ledger`] with what every
-//! client looks like at an examination ([`Sighting`]); nobody needs to ask. A promise is opened
+//! client looks like at an examination ([`Sighting`]), regularly and unasked. A promise is opened
 //! when two examinations of one instance recommend the same setting with a range that can fail. It
 //! is decided once, when the client is seen with the setting ([`applied`]) and its new window is
 //! complete. The ledger is in memory only and bounded.
@@ -14,6 +14,7 @@ pub mod document;
 pub mod applied;
 pub mod score;
 pub mod sighting;
+pub mod range;
 pub mod change;
 pub mod figures;
 
@@ -22,7 +23,7 @@ pub use ledger::Ledger;
 pub use score::Score;
 pub use sighting::Sighting;
 
-/// At most this share of one processor is spent on examinations that nobody asked for.
+/// At most this share of one processor is spent on examinations for the ledger.
 const SHARE_MAX: f64 = 0.01;
 
 /// The shortest time between two examinations: a quarter of a window.

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::diagnosis::Promise;
 use super::super::snapshot::Host;
-use super::ledger::Terms;
-use super::sighting::Sighting;
+use super::range::is_better_when_lower;
+use super::sighting::{Sighting, Terms};
 use crate::numbers::{number, percent};
 
 /// A figure this far from the range is still within it: two windows of one client differ by as
@@ -58,26 +57,6 @@ impl Score {
     }
 }
 
-/// Whether less of the figure is better.
-pub fn is_better_when_lower(promise: &Promise) -> bool {
-    let by_name = promise.unit == "ms" || promise.figure == "requests_per_second";
-    promise
-        .now
-        .map_or(by_name, |now| (promise.low + promise.high) / 2.0 < now)
-}
-
-/// Whether a measurement could show the promise to be wrong: a range that contains the present
-/// value, or has no ends, cannot fail.
-pub fn can_fail(promise: &Promise) -> bool {
-    let (low, high) = (promise.low, promise.high);
-    let is_range = low.is_finite() && high.is_finite() && low >= 0.0 && low <= high && high > 0.0;
-    let improves = promise.now.is_none_or(|now| match is_better_when_lower(promise) {
-        true => high < 0.99 * now,
-        false => low > 1.01 * now,
-    });
-    is_range && promise.now.is_none_or(f64::is_finite) && improves
-}
-
 /// A comparison's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
@@ -90,7 +69,7 @@ pub struct Judgement {
 /// Compares the promised figure with the one measured after the change.
 pub fn judge(terms: &Terms, now: &Sighting) -> Judgement {
     let promise = &terms.offer.promise;
-    let Some(measured) = now.measured(&promise.figure) else {
+    let Some(measured) = now.figures.named(&promise.figure) else {
         return Judgement {
             score: Score::NotTested,
             measured: None,

@@ -3,7 +3,8 @@
 use super::super::diagnosis::{Diagnosis, Promise, Verdict};
 use super::super::snapshot::{Host, Role, Settings, Snapshot};
 use super::change::Change;
-use super::figures::{self, Figures};
+use super::figures::{Figures, busiest_host};
+use super::range::can_fail;
 
 /// Longer texts are cut: client ids come from the network.
 const TEXT_BYTES_MAX: usize = 255;
@@ -20,7 +21,7 @@ pub struct Name {
     pub role: Role,
 }
 
-/// One client instance, and whether its counts began anew.
+/// One client instance, and when it started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation {
     pub instance_id: Option<String>,
@@ -46,6 +47,15 @@ pub struct Offer {
     pub value_before: Option<String>,
 }
 
+/// What was promised to a client, and its numbers at that time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Terms {
+    pub offer: Offer,
+    pub before: Figures,
+    pub verdict: Verdict,
+    pub made_ms: i64,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sighting {
     pub name: Name,
@@ -66,15 +76,13 @@ pub struct Sighting {
     pub is_well: bool,
     pub sentence: String,
     pub offer: Option<Offer>,
-    /// The figure that the diagnosis itself promises about, and its value now.
-    own_figure: Option<(String, f64)>,
 }
 
 impl Sighting {
     pub fn of(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Sighting {
         let client = &snapshot.client;
         let telemetry = &snapshot.telemetry;
-        let promise = diagnosis.recommendation.as_ref().map(|advice| &advice.promise);
+        let figures = Figures::of(snapshot);
         let pushes = telemetry.pushes.is_some_and(|pushes| pushes > 0);
         Sighting {
             name: Name {
@@ -92,34 +100,36 @@ impl Sighting {
             has_ended: pushes
                 && telemetry.push_interval_ms.is_some()
                 && telemetry.seconds_until_next_push.is_none(),
-            figures: Figures::of(snapshot),
+            figures,
             settings: snapshot.settings.clone(),
-            exhausted: figures::busiest_host(snapshot),
+            exhausted: busiest_host(snapshot),
             verdict: diagnosis.verdict,
             is_well: matches!(diagnosis.verdict, Verdict::KeepsUp | Verdict::Application),
             sentence: cut(&diagnosis.summary, SENTENCE_BYTES_MAX).to_owned(),
-            offer: offer(snapshot, diagnosis),
-            own_figure: promise.and_then(|promise| {
-                let now = promise.now.filter(|now| now.is_finite())?;
-                Some((text(&promise.figure), now))
-            }),
+            offer: offer(snapshot, &figures, diagnosis),
         }
     }
 
-    /// The figure now: measured, or as the diagnosis reads it.
-    pub fn measured(&self, figure: &str) -> Option<f64> {
-        let own = || self.own_figure.as_ref().filter(|(name, _)| name == figure);
-        self.figures.named(figure).or_else(|| own().map(|(_, now)| *now))
+    /// What would be promised by this examination.
+    pub fn terms(&self, at_ms: i64) -> Option<Terms> {
+        Some(Terms {
+            offer: self.offer.clone()?,
+            before: self.figures,
+            verdict: self.verdict,
+            made_ms: at_ms,
+        })
     }
 }
 
-fn offer(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Option<Offer> {
+fn offer(snapshot: &Snapshot, figures: &Figures, diagnosis: &Diagnosis) -> Option<Offer> {
     let advice = diagnosis.recommendation.as_ref()?;
     let change = Change::parse(&text(&advice.set))?;
     let known = change.known(&snapshot.settings);
     let is_set_already = known.as_ref().is_some_and(|known| known.agrees);
     let promise = &advice.promise;
-    if is_set_already || !super::score::can_fail(promise) {
+    // A figure that no window shows could not be measured after the change either.
+    let is_measured = figures.named(&promise.figure).is_some();
+    if is_set_already || !is_measured || !can_fail(promise) {
         return None;
     }
     Some(Offer {

@@ -1,8 +1,8 @@
 //! What owners of clients state of their settings, for a client or a pattern of clients: no client
 //! pushes its settings, and what is stated is stronger than what was seen or inferred.
 //!
-//! A key is one of Kafka's (`wire/src/config_keys`), or the name that librdkafka or franz-go has for
-//! the same setting (`names.rs`).
+//! A key is one of Kafka's (`wire/src/config_keys`), or the name that librdkafka or franz-go has
+//! for the same setting (`names.rs`).
 
 mod names;
 
@@ -56,8 +56,8 @@ impl Statements {
     /// Adds the settings of a client's properties file.
     ///
     /// - `pattern`: the clients that it is of.
-    /// - Shape: the keys that are unknown, each with the most similar known one; a client's file may
-    ///   hold settings of its application.
+    /// - Shape: the keys that are unknown, each with the most similar known one; a client's file
+    ///   may hold settings of its application.
     /// - Errors: the file is malformed, a value is none that its key allows.
     pub fn file(&mut self, pattern: &str, text: &str) -> Result<Vec<String>, Refused> {
         let entries = properties::parse(text).map_err(|error| Refused(error.to_string()))?;
@@ -98,8 +98,8 @@ impl Statements {
     }
 }
 
-/// Splits `CLIENT.key=value`: client ids may hold dots and equals signs themselves, so the key is the
-/// longest known one that ends before an equals sign.
+/// Splits `CLIENT.key=value`: client ids may hold dots and equals signs themselves, so the key is
+/// the longest known one that ends before an equals sign.
 fn split(text: &str) -> Option<(Option<&str>, &str, &str)> {
     text.match_indices('=').find_map(|(equals, _)| {
         let (left, value) = (&text[..equals], &text[equals + 1..]);

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::promises::Promises;
 
+use super::promises::fetch;
 use super::stated::Stated;
-use super::text::{Paper, explain, table};
+use super::text::{Paper, explain, promises, table, wrap};
 use super::{Failure, Format, Place, json, print, status, watch, write_file};
 
 #[derive(Args)]
@@ -55,7 +57,10 @@ impl Look {
         }
         let examination = source.examination()?;
         match self.format {
-            Format::Text => print(&table::render(&examination, Paper::of_stdout()))?,
+            Format::Text => {
+                let page = table::render(&examination, &promises_of(&source.address), Paper::of_stdout());
+                print(&page)?;
+            }
             Format::Json => print(&json(&examination)?)?,
         }
         Ok(status(examination.has_bad()))
@@ -88,8 +93,19 @@ impl Explain {
         let clients: Vec<_> = found.into_iter().cloned().collect();
         let examination = Examination::of(all.at_ms, clients);
         tell(&examination, self.format)?;
+        if self.format == Format::Text {
+            for (_, sentence) in promises::lately(&promises_of(&source.address), &examination) {
+                let lines = wrap(&sentence, Paper::of_stdout().width);
+                print(&format!("\n{}\n", lines.join("\n")))?;
+            }
+        }
         Ok(status(examination.has_bad()))
     }
+}
+
+/// The diagnoses are shown without them where a doctor of an earlier version has no such page.
+fn promises_of(address: &str) -> Promises {
+    fetch(address).unwrap_or_default()
 }
 
 /// Prints every client with its complete reasoning, as text or JSON.

@@ -5,6 +5,8 @@ mod calculate;
 mod replay;
 mod examine;
 pub(in crate::cli) mod stated;
+mod promises;
+pub(in crate::cli) mod scorekeeper;
 mod collect;
 pub(in crate::cli) mod watch;
 pub(in crate::cli) mod place;
@@ -40,6 +42,8 @@ pub struct Doctor {
 enum Job {
     /// Show the complete reasoning about one client: questions, arithmetic, change, refused changes
     Explain(examine::Explain),
+    /// Show what the doctor promised its clients, and what was measured after they followed it
+    Promises(promises::Promises),
     /// Diagnose clients from files: exported readings, or output of kafka-producer-perf-test.sh
     /// --print-metrics
     Replay(replay::Replay),
@@ -57,6 +61,7 @@ impl Doctor {
         let (name, outcome) = match self.job {
             None => ("", self.look.run()),
             Some(Job::Explain(job)) => (" explain", job.run()),
+            Some(Job::Promises(job)) => (" promises", job.run()),
             Some(Job::Replay(job)) => (" replay", job.run()),
             Some(Job::Collect(job)) => (" collect", job.run()),
             Some(Job::Predict(job)) => (" predict", job.run()),

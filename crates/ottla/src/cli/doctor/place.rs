@@ -215,7 +215,7 @@ fn read_examination(text: &str) -> Result<Examination, String> {
     Ok(examination)
 }
 
-fn unreachable(address: &str, error: &std::io::Error) -> Failure {
+pub fn unreachable(address: &str, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
         std::io::ErrorKind::ConnectionRefused => {
             "; is ottla serve or ottla doctor collect running there? --admin, --collector or --bootstrap-server select another address"

@@ -16,6 +16,7 @@ use ottla_lab::doctor::snapshot::Role;
 use ottla_lab::doctor::statements::Statements;
 
 use super::activity;
+use crate::cli::doctor::scorekeeper::Scorekeeper;
 
 /// Interval at which the broker's own counts are read: twelve readings are a window.
 pub const READ_INTERVAL: Duration = Duration::from_secs(5);
@@ -25,6 +26,7 @@ pub struct Doctor {
     collector: Arc<Collector>,
     stop: Option<mpsc::Sender<()>>,
     reader: Option<JoinHandle<()>>,
+    scorekeeper: Option<Scorekeeper>,
 }
 
 impl Doctor {
@@ -35,6 +37,7 @@ impl Doctor {
             collector: Arc::new(Collector::new(instances).stating(statements)),
             stop: None,
             reader: None,
+            scorekeeper: None,
         }
     }
 
@@ -53,13 +56,16 @@ impl Doctor {
                 page("/doctor/snapshots", &self.collector, |collector, at_ms| {
                     serde_json::to_string(&collector.snapshots(at_ms))
                 }),
+                page("/doctor/promises", &self.collector, |collector, at_ms| {
+                    serde_json::to_string(&collector.promises(at_ms))
+                }),
             ],
             ..Additions::default()
         }
     }
 
     /// Starts the thread that reads the broker's counts per client: the only source for clients
-    /// that push no metrics.
+    /// that push no metrics. A second thread keeps score of the doctor's promises.
     pub fn watch(&mut self, activity: ActivityView, interval: Duration) -> std::io::Result<()> {
         let (stop, stopped) = mpsc::channel();
         let collector = self.collector.clone();
@@ -81,6 +87,7 @@ impl Doctor {
                 .spawn(read)?,
         );
         self.stop = Some(stop);
+        self.scorekeeper = Some(Scorekeeper::start(self.collector.clone())?);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Where the link to the broker carries all that it can, no size of fetches and no number of
 //! consumers behind it brings more; only fewer bytes for the same records do. The bandwidth must be
-//! known: it is stated, nobody measures it in passing.
+//! known: it is stated, for nothing measures it in passing.
 //!
 //! - Numbers: bytes per second, the link's bandwidth; lag.
 //! - Thresholds: 0.85 of the bandwidth (F15), a lag that is not gone within 10 min.

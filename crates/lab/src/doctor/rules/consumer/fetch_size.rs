@@ -7,9 +7,9 @@
 //! fetch's time; the rest grows with the size. They are useless where the link is full or the
 //! broker reads its disk.
 //!
-//! - Numbers: bytes of a fetch, the unread bytes, both limits, fetch latency and round trip; whether
-//!   polls wait (idle share; where Java has no sample, whether each fetch follows its answer at
-//!   once).
+//! - Numbers: bytes of a fetch, the unread bytes, both limits, fetch latency and round trip;
+//!   whether polls wait (idle share; where Java has no sample, whether each fetch follows its
+//!   answer at once).
 //! - Thresholds: polls wait 0.8 of the time; 0.85 of a limit is reached, or four times the fetch is
 //!   unread; the change gains at least 1.2. A client with sizes of Kafka's default or more that
 //!   catches up within 10 min is left alone.

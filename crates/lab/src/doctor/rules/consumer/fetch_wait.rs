@@ -20,7 +20,7 @@ use super::found::{Found, known, promise};
 use super::reading::{IDLE_HIGH, Reading, is_known};
 use crate::numbers::{bytes, duration, number, percent};
 
-/// A shorter wait is a setting that somebody chose, and delays nobody noticeably.
+/// A shorter wait is a setting that was chosen, and delays no record noticeably.
 const LATE_MS_MIN: f64 = 100.0;
 
 /// The share of a fetch that is the wait.
@@ -149,15 +149,15 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
     let way = reading.round_trip_ms.unwrap_or(0.0) + reading.broker_ms().unwrap_or(0.0);
     let rate = reading.consumed.filter(|rate| *rate > 0.0);
     let promise = match rate.map(|rate| way + 1_000.0 / rate) {
-        Some(soonest) if 4.0 * soonest <= fetch_ms => promise(
-            "record_age_ms",
+        Some(soonest) if 2.0 * soonest <= fetch_ms => promise(
+            "fetch_ms",
             Some(fetch_ms),
-            (2.0 * soonest, 4.0 * soonest),
+            (0.75 * soonest, 1.5 * soonest),
             "ms",
-            "records come one by one; the oldest that a fetch brings",
+            "records come one by one, as evenly as now; no record is older when a fetch brings it",
         ),
         _ => promise(
-            "record_age_ms",
+            "fetch_ms",
             Some(fetch_ms),
             (fetch_ms, fetch_ms),
             "ms",
@@ -217,7 +217,7 @@ mod tests {
         // Nor does it need an idle share: the next fetch follows each answer.
         snapshot.consumer.as_mut().unwrap().poll_idle_share = None;
         check(&snapshot, Verdict::FetchWait);
-        // With nothing to read, waiting costs nobody anything.
+        // With nothing to read, waiting costs nothing.
         let consumer = snapshot.consumer.as_mut().unwrap();
         consumer.records_per_second = Some(0.0);
         consumer.poll_idle_share = Some(1.0);

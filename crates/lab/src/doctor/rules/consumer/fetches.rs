@@ -19,6 +19,9 @@ pub const CATCH_UP_SECONDS: f64 = 600.0;
 /// A change that gains less than this is none.
 pub const GAIN_MIN: f64 = 1.2;
 
+/// What is written varies by as much from window to window.
+pub const RATE_VARIES: f64 = 0.95;
+
 /// The widest range that is still a promise.
 const PROMISE_WIDTH_MAX: f64 = 2.0;
 
@@ -148,7 +151,7 @@ pub fn promised_rate(reading: &Reading<'_>, (low, high): (f64, f64), unknown: Op
     let most = others_allow(reading).unwrap_or(f64::INFINITY);
     let (low, high) = (low.min(most), high.min(most));
     let written = reading.produced.filter(|rate| *rate > now);
-    let least = written.map_or(low, |written| low.min(written));
+    let least = written.map_or(low, |written| low.min(RATE_VARIES * written));
     if let Some(unknown) = unknown.filter(|_| least < GAIN_MIN * now) {
         return promise(figure, Some(now), (now, now), "records/s", unknown);
     }

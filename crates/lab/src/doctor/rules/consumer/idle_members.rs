@@ -1,8 +1,8 @@
 //! consumer 11: are there more consumers than partitions?
 //!
 //! Each partition is read by one member of a group: members beyond the number of partitions have
-//! nothing to read. That slows nobody down; who bears a cost are the machines that run them, and
-//! the group at its rebalances, which wait for every member.
+//! nothing to read. No record is read later for it; the cost is that of the machines that run them,
+//! and of rebalances, which wait for every member.
 //!
 //! - Numbers: members of the group, partitions of its topics, partitions of this member.
 //! - Thresholds: members above partitions; a member without partitions.

@@ -8,8 +8,8 @@
 //! the lag still is; nor does one whose records wait for fetch.min.bytes longer than the round trip
 //! explains.
 //!
-//! - Numbers: lag of all partitions, its slope, records per second consumed and produced, idle share
-//!   of polls; where no lag is known, fetches that return empty after their full wait.
+//! - Numbers: lag of all partitions, its slope, records per second consumed and produced, idle
+//!   share of polls; where no lag is known, fetches that return empty after their full wait.
 //! - Thresholds: lag of at most 1 s of records, or 2 * fetch.max.wait.ms.
 //! - Says: "It keeps up: nothing is unread, and it waits for records 97 % of the time."
 //! - Source: measured here (an idle consumer's fetches take 504 ms: fetch.max.wait.ms and the round

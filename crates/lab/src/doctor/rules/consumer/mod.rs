@@ -204,7 +204,7 @@ fn surroundings(diagnosis: &mut Diagnosis, snapshot: &Snapshot, reading: &Readin
     if let Some(judgement) = tenant::judge(snapshot) {
         diagnosis.findings.push(judgement.finding);
         diagnosis.evidence.extend(judgement.evidence);
-        // Nobody bears a cost where the consumer keeps up, and without data nothing is advised.
+        // A consumer that keeps up bears no cost, and without data nothing is advised.
         if !matches!(diagnosis.verdict, Verdict::NotEnoughData | Verdict::KeepsUp) {
             diagnosis.refused.extend(judgement.refused);
             diagnosis.recommendation.get_or_insert(judgement.recommendation);

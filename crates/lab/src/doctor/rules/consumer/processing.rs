@@ -5,8 +5,8 @@
 //! consumer does not request them), polls follow each other within a millisecond and the consumer
 //! still falls behind, or a topic with another number of partitions was read at the same rate. In
 //! that case more partitions gain nothing unless more consumers read them. Records per second are
-//! those of the partitions' positions where the client's own count differs: Java counts a fetch when
-//! its last record has been handed over, which takes a slow consumer many seconds.
+//! those of the partitions' positions where the client's own count differs: Java counts a fetch
+//! when its last record has been handed over, which takes a slow consumer many seconds.
 //!
 //! - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per
 //!   record = (1 - idle) / records per second, needed consumers = produced * work, at most the
@@ -19,7 +19,7 @@
 //!   report (25 MB/s with one and three partitions).
 
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
-use super::fetches::{self, CATCH_UP_SECONDS};
+use super::fetches::{self, CATCH_UP_SECONDS, RATE_VARIES};
 use super::found::{Found, known, promise};
 use super::reading::{IDLE_LOW, Reading, sane};
 use crate::formulas::consumer::{catch_up_seconds, consumers_needed, work_ms};
@@ -335,6 +335,11 @@ fn faster_handler(reading: &Reading<'_>) -> Recommendation {
 fn more_consumers(reading: &Reading<'_>, wanted: f64, shared: f64) -> Recommendation {
     let now = reading.consumed.unwrap_or(0.0);
     let full = now * shared;
+    let written = reading
+        .produced
+        .filter(|rate| *rate > now)
+        .unwrap_or(f64::INFINITY);
+    let least = (SHARED_GAIN * full).min(RATE_VARIES * written);
     let mut why = String::from("each takes a share of the partitions; the work on a record stays as it is");
     if let (Some(lag), Some(produced)) = (reading.lag, reading.produced) {
         let seconds = catch_up_seconds(lag, full, produced);
@@ -354,9 +359,9 @@ fn more_consumers(reading: &Reading<'_>, wanted: f64, shared: f64) -> Recommenda
         promise: promise(
             "records_per_second",
             Some(now),
-            ((SHARED_GAIN * full).max(now), bounded(reading, full, shared)),
+            (least.max(now), bounded(reading, full, shared)),
             "records/s",
-            "at unchanged work per record, on processors of their own",
+            "at unchanged work per record, on processors of their own; what is written, once they have caught up",
         ),
         next_ceiling: next_ceiling(reading, shared),
         cost: String::from("the group rebalances once"),

@@ -2,10 +2,10 @@
 //!
 //! While a group rebalances its members do not read, and the window's rates mix two assignments.
 //! The first join of an instance does not count as a rebalance, and one that costs next to nothing,
-//! as when a member is added, is only noted. A member that does not poll within max.poll.interval.ms
-//! leaves the group; its partitions move to other members, which then become slower in turn: a
-//! rebalance storm. The interval is compared where the broker saw it in the join or the owner stated
-//! it; a default that is only assumed says nothing.
+//! as when a member is added, is only noted. A member that does not poll within
+//! max.poll.interval.ms leaves the group; its partitions move to other members, which then become
+//! slower in turn: a rebalance storm. The interval is compared where the broker saw it in the join
+//! or the owner stated it; a default that is only assumed says nothing.
 //!
 //! - Numbers: rebalances in the window and how long they took, seconds since the last heartbeat,
 //!   time between polls against max.poll.interval.ms, members that were expelled.

@@ -9,8 +9,9 @@
 //!
 //! - Numbers: bytes of a fetch, its latency without the broker's waits and work, the round trip by
 //!   TCP_INFO, receive.buffer.bytes.
-//! - Thresholds: an answer takes at least 3 round trips; the bytes per round trip are 0.5 to 1.35 of
-//!   receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
+//! - Thresholds: an answer takes at least 3 round trips; where the buffer is not known, less than 1
+//!   MiB passes in each; else the bytes per round trip are 0.5 to 1.35
+//!   of receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
 //!   throttle, the link not known to be full; polls wait for fetches and there is a lag.
 //! - Says: "The connection carries 52 KiB per round trip of 40 ms: its receive window is too small
 //!   for this distance."
@@ -39,7 +40,7 @@ const JAVA_BUFFER_BYTES: f64 = 65_536.0;
 
 /// Where the buffer is not set the kernel lets the window grow to several MB; connections that
 /// carry less than this per round trip are not limited by such a window.
-const GROWN_WINDOW_BYTES: f64 = 2_097_152.0;
+const GROWN_WINDOW_BYTES: f64 = 1_048_576.0;
 
 const BUFFER_RANGE: (f64, f64) = (1_048_576.0, 16_777_216.0);
 
@@ -59,6 +60,7 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     let Some(flow) = flow.filter(|_| is_free_of_others(reading)) else {
         return Found::nothing(numbers, "no sign of it");
     };
+    let is_small = flow.per_round_trip < GROWN_WINDOW_BYTES;
     match buffer {
         Some(buffer) if flow.is_pinned_at(buffer.0) => {
             let confidence = if !reading.is_surely_not_held() {
@@ -73,11 +75,15 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
         Some(buffer) if is_known(buffer) => {
             Found::nothing(numbers, "no: what a round trip carries is not the window")
         }
-        _ if flow.per_round_trip < GROWN_WINDOW_BYTES => Found::nothing(
-            numbers,
-            "an answer takes several round trips; whether the window or the link limits it is not known",
-        )
-        .missing("receive.buffer.bytes of this client, or the link's bandwidth: an answer takes several round trips"),
+        None if reading.snapshot.settings.receive_buffer_bytes.is_some() => {
+            Found::nothing(numbers, "no: the kernel chooses the window")
+        }
+        // A full link with a queue makes the round trip longer, until it carries a window that has
+        // grown; so few bytes in each are a window that cannot.
+        _ if is_small && reading.is_surely_not_held() => {
+            let inferred = (flow.per_round_trip, "inferred");
+            matched(reading, numbers, Confidence::Low, flow, inferred)
+        }
         _ => Found::nothing(numbers, "no: the window has grown"),
     }
 }
@@ -195,12 +201,22 @@ fn matched(
             "fetches do not wait for records: more is unread than they bring",
         );
     }
-    if is_known(buffer) {
-        found
-    } else {
-        found.missing(
+    match buffer.1 {
+        "inferred" => found.missing(
+            "receive.buffer.bytes of this client, and the link's bandwidth: a full link that drops what it cannot queue looks alike",
+        ),
+        "default" => found.missing(
             "receive.buffer.bytes of this client: Java's default of 64 KiB fits what a round trip carries",
-        )
+        ),
+        _ => found,
+    }
+}
+
+/// What the library calls it; franz-go takes it from the dialer.
+fn name(reading: &Reading<'_>) -> &'static str {
+    match reading.snapshot.client.library {
+        Library::Librdkafka => "socket.receive.buffer.bytes",
+        _ => "receive.buffer.bytes",
     }
 }
 
@@ -220,7 +236,7 @@ fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Reco
     let at_broker = (fetch_ms - flow.transfer_ms).max(0.0);
     let most = now * fetch_ms / (way_ms + at_broker);
     Recommendation {
-        set: format!("receive.buffer.bytes={}", plain(wanted)),
+        set: format!("{}={}", name(reading), plain(wanted)),
         why: String::from("a connection carries one window per round trip, and the buffer bounds the window"),
         promise: fetches::promised_rate(reading, (0.7 * most, most), None),
         next_ceiling: fetches::ceiling_after(reading),
@@ -286,7 +302,7 @@ mod tests {
         let change = diagnosis.recommendation.unwrap();
         assert_eq!(change.set, "receive.buffer.bytes=1048576");
         assert!(
-            change.promise.low > 3_900.0 && change.promise.high >= change.promise.low,
+            change.promise.low > 3_700.0 && change.promise.high >= change.promise.low,
             "what is written: {change:?}"
         );
         // Stated: nothing is assumed any more.
@@ -323,17 +339,25 @@ mod tests {
         let mut wide = small_window();
         wide.settings.receive_buffer_bytes = stated(655_360.0);
         is_not_window(&wide);
-        // Its kernel lets the window grow to megabytes.
+        // Its kernel lets the window grow to megabytes, which a full link queues for.
         let mut grown = small_window();
-        grown.client.library = Library::Librdkafka;
-        let diagnosis = is_not_window(&grown);
-        let is_asked = |words: &String| words.contains("receive.buffer.bytes");
+        grown.settings.receive_buffer_bytes = stated(-1.0);
+        is_not_window(&grown);
+        let mut queued = small_window();
+        queued.network.round_trip_ms = Some(700.0);
+        is_not_window(&queued);
+    }
+
+    // Java's setting was changed, or another library's: the bytes per round trip are the window.
+    #[test]
+    fn a_window_that_is_not_known_is_told_by_what_a_round_trip_carries() {
+        let mut snapshot = small_window();
+        snapshot.client.library = Library::Librdkafka;
+        let diagnosis = check(&snapshot, Verdict::NetworkWindow);
+        assert_eq!(diagnosis.confidence, Confidence::Low);
+        let is_asked = |words: &String| words.contains("bandwidth");
         assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
-        assert!(
-            diagnosis
-                .refused
-                .iter()
-                .all(|refusal| refusal.set != "receive.buffer.bytes")
-        );
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "socket.receive.buffer.bytes=1048576");
     }
 }

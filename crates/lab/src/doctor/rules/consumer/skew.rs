@@ -8,9 +8,10 @@
 //! broker's, or gauges that every partition wrote within the window.
 //!
 //! - Numbers: lag of every partition, its slope, records per second consumed and produced.
-//! - Thresholds: the lag of one partition grows or stays constant, the others' do not (or more comes
-//!   to it than the consumer works on in all), and it is three times the mean of the others; twice as many records come to it as to the mean of the
-//!   others; stuck means read at less than 1 % of the rate at which records arrive, or not at all.
+//! - Thresholds: the lag of one partition grows or stays constant, the others' do not (or more
+//!   comes to it than the consumer works on in all), and it is three times the mean of the others;
+//!   twice as many records come to it as to the mean of the others; stuck means read at less than 1
+//!   % of the rate at which records arrive, or not at all.
 //! - Says: "Only orders-7 falls behind: 5 times as many records come to it as to the others."
 //! - Source: user report "lag grows although consumers were added"; a consumer of six even
 //!   partitions that works 4 ms on each record.
@@ -19,7 +20,7 @@ use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommenda
 use super::super::super::snapshot::ConsumedPartition;
 use super::fetch_size::fetch_size;
 use super::found::{Found, known, promise};
-use super::reading::{IDLE_LOW, Reading, sane};
+use super::reading::{Reading, sane};
 use crate::numbers::number;
 
 /// The ratio of a partition's lag to the mean of the others from which it counts as the one that
@@ -29,6 +30,12 @@ const LAG_APART: f64 = 3.0;
 
 /// A partition to which this many times as many records come as to the others is a hot one.
 const HOT: f64 = 2.0;
+
+/// Polls that wait for less than this share of time: it works more than it waits.
+const BUSY: f64 = 0.5;
+
+/// Lags that were read once are compared only over a window of this length.
+const READ_ONCE_SECONDS_MIN: f64 = 30.0;
 
 /// A partition read at less than this share of the rate at which records arrive is stuck.
 const STUCK_SHARE: f64 = 0.01;
@@ -123,7 +130,7 @@ impl<'a> Behind<'a> {
         if self.is_stuck {
             return None;
         }
-        let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
+        let is_busy = reading.idle.is_some_and(|idle| idle < BUSY);
         if is_busy && self.heat().is_some_and(|heat| heat < HOT) {
             return Some("no: about as many records come to the others, and the consumer is busy");
         }
@@ -264,6 +271,8 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
             });
             (is_growing && (are_flat || is_too_much_alone(reading, one))).then_some((one, true))
         }
+        // A consumer that has just begun has rates of seconds only.
+        None if reading.snapshot.seconds < READ_ONCE_SECONDS_MIN => None,
         // Read once: the others are at their ends, and what remains here takes longer than the rest
         // of a catch-up would.
         None => {
@@ -280,7 +289,7 @@ fn only_one_behind<'a>(reading: &Reading<'a>) -> Option<(&'a ConsumedPartition, 
 }
 
 /// Whether more comes to this partition than the consumer works on in all, and far more than to the
-/// others: whoever reads it falls behind, and while it does the others wait for their turn.
+/// others: any member that reads it falls behind, and while it does the others wait for their turn.
 fn is_too_much_alone(reading: &Reading<'_>, one: &ConsumedPartition) -> bool {
     let partitions = &reading.consumer.partitions;
     let produced: Option<f64> = partitions
@@ -292,7 +301,7 @@ fn is_too_much_alone(reading: &Reading<'_>, one: &ConsumedPartition) -> bool {
         return false;
     };
     let mean_of_others = (all - own) / (partitions.len() - 1) as f64;
-    reading.idle.is_some_and(|idle| idle < IDLE_LOW) && own >= HOT * mean_of_others && own >= consumed
+    reading.idle.is_some_and(|idle| idle < BUSY) && own >= HOT * mean_of_others && own >= consumed
 }
 
 fn is_stuck(partition: &ConsumedPartition) -> bool {

@@ -262,7 +262,7 @@ mod tests {
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::snapshot::{BrokerSide, Library};
 
     /// 64 KiB requests through send.buffer.bytes of 16 KiB over 40 ms, as pushed: no setting is
     /// known, and the broker's kernel measured the round trip.
@@ -304,6 +304,22 @@ mod tests {
                 .iter()
                 .all(|refusal| refusal.set != "send.buffer.bytes")
         );
+    }
+
+    /// librdkafka sends no queue: that its requests queue behind each other is the sign.
+    #[test]
+    fn a_client_without_a_queue_time_waits_for_its_window_too() {
+        let mut snapshot = narrow();
+        snapshot.client.library = Library::Librdkafka;
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.queue_ms, own.queue_ms_max, own.buffer_wait) = (None, None, None);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        // One at a time that takes several round trips is what a healthy connection does.
+        let own = snapshot.producer.as_mut().unwrap();
+        own.nodes[0].requests_per_second = Some(4.0);
+        own.requests_per_second = Some(4.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
     }
 
     #[test]

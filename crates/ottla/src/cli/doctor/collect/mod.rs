@@ -16,6 +16,7 @@ use ottla_lab::doctor::history;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::scorekeeper::Scorekeeper;
 use super::stated::Stated;
 use super::{Failure, place, print};
 
@@ -62,6 +63,8 @@ impl Collect {
             let config = place::client_config(self.command_config.as_deref())?;
             cluster::watch(&config.set("bootstrap.servers", servers), collector.clone())?;
         }
+        let _scorekeeper = Scorekeeper::start(collector.clone())
+            .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
         let server = serve::Server::start(socket, collector).map_err(Failure::unanswered)?;
         print(&format!(
             "ottla doctor collect ready http://{}\n",

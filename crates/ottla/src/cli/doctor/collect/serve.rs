@@ -97,6 +97,7 @@ fn router(collector: Arc<Collector>) -> Router {
     Router::new()
         .route("/doctor", get(examination))
         .route("/doctor/snapshots", get(snapshots))
+        .route("/doctor/promises", get(promises))
         .route("/v1/kafka/push", post(from_plugin))
         .route("/v1/metrics", post(from_exporter))
         .route("/health", get(|| async { "ok\n" }))
@@ -171,6 +172,13 @@ async fn examination(State(view): State<View>) -> Response {
 async fn snapshots(State(view): State<View>) -> Response {
     as_json(view, |collector| {
         serde_json::to_string(&collector.snapshots(now_ms()))
+    })
+    .await
+}
+
+async fn promises(State(view): State<View>) -> Response {
+    as_json(view, |collector| {
+        serde_json::to_string(&collector.promises(now_ms()))
     })
     .await
 }

@@ -1,6 +1,7 @@
 //! Diagnoses as text: numbers, lines and colours shared by all outputs.
 
 pub mod table;
+pub mod promises;
 pub mod calculation;
 pub mod explain;
 

@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use ottla_lab::doctor::diagnosis::{Diagnosis, Examination, Seen};
+use ottla_lab::doctor::promises::Promises;
 use ottla_lab::doctor::severity::Severity;
 use ottla_lab::numbers;
 
+use super::promises::{indent, lately};
 use super::{Paper, change, cut, letters, wrap};
 use crate::cli::table::align;
 
@@ -21,7 +23,8 @@ const CHANGE: &str = "change";
 /// Renders the page.
 ///
 /// - Shape: `examination` is sorted.
-pub fn render(examination: &Examination, paper: Paper) -> String {
+/// - `promises`: repeated beside the clients that they were decided for lately.
+pub fn render(examination: &Examination, promises: &Promises, paper: Paper) -> String {
     let clients = &examination.clients;
     if clients.is_empty() {
         return String::from("no client has been seen yet\n");
@@ -33,8 +36,12 @@ pub fn render(examination: &Examination, paper: Paper) -> String {
     let heads = format!("{}  {CHANGE}", lines[0]);
     out.push_str(&paper.faint(&heads));
     out.push('\n');
-    for (client, line) in clients.iter().zip(&lines[1..]) {
+    let mut decided = lately(promises, examination).into_iter().peekable();
+    for (place, (client, line)) in clients.iter().zip(&lines[1..]).enumerate() {
         draw(client, line, paper, &mut out);
+        if let Some((_, sentence)) = decided.next_if(|(at, _)| *at == place) {
+            indent(&sentence, paper, &mut out);
+        }
     }
     out.push_str(&conclusion(clients));
     if let Some(sentence) = examination.seen.as_ref().and_then(visibility) {
@@ -92,18 +99,11 @@ fn draw(client: &Diagnosis, line: &str, paper: Paper, out: &mut String) {
     );
     out.push_str(painted.trim_end());
     out.push('\n');
-    let mut indented = |text: &str| {
-        for line in wrap(text, paper.width.saturating_sub(2)) {
-            out.push_str("  ");
-            out.push_str(&line);
-            out.push('\n');
-        }
-    };
     if severity != Severity::Good {
-        indented(&client.summary);
+        indent(&client.summary, paper, out);
     }
     if is_long {
-        indented(&change);
+        indent(&change, paper, out);
     }
 }
 
@@ -131,6 +131,7 @@ fn conclusion(clients: &[Arc<Diagnosis>]) -> String {
 mod tests {
     use super::*;
     use crate::cli::doctor::sample;
+    use ottla_lab::doctor::promises::{Row, Score};
 
     const PAPER: Paper = Paper {
         width: 100,
@@ -146,7 +147,7 @@ mod tests {
                 pushing: 2,
                 connections,
             });
-            render(&examination, PAPER)
+            render(&examination, &Promises::default(), PAPER)
         };
         assert!(!page(2, Some(3)).contains("push"), "all push");
         let many = page(28_445, Some(30_000));
@@ -165,12 +166,43 @@ audit          producer  KEEPS_UP     medium      –
 
 1 of 2 clients limited. Why: ottla doctor explain orders-writer
 ";
-        assert_eq!(render(&sample::examination(), PAPER), expected);
+        assert_eq!(
+            render(&sample::examination(), &Promises::default(), PAPER),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_promise_that_was_decided_lately_stands_below_its_client() {
+        let examination = sample::examination();
+        let decided = Row {
+            client_id: "orders-writer".into(),
+            instance_after: Some("5tqAxl0GTx2WJmZ2cqxIVw".into()),
+            set: "linger.ms=5".into(),
+            unit: "records/s".into(),
+            low: 80_000.0,
+            high: 80_000.0,
+            after: Some(83_550.0),
+            score: Score::Kept,
+            decided_ms: Some(examination.at_ms - 1_000),
+            ..Row::default()
+        };
+        let promises = Promises {
+            promises: vec![decided],
+            ..Promises::default()
+        };
+        let text = render(&examination, &promises, PAPER);
+        let line = "\n  Promised 80,000 records/s by linger.ms=5; measured 83,550: kept.\naudit ";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
     fn a_narrow_page_puts_the_change_below() {
-        let text = render(&sample::examination(), Paper { width: 60, ..PAPER });
+        let text = render(
+            &sample::examination(),
+            &Promises::default(),
+            Paper { width: 60, ..PAPER },
+        );
         assert!(text.lines().all(|line| letters(line) <= 64), "{text}");
         assert!(
             text.contains("\n  batch.size=32768: 83,550 → 100,000 records/s\n"),
@@ -182,13 +214,17 @@ audit          producer  KEEPS_UP     medium      –
     fn an_empty_page_says_that_no_client_was_seen() {
         let mut examination = sample::examination();
         examination.clients.clear();
-        assert_eq!(render(&examination, PAPER), "no client has been seen yet\n");
+        assert_eq!(
+            render(&examination, &Promises::default(), PAPER),
+            "no client has been seen yet\n"
+        );
     }
 
     #[test]
     fn colours_change_nothing_but_colour() {
         let coloured = render(
             &sample::examination(),
+            &Promises::default(),
             Paper {
                 is_coloured: true,
                 ..PAPER
@@ -199,6 +235,6 @@ audit          producer  KEEPS_UP     medium      –
         for code in ["\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"] {
             plain = plain.replace(code, "");
         }
-        assert_eq!(plain, render(&sample::examination(), PAPER));
+        assert_eq!(plain, render(&sample::examination(), &Promises::default(), PAPER));
     }
 }
