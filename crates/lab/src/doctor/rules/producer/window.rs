@@ -42,10 +42,10 @@ pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too
 const ONE_TRIP: f64 = 0.97;
 /// From this many round trips on, a request takes more than one.
 const SEVERAL_TRIPS: f64 = 1.8;
-/// No kernel's send buffer is smaller (Linux: 4,608 bytes).
-const WINDOW_MIN: f64 = 4_096.0;
+/// No send buffer in use lets fewer bytes be on the way (8 KiB, which Linux doubles).
+const WINDOW_MIN: f64 = 6_144.0;
 /// Requests that fit the first flight of a connection wait for no window: ten packets.
-const REQUEST_MIN: f64 = 8_192.0;
+pub(crate) const REQUEST_MIN: f64 = 8_192.0;
 /// The client's thread has time to send.
 const THREAD_HAS_TIME: f64 = 0.1;
 
