@@ -141,6 +141,8 @@ pub(crate) fn present(snapshot: &Snapshot, name: &str) -> Option<f64> {
     if snapshot.client.role == Role::Producer {
         let known = settings(snapshot);
         return match name {
+            // A default is contradicted by batches that are full below it.
+            "batch.size" if known.batch_bytes.origin == Origin::Default => None,
             "batch.size" => Some(known.batch_bytes.value),
             "linger.ms" => Some(known.linger_ms.value),
             "max.in.flight.requests.per.connection" => Some(known.in_flight.value),
