@@ -1,7 +1,7 @@
 //! Thresholds and shares that rules and predictions have in common, each with its source.
 
-/// A pipe, a batch or a link counts as full from this share on: a full pipe was used to 0.81 to 0.91
-/// in the Kontur talk, and the formulas are accurate to 5 to 15 %.
+/// A pipe, a batch or a link counts as full from this share on: a full pipe was used to 0.81 to
+/// 0.91 in the Kontur talk, and the formulas are accurate to 5 to 15 %.
 pub const FULL: f64 = 0.85;
 /// From here on a pipe is near its ceiling: 515,600 records/s with U = 0.8 and a queue of 109 ms.
 pub const NEAR: f64 = 0.7;

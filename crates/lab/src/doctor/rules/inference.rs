@@ -336,8 +336,8 @@ fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
     (is_backlogged(producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
 }
 
-/// A client whose queue is not known sends one at a time if its requests follow each other without a
-/// pause, two never wait together, and no more are under way across the round trip.
+/// A client whose queue is not known sends one at a time if its requests follow each other without
+/// a pause, two never wait together, and no more are under way across the round trip.
 fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
     let has_queue = snapshot
         .producer
@@ -348,7 +348,8 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
     (is_silent && is_back_to_back(snapshot) && !is_more).then(|| inferred(1.0))
 }
 
-/// Requests under way on a connection, by the broker alone: rate × (round trip + the broker's time).
+/// Requests under way on a connection, by the broker alone: rate × (round trip + the broker's
+/// time).
 fn across_round_trip(snapshot: &Snapshot) -> Option<f64> {
     let side = snapshot.brokers.iter().max_by(|a, b| {
         let rate = |side: &BrokerSide| side.requests_per_second.unwrap_or(0.0);

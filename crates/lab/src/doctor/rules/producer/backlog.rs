@@ -253,8 +253,8 @@ fn can_grow(reading: &Reading<'_>) -> bool {
     is_light && !reading.has_full_batches() && reading.fill().is_some()
 }
 
-/// Whether requests queue behind each other for a window (`window.rs`): one alone would take several
-/// round trips on a healthy connection too.
+/// Whether requests queue behind each other for a window (`window.rs`): one alone would take
+/// several round trips on a healthy connection too.
 fn waits_for_window(reading: &Reading<'_>) -> bool {
     reading.hottest().is_some_and(|pipe| {
         let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);

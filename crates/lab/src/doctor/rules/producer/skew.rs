@@ -158,8 +158,8 @@ fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<(&'r WrittenPartition, 
     (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some((hot, share))
 }
 
-/// Under a backlog the batches of even partitions are all full; where the largest are and the mean is
-/// far below, few partitions get most of the records.
+/// Under a backlog the batches of even partitions are all full; where the largest are and the mean
+/// is far below, few partitions get most of the records.
 fn has_uneven_batches(reading: &Reading<'_>) -> bool {
     let largest = inference::largest_batch(reading.snapshot);
     let is_uneven = ratio(reading.batch_bytes, largest).is_some_and(|share| share <= UNEVEN);
@@ -200,7 +200,10 @@ fn of_key(reading: &Reading<'_>, numbers: String, hot: &WrittenPartition, share:
         hot.partition,
         percent(share)
     );
-    let change = larger_batches(reading).or_else(|| second_producer(reading));
+    let is_filled = reading.backlog == Backlog::Hard;
+    let change = larger_batches(reading)
+        .or_else(|| is_filled.then(|| larger_than_largest(reading)).flatten())
+        .or_else(|| second_producer(reading));
     Found::verdict(
         numbers,
         Verdict::Skew,
