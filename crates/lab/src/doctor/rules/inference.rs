@@ -10,7 +10,7 @@
 //! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
 //! assumed is listed in `missing`.
 
-use crate::doctor::snapshot::{Library, Origin, Producer, Role, Setting, Snapshot};
+use crate::doctor::snapshot::{BrokerSide, Library, Origin, Producer, Role, Setting, Snapshot};
 
 use super::words;
 use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
@@ -141,6 +141,8 @@ pub(crate) fn present(snapshot: &Snapshot, name: &str) -> Option<f64> {
     if snapshot.client.role == Role::Producer {
         let known = settings(snapshot);
         return match name {
+            // A default is contradicted by batches that are full below it.
+            "batch.size" if known.batch_bytes.origin == Origin::Default => None,
             "batch.size" => Some(known.batch_bytes.value),
             "linger.ms" => Some(known.linger_ms.value),
             "max.in.flight.requests.per.connection" => Some(known.in_flight.value),
@@ -258,7 +260,19 @@ pub(crate) fn largest_batch(snapshot: &Snapshot) -> Option<f64> {
 fn full_batch(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
     let largest = largest_batch(snapshot)?;
     let read = snapshot.brokers.iter().find_map(|side| side.batch_bytes);
-    let mean = producer.batch_bytes.or(read).filter(|mean| mean.is_finite())?;
+    // The mean over all partitions hides that those of a hot one are full.
+    let hot = snapshot
+        .brokers
+        .iter()
+        .flat_map(|side| &side.partitions)
+        .filter_map(|partition| partition.batch_bytes);
+    let mean = producer
+        .batch_bytes
+        .or(read)
+        .into_iter()
+        .chain(hot)
+        .filter(|mean| mean.is_finite())
+        .reduce(f64::max)?;
     let waits = is_backlogged(producer) || is_refused_memory(snapshot);
     let lingers_on = producer.queue_ms.is_some_and(|queue| queue > LONG_LINGER_MS);
     let is_pinned = five_in_flight(snapshot, producer).is_some() || one_seen_by_brokers(snapshot).is_some();
@@ -322,15 +336,36 @@ fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
     (is_backlogged(producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
 }
 
-/// A client that pushes nothing while its requests follow each other without a pause, and two never
-/// wait together, sends one at a time.
+/// A client whose queue is not known sends one at a time if its requests follow each other without
+/// a pause, two never wait together, and no more are under way across the round trip.
 fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
     let has_queue = snapshot
         .producer
         .as_ref()
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
-    (is_silent && is_back_to_back(snapshot)).then(|| inferred(1.0))
+    let is_more = across_round_trip(snapshot).is_some_and(|count| count >= 1.5);
+    (is_silent && is_back_to_back(snapshot) && !is_more).then(|| inferred(1.0))
+}
+
+/// Requests under way on a connection, by the broker alone: rate × (round trip + the broker's
+/// time).
+fn across_round_trip(snapshot: &Snapshot) -> Option<f64> {
+    let side = snapshot.brokers.iter().max_by(|a, b| {
+        let rate = |side: &BrokerSide| side.requests_per_second.unwrap_or(0.0);
+        rate(a).total_cmp(&rate(b))
+    })?;
+    let parts = [
+        side.queue_micros,
+        side.local_micros,
+        side.remote_micros,
+        side.response_queue_micros,
+        side.send_micros,
+    ];
+    let broker_ms = side.total_micros.unwrap_or(parts.into_iter().flatten().sum()) / 1_000.0;
+    let trip_ms = side.round_trip_ms.filter(|ms| *ms >= 1.0)?;
+    let count = side.requests_per_second? * (trip_ms + broker_ms) / 1_000.0;
+    Some(count / side.connections.unwrap_or(1.0).max(1.0)).filter(|count| count.is_finite())
 }
 
 /// Whether most requests follow the previous response at once, and no two of them wait together.
@@ -343,19 +378,20 @@ pub(crate) fn is_back_to_back(snapshot: &Snapshot) -> bool {
 }
 
 /// librdkafka may have a million requests under way, and five with idempotence, as franz-go may:
-/// exactly five all the time are that limit. Neither sends how long records wait.
+/// exactly five all the time are that limit. Neither sends how long records wait, nor does a client
+/// that pushes nothing.
 fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
-    let hides_queue = matches!(snapshot.client.library, Library::Librdkafka | Library::FranzGo);
-    if !hides_queue {
-        return None;
-    }
     let rate = producer
         .requests_per_second
-        .or_else(|| snapshot.brokers.iter().map(|side| side.requests_per_second).sum())?;
+        .or_else(|| snapshot.brokers.iter().map(|side| side.requests_per_second).sum());
     let latencies = producer.nodes.iter().filter_map(|node| node.request_ms);
-    let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max))?;
+    let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max));
     let brokers = snapshot.brokers.len().max(1) as f64;
-    let under_way = rate * request_ms / 1_000.0 / brokers;
+    let under_way = match snapshot.client.library {
+        _ if snapshot.producer.is_none() => across_round_trip(snapshot)?,
+        Library::Librdkafka | Library::FranzGo => rate? * request_ms? / 1_000.0 / brokers,
+        _ => return None,
+    };
     (0.9 * ORDERED_IN_FLIGHT..=1.1 * ORDERED_IN_FLIGHT)
         .contains(&under_way)
         .then(|| inferred(ORDERED_IN_FLIGHT))

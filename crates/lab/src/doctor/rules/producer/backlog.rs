@@ -86,7 +86,7 @@ pub(crate) fn queue_threshold_ms(reading: &Reading<'_>) -> f64 {
 
 type Sign = (Backlog, bool, &'static str);
 
-fn signs(reading: &Reading<'_>) -> [Sign; 9] {
+fn signs(reading: &Reading<'_>) -> [Sign; 10] {
     let none = Default::default();
     let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
     let threshold_ms = queue_threshold_ms(reading);
@@ -132,6 +132,11 @@ fn signs(reading: &Reading<'_>) -> [Sign; 9] {
             Backlog::Soft,
             queue_ms.is_none() && reading.is_back_to_back(),
             "requests follow each other without a pause",
+        ),
+        (
+            Backlog::Soft,
+            queue_ms.is_none() && waits_for_window(reading),
+            "several requests are under way, and each takes several round trips",
         ),
         (
             Backlog::Soft,
@@ -210,6 +215,9 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
     if reading.has_slow_callbacks() {
         return Bound::Thread;
     }
+    if reading.transmit_queue_ms.or(reading.queue_ms).is_none() && waits_for_window(reading) {
+        return Bound::Pipe;
+    }
     let is_thread_busy = reading.io_wait.is_some_and(|wait| wait < BUSY);
     let is_served = reading.nodes.iter().any(is_served_without_pause);
     let is_hard = reading.backlog == Backlog::Hard;
@@ -243,6 +251,15 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
 fn can_grow(reading: &Reading<'_>) -> bool {
     let is_light = reading.load().is_some_and(|load| !reaches(load, ROOM));
     is_light && !reading.has_full_batches() && reading.fill().is_some()
+}
+
+/// Whether requests queue behind each other for a window (`window.rs`): one alone would take
+/// several round trips on a healthy connection too.
+fn waits_for_window(reading: &Reading<'_>) -> bool {
+    reading.hottest().is_some_and(|pipe| {
+        let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
+        under_way.is_some_and(|count| count >= 2.0) && window::several_trips(reading, pipe).is_some()
+    })
 }
 
 /// Whether a known window or the link is full, regardless of U, because M_eff is an estimate.

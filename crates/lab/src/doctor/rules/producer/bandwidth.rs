@@ -3,7 +3,7 @@
 //! | test | what it takes |
 //! |---|---|
 //! | X_b ≥ 0.85 of what a link carries (F15: 0.92 of its bytes) | the bandwidth is known |
-//! | a measured end-to-end RTT and D leave most of L unexplained, by at least 5 ms, and the client's thread is idle | the bandwidth is not known: the request's own bytes wait on the way |
+//! | a measured RTT and D leave most of L unexplained, by at least 5 ms, the client's thread is idle, and the bytes on the way are fewer than any window (`window.rs`) | the bandwidth is not known: the request's own bytes wait on the way |
 //!
 //! On a full link L grows with S, and one window shows it too. Measured: a 5 MB/s link of 2 ms,
 //! L = 48.9 ms, D = 0.3.
@@ -97,8 +97,14 @@ fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
         return None;
     }
     let request_ms = pipe.request_ms?;
-    let trip = reading.round_trip(pipe).filter(|trip| trip.is_end_to_end)?;
-    let left_ms = request_ms - trip.ms - pipe.broker.as_ref()?.ms_at_most;
+    // TCP's round trip may end at a proxy: one near the broker takes no millisecond.
+    let by_tcp = || {
+        let is_large = pipe.request_bytes? >= window::REQUEST_MIN;
+        reading.tcp_ms(pipe).filter(|ms| is_large && *ms >= 1.0)
+    };
+    let whole = reading.round_trip(pipe).filter(|trip| trip.is_end_to_end);
+    let trip_ms = whole.map(|trip| trip.ms).or_else(by_tcp)?;
+    let left_ms = request_ms - trip_ms - pipe.broker.as_ref()?.ms_at_most;
     let is_idle = reading.io_wait? >= THREAD_IDLE;
     let is_window = window::of(reading, pipe).is_some() || window::several_trips(reading, pipe).is_some();
     (left_ms >= WAIT_MS_MIN && reaches(left_ms / request_ms, 0.5) && is_idle && !is_window).then_some(left_ms)
@@ -139,4 +145,40 @@ fn recommend(reading: &Reading<'_>) -> Option<Recommendation> {
         next_ceiling: next(&ceilings),
         cost: "processor time in send(), and at the broker for validation".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::{Confidence, Verdict};
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::BrokerSide;
+
+    /// A link of 1 MB/s and 4 ms, as pushed: nothing says how wide the link is.
+    #[test]
+    fn bytes_that_wait_longer_than_any_window_explains_are_a_full_link() {
+        let row = Row {
+            records: 950.0,
+            requests: 14.7,
+            request_bytes: 65_000.0,
+            batch: 64_900.0,
+            latency: 330.0,
+            queue: Some(4_000.0),
+            buffer_wait: Some(0.6),
+            thread: Some((0.97, 0.01)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(14.7),
+            total_micros: Some(900.0),
+            round_trip_ms: Some(4.1),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
+        assert_eq!(diagnosis.confidence, Confidence::Low);
+        assert_eq!(diagnosis.recommendation.unwrap().set, "compression.type=zstd");
+    }
 }

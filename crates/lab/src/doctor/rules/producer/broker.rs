@@ -22,7 +22,7 @@ use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Pipe, Reading, clean, positive, ratio, reaches};
 use super::sender_rate::larger_requests;
-use super::{IN_FLIGHT, Rule, SEND_BUFFER, refusals, rule};
+use super::{IN_FLIGHT, Rule, SEND_BUFFER, refusals, round_trip, rule};
 use crate::model::ceilings::{cut, next};
 use crate::numbers::{number, percent, plain};
 
@@ -51,7 +51,13 @@ fn ask(reading: &Reading<'_>) -> Found {
         return Found::nothing(numbers, "no");
     };
     let share = ratio(Some(broker_ms), pipe.request_ms);
-    if !(share.is_some_and(|share| reaches(share, 0.5)) || is_served_without_pause(pipe)) {
+    // A broker that serves several requests of a connection at once is not what they wait for
+    // where the round trip takes more of their time.
+    let is_far = reading
+        .round_trip(pipe)
+        .is_some_and(|trip| trip.ms > broker_ms && round_trip::is_most(reading, pipe, trip));
+    let is_serial = is_served_without_pause(pipe) && !is_far;
+    if !(share.is_some_and(|share| reaches(share, 0.5)) || is_serial) {
         return Found::nothing(numbers, "no");
     }
     let text = match share {

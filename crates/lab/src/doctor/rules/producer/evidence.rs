@@ -97,7 +97,7 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if (is_reading || has_pushed) && is_long && has_rate {
         return Evidence::Enough;
     }
-    if !is_reading && !has_pushed && is_long && reading.is_back_to_back() {
+    if !is_reading && !has_pushed && is_long && (reading.is_back_to_back() || reading.is_pinned()) {
         return Evidence::Silent;
     }
     Evidence::TooLittle(too_little(reading, has_rate))

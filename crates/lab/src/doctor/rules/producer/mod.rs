@@ -131,6 +131,7 @@ fn host_full(reading: &Reading<'_>) -> Found {
         let trip = reading.round_trip(pipe);
         trip.is_some_and(|trip| round_trip::is_most(reading, pipe, trip))
             || window::of(reading, pipe).is_some()
+            || window::several_trips(reading, pipe).is_some()
     });
     let is_slow = reading.bound != Bound::Source && !is_far && !reading.has_slow_callbacks();
     host::ask(reading.snapshot, is_slow)

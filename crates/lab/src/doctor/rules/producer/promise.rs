@@ -145,7 +145,13 @@ fn by_window(reading: &Reading<'_>) -> Option<f64> {
 
 fn by_broker(reading: &Reading<'_>) -> Option<f64> {
     let pipe = reading.hottest()?;
-    let broker_ms = positive(reading.broker_ms(pipe))?;
+    let mut broker_ms = positive(reading.broker_ms(pipe))?;
+    // Ottla, which tells its flush apart, takes a connection's next request while one waits for it.
+    let side = pipe.broker.as_ref().map(|broker| &broker.side);
+    if let Some(side) = side.filter(|side| side.flush_micros.is_some()) {
+        let remote_ms = clean(side.remote_micros).unwrap_or(0.0) / 1_000.0;
+        broker_ms = positive(Some(broker_ms - remote_ms))?;
+    }
     if served_share(pipe).is_some_and(|share| share > SERVED_AT_ONCE) {
         return None;
     }

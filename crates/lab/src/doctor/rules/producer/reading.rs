@@ -1,7 +1,7 @@
 //! The producer's numbers that its rules read, from any source: derived once, cleaned, each finite
 //! or absent.
 
-use crate::doctor::snapshot::{BrokerSide, Library, Producer, Snapshot};
+use crate::doctor::snapshot::{BrokerSide, Library, Origin, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
 use crate::model::constants::FULL;
 
@@ -299,6 +299,11 @@ impl<'a> Reading<'a> {
     /// pause.
     pub(crate) fn is_back_to_back(&self) -> bool {
         inference::is_back_to_back(self.snapshot)
+    }
+
+    /// Whether as many requests are under way all the time as may be, by the numbers alone.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.settings.in_flight.origin == Origin::Inferred
     }
 
     /// Partitions that the producer writes to.

@@ -16,10 +16,10 @@
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Partitioner;
-use crate::formulas::batching;
+use crate::formulas::{batching, wire};
 
 use super::super::found::Found;
-use super::super::inference::{BATCH_BYTES, power_above};
+use super::super::inference::{self, BATCH_BYTES, power_above};
 use super::super::words::{capitalised, known};
 use super::backlog::Backlog;
 use super::evidence::confidence;
@@ -38,6 +38,8 @@ pub(crate) const RULE: Rule = rule(
 );
 
 const HALF_EMPTY: f64 = 0.5;
+/// Batches that hold as many whole records as fit are at least this full.
+const FILLED: f64 = 0.7;
 
 fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
@@ -147,13 +149,40 @@ pub(crate) fn larger_batches(reading: &Reading<'_>) -> Option<Recommendation> {
     }
     let next = next_batch_bytes(reading)?;
     let batch = reading.settings.batch_bytes.value;
-    let growth = next / batch.max(reading.batch_bytes.unwrap_or(0.0));
+    // A batch holds whole records: 3 of 1,010 bytes in 4,096, and 16 in four times that (F11).
+    let held = match (reading.record_bytes(), reading.batch_bytes) {
+        (Some(record), Some(held)) if reading.fill_at_most() >= FILLED => {
+            wire::packet_bytes(record, next) / held
+        }
+        _ => next / batch.max(reading.batch_bytes.unwrap_or(0.0)),
+    };
+    let growth = held.min(1.5 * next / batch);
     let (promise, next_ceiling) = promise::growth(reading, growth.max(1.0))?;
     Some(Recommendation {
         set: format!("{BATCH}={}", plain(next)),
         why: format!(
             "batches are full, and the number of requests is what ends: requests {} times as large carry more (F30)",
             number(growth)
+        ),
+        promise,
+        next_ceiling,
+        cost: format!(
+            "{} of buffer.memory for one open batch of each partition",
+            bytes(next * reading.partitions())
+        ),
+    })
+}
+
+/// Batches of at least twice the size of the largest, which a backlog has filled.
+pub(crate) fn larger_than_largest(reading: &Reading<'_>) -> Option<Recommendation> {
+    let full = inference::largest_batch(reading.snapshot)?;
+    let next = power_above(2.0 * full).max(BATCH_BYTES);
+    let (promise, next_ceiling) = promise::growth(reading, next / full)?;
+    (next <= reading.settings.max_request_bytes.value).then(|| Recommendation {
+        set: format!("{BATCH}={}", plain(next)),
+        why: format!(
+            "the largest batches are full at {}: requests carry more of that partition in larger ones (F30)",
+            bytes(full)
         ),
         promise,
         next_ceiling,

@@ -59,7 +59,10 @@ fn ask(reading: &Reading<'_>) -> Found {
         Found::verdict(numbers, Verdict::SenderRate, confidence(reading, Verdict::SenderRate, true), text.to_owned())
             .recommend(larger_requests(reading))
     });
-    found.note("max.in.flight.requests.per.connection = 1 is suspected, not known")
+    let suspected = number(reading.settings.in_flight.value);
+    found.note(format!(
+        "max.in.flight.requests.per.connection = {suspected} is suspected, not known"
+    ))
 }
 
 /// From the broker's TCP, the owner, or the gap itself: the time from a response to the next
@@ -95,12 +98,15 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
 }
 
 fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: String) -> Option<Found> {
-    let cycle_ms = 1_000.0 / pipe.requests_per_second.max(1e-6);
+    let allowed = reading.settings.in_flight.value.max(1.0);
+    let in_flight = if reading.is_pinned() { allowed } else { 1.0 };
+    // The time of each request, by Little's law.
+    let cycle_ms = in_flight * 1_000.0 / pipe.requests_per_second.max(1e-6);
     let request = pipe.request_bytes.or(reading.request_bytes);
     let is_one = reading
         .records_per_request
         .is_some_and(|records| records <= ONE_RECORD);
-    if is_one && request.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0) {
+    if is_one && in_flight <= 1.0 && request.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0) {
         return Some(synchronous::found(reading, numbers, pipe.requests_per_second));
     }
     let says = |verdict, text: String| {
@@ -141,13 +147,20 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: S
     if !reaches(trip.ms / cycle_ms, 0.5) {
         return None;
     }
-    let text = format!(
-        "Every request waits for the answer to the one before, and {} ms of that is the network's round trip.",
-        number(trip.ms)
-    );
-    let ceiling = 1_000.0 / (trip.ms + broker_ms.unwrap_or(0.0)).max(1e-6);
+    let text = match in_flight <= 1.0 {
+        true => format!(
+            "Every request waits for the answer to the one before, and {} ms of that is the network's round trip.",
+            number(trip.ms)
+        ),
+        false => format!(
+            "Requests wait for the network's round trip of {} ms: {} at a time, as many as may be, are always under way.",
+            number(trip.ms),
+            number(in_flight)
+        ),
+    };
+    let ceiling = in_flight * 1_000.0 / (trip.ms + broker_ms.unwrap_or(0.0)).max(1e-6);
     let finding = format!(
-        "{text} ({}): R_max = 1000 / (RTT + D) = {} requests/s, and {} are sent",
+        "{text} ({}): R_max = M * 1000 / (RTT + D) = {} requests/s, and {} are sent",
         trip.origin,
         number(ceiling),
         number(pipe.requests_per_second)

@@ -3,6 +3,7 @@
 //! | test | finding |
 //! |---|---|
 //! | the pipe to one broker is full, that to another at half of it or less | B2: uneven leaders |
+//! | a hard backlog, and batches whose mean is below 0.65 of the largest, where partitions are not known apart | B2: a few keys, suspected |
 //! | records wait, and one partition of at least three gets half of the bytes or more, and three times the mean of the others | B2: a hot key |
 //!
 //! **Why it says something**: the batches of the full broker or partition hold the buffer's memory,
@@ -17,16 +18,17 @@ use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::WrittenPartition;
 
 use super::super::found::Found;
+use super::super::inference;
 use super::super::words::known;
 use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
-use super::reading::{Bound, Pipe, Reading, positive, reaches};
-use super::sender_rate::{larger_batches, second_producer};
+use super::reading::{Bound, Pipe, Reading, positive, ratio, reaches};
+use super::sender_rate::{larger_batches, larger_than_largest, second_producer};
 use super::{PARTITIONS, Rule, refusals, rule};
 use crate::model::ceilings::{Ceiling, cut, next};
 use crate::model::constants::FULL;
-use crate::numbers::{number, percent};
+use crate::numbers::{bytes, number, percent};
 
 pub(crate) const RULE: Rule = rule("producer 3", "Is it one broker, or one partition?", ask);
 
@@ -34,6 +36,8 @@ const HALF: f64 = 0.5;
 /// A hot partition gets this multiple of the mean of the others.
 const HOT: f64 = 3.0;
 const PARTITIONS_MIN: f64 = 3.0;
+/// Batches of a backlog whose mean is below this share of the largest are not of even partitions.
+const UNEVEN: f64 = 0.65;
 
 fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
@@ -68,6 +72,7 @@ fn ask(reading: &Reading<'_>) -> Found {
                 percent(share)
             ),
         ),
+        None if is_slow && has_uneven_batches(reading) => of_uneven(reading, numbers),
         None => Found::nothing(numbers, "no"),
     }
 }
@@ -153,6 +158,41 @@ fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<(&'r WrittenPartition, 
     (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some((hot, share))
 }
 
+/// Under a backlog the batches of even partitions are all full; where the largest are and the mean
+/// is far below, few partitions get most of the records.
+fn has_uneven_batches(reading: &Reading<'_>) -> bool {
+    let largest = inference::largest_batch(reading.snapshot);
+    let is_uneven = ratio(reading.batch_bytes, largest).is_some_and(|share| share <= UNEVEN);
+    let in_request = ratio(reading.request_bytes, reading.batch_bytes).unwrap_or(1.0);
+    let knows_partitions = reading
+        .snapshot
+        .brokers
+        .iter()
+        .any(|side| !side.partitions.is_empty());
+    reading.backlog == Backlog::Hard
+        && is_uneven
+        && in_request >= 1.5
+        && reading.compression_rate >= 0.97
+        && !knows_partitions
+}
+
+fn of_uneven(reading: &Reading<'_>, numbers: String) -> Found {
+    let text = format!(
+        "Some partitions' batches are full while most hold far less ({} on average): a few keys seem to get most of the records.",
+        bytes(reading.batch_bytes.unwrap_or(0.0))
+    );
+    Found::verdict(
+        numbers,
+        Verdict::Skew,
+        confidence(reading, Verdict::Skew, true),
+        text.clone(),
+    )
+    .finding(FindingId::B2, text)
+    .recommend(larger_than_largest(reading).or_else(|| second_producer(reading)))
+    .missing("the bytes of each partition: the broker's numbers have them")
+    .refusals(refusals::of_memory(reading))
+}
+
 fn of_key(reading: &Reading<'_>, numbers: String, hot: &WrittenPartition, share: f64) -> Found {
     let text = format!(
         "One partition, {}-{}, gets {} of the bytes: its batches queue, and the memory they hold stops the others.",
@@ -160,7 +200,10 @@ fn of_key(reading: &Reading<'_>, numbers: String, hot: &WrittenPartition, share:
         hot.partition,
         percent(share)
     );
-    let change = larger_batches(reading).or_else(|| second_producer(reading));
+    let is_filled = reading.backlog == Backlog::Hard;
+    let change = larger_batches(reading)
+        .or_else(|| is_filled.then(|| larger_than_largest(reading)).flatten())
+        .or_else(|| second_producer(reading));
     Found::verdict(
         numbers,
         Verdict::Skew,
@@ -197,11 +240,14 @@ mod tests {
             ..ROW
         };
         let mut snapshot = row.snapshot();
-        snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(4_060.0);
+        // Most batches are of the other partitions, and hold one record.
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.batch_bytes, own.batch_bytes_max) = (Some(2_100.0), Some(4_060.0));
         let partition = |partition, bytes| WrittenPartition {
             topic: "orders".to_owned(),
             partition,
             bytes_per_second: Some(bytes),
+            batch_bytes: Some(if bytes > 800_000.0 { 4_040.0 } else { 1_000.0 }),
             ..WrittenPartition::default()
         };
         snapshot.brokers = vec![BrokerSide {
@@ -216,13 +262,21 @@ mod tests {
         let diagnosis = examine(&snapshot);
         assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
         assert!(diagnosis.summary.contains("orders-3"), "{}", diagnosis.summary);
-        assert!(diagnosis.recommendation.unwrap().set.starts_with("batch.size="));
+        assert_eq!(diagnosis.recommendation.unwrap().set, "batch.size=16384");
         assert!(
             diagnosis
                 .refused
                 .iter()
                 .any(|refusal| refusal.set == "partitions")
         );
+        // Where brokers do not count partitions, batches of a backlog tell as much.
+        let mut unseen = snapshot.clone();
+        unseen.brokers[0].partitions.clear();
+        let own = unseen.producer.as_mut().unwrap();
+        own.request_bytes = Some(8_200.0);
+        let diagnosis = examine(&unseen);
+        assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
+        assert_eq!(diagnosis.recommendation.unwrap().set, "batch.size=16384");
         // Even partitions are none.
         snapshot.brokers[0].partitions = (0..6).map(|id| partition(id, 160_000.0)).collect();
         assert_ne!(examine(&snapshot).verdict, Verdict::Skew);

@@ -6,6 +6,7 @@
 //! | test | what it takes |
 //! |---|---|
 //! | bytes on the way within 0.8 to 1.2 of a known window | the window is stated, or follows from send.buffer.bytes |
+//! | batches wait, at most 0.6 of the allowed requests are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b) |
 //! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
 //!
 //! **Which windows**: the stated one; otherwise twice send.buffer.bytes (the kernel doubles it)
@@ -42,10 +43,12 @@ pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too
 const ONE_TRIP: f64 = 0.97;
 /// From this many round trips on, a request takes more than one.
 const SEVERAL_TRIPS: f64 = 1.8;
-/// No kernel's send buffer is smaller (Linux: 4,608 bytes).
-const WINDOW_MIN: f64 = 4_096.0;
+/// No send buffer in use lets fewer bytes be on the way (8 KiB, which Linux doubles).
+const WINDOW_MIN: f64 = 6_144.0;
 /// Requests that fit the first flight of a connection wait for no window: ten packets.
-const REQUEST_MIN: f64 = 8_192.0;
+pub(crate) const REQUEST_MIN: f64 = 8_192.0;
+/// Smaller requests fit any send buffer.
+const UNWRITTEN_MIN: f64 = 16_384.0;
 /// The client's thread has time to send.
 const THREAD_HAS_TIME: f64 = 0.1;
 
@@ -68,6 +71,9 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("RTT", found.map(|window| window.round_trip_ms), "ms"),
     ]
     .join("; ");
+    if let Some(pipe) = pipe.filter(|pipe| is_written_slowly(reading, pipe)) {
+        return unwritten(reading, pipe, numbers);
+    }
     let (Some(pipe), Some(window), Bound::Pipe) = (pipe, found, &reading.bound) else {
         return Found::nothing(numbers, "no");
     };
@@ -224,6 +230,54 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
     )
 }
 
+/// Batches wait, more requests may be under way, and the thread is idle: a Java client starts the
+/// next request only when the socket has taken the one before.
+fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+    let is_blocked = matches!(reading.bound, Bound::Blocked(_)) && !reading.failing.has_retries;
+    let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
+    let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
+    let is_fresh = reading
+        .queue_ms_max
+        .zip(reading.queue_ms)
+        .is_some_and(|(most, mean)| most > 10.0 * mean);
+    is_blocked
+        && is_large
+        && !is_fresh
+        && reading.settings.in_flight.value > 1.0
+        && reading.io_wait.is_some_and(|wait| wait >= 0.5)
+        && under_way.is_some_and(|count| count <= 0.6 * reading.settings.in_flight.value)
+}
+
+fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: String) -> Found {
+    let request = pipe.request_bytes.unwrap_or(UNWRITTEN_MIN);
+    let next = power_above(reading.settings.in_flight.value.min(8.0) * request);
+    let text = format!(
+        "Requests of {} wait to be written although more may be under way: the connection takes them slower than they come.",
+        bytes(request)
+    );
+    let mut promise = promise::records(reading.records_per_second.unwrap_or(0.0), 0.0, 0.0);
+    promise.unknown = Some("the round trip, and whether the link or its window is full".to_owned());
+    Found::verdict(
+        numbers,
+        Verdict::NetworkWindow,
+        confidence(reading, Verdict::NetworkWindow, true),
+        text.clone(),
+    )
+    .finding(FindingId::N5, text)
+    .missing("the round trip of the connection: with it a window can be told from a full link")
+    .recommend(Some(Recommendation {
+        set: format!("{SEND_BUFFER}={}", plain(next)),
+        why: "the client starts a request when the socket has taken the one before".to_owned(),
+        promise,
+        next_ceiling: "the link, and the receiver's window".to_owned(),
+        cost: format!(
+            "{} of kernel memory for each connection; net.core.wmem_max must allow it",
+            bytes(next)
+        ),
+    }))
+    .refusals(refusals::of_memory(reading))
+}
+
 /// As much as wants to be on the way, up to bandwidth × RTT and eight times the current value.
 fn recommend(reading: &Reading<'_>, pipe: &Pipe, window: Window) -> Option<Recommendation> {
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
@@ -262,7 +316,7 @@ mod tests {
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::snapshot::{BrokerSide, Library};
 
     /// 64 KiB requests through send.buffer.bytes of 16 KiB over 40 ms, as pushed: no setting is
     /// known, and the broker's kernel measured the round trip.
@@ -304,6 +358,35 @@ mod tests {
                 .iter()
                 .all(|refusal| refusal.set != "send.buffer.bytes")
         );
+    }
+
+    /// librdkafka sends no queue: that its requests queue behind each other is the sign.
+    #[test]
+    fn a_client_without_a_queue_time_waits_for_its_window_too() {
+        let mut snapshot = narrow();
+        snapshot.client.library = Library::Librdkafka;
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.queue_ms, own.queue_ms_max, own.buffer_wait) = (None, None, None);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        // One at a time that takes several round trips is what a healthy connection does.
+        let own = snapshot.producer.as_mut().unwrap();
+        own.nodes[0].requests_per_second = Some(4.0);
+        own.requests_per_second = Some(4.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
+    }
+
+    /// On a broker that measures no round trip: requests are not written although five may be.
+    #[test]
+    fn requests_that_are_written_slowly_are_a_window_without_a_round_trip_too() {
+        let mut snapshot = narrow();
+        snapshot.brokers[0].round_trip_ms = None;
+        let own = snapshot.producer.as_mut().unwrap();
+        own.request_ms = Some(90.0);
+        own.nodes[0].request_ms = Some(90.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        assert!(diagnosis.recommendation.unwrap().promise.unknown.is_some());
     }
 
     #[test]

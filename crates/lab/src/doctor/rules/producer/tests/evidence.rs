@@ -226,7 +226,9 @@ fn silence_with_a_full_pipe_is_evidence() {
     let diagnosis = examine(&silent(45.4, 16_260.0, 61.0, 300.0, 20.0));
     assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
     assert!(
-        diagnosis.findings[0].text.contains("R_max = 1000 / (RTT + D)"),
+        diagnosis.findings[0]
+            .text
+            .contains("R_max = M * 1000 / (RTT + D)"),
         "{:?}",
         diagnosis.findings
     );
@@ -245,6 +247,21 @@ fn silence_with_a_full_pipe_is_evidence() {
     let mut idle = silent(8.0, 16_260.0, 61.0, 300.0, 20.0);
     idle.brokers[0].back_to_back_share = Some(0.1);
     assert_eq!(examine(&idle).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
+fn five_at_a_time_of_a_silent_client_are_a_full_pipe_of_small_batches() {
+    let mut five = silent(122.0, 4_050.0, 4.0, 400.0, 40.0);
+    five.brokers[0].batch_bytes_max = Some(4_060.0);
+    for (share, has_overlap) in [(0.97, false), (0.5, true)] {
+        five.brokers[0].back_to_back_share = Some(share);
+        five.brokers[0].has_overlap = Some(has_overlap);
+        let diagnosis = examine(&five);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
+        assert!(diagnosis.summary.contains("5 at a time"), "{}", diagnosis.summary);
+        let change = diagnosis.recommendation.unwrap().set;
+        assert_eq!(change, "batch.size=16384");
+    }
 }
 
 #[test]
