@@ -7,18 +7,23 @@ use ottla_lab::numbers::number;
 use super::score::{Score, confusion};
 use super::trial::Row;
 
-pub fn write(rows: &[Row], commit: &str, command: &str) -> String {
+pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, String)]) -> String {
     let mut page = format!(
         "# Is the doctor right?\n\n\
          <!-- Written by `cargo xtask doctor-truth`. -->\n\n\
          Clients whose bottleneck is known because it was built, on Ottla and on Apache Kafka. The doctor is asked as soon as its verdict is\n\
          stable; then a fresh client runs with the change that it advises, and another with the true remedy. Delayed ways are kernel TCP\n\
-         between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %. A row whose remedy\n\
+         between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %, and the range is no wider\n\
+         than a factor of 2; the advised change is tried also where the verdict is wrong. Latency is from send to callback. A row whose remedy\n\
          gained less than 10 % says nothing about the doctor and is not counted.\n\n\
          Commit {commit}, `{command}`.\n\n**{}.**\n\n",
         Score::of(rows)
     );
-    page.push_str("## Verdicts\n\n| true | given | clients |\n|---|---|---|\n");
+    page.push_str("| machine | |\n|---|---|\n");
+    for (name, value) in machine {
+        let _ = writeln!(page, "| {name} | {value} |");
+    }
+    page.push_str("\n## Verdicts\n\n| true | given | clients |\n|---|---|---|\n");
     for (truth, verdict, count) in confusion(rows) {
         let mark = if truth == verdict { "" } else { "**" };
         let _ = writeln!(page, "| {truth} | {mark}{verdict}{mark} | {count} |");
