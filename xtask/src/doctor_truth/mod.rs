@@ -97,13 +97,24 @@ fn home() -> PathBuf {
     toolchain::cargo_target().join("doctor-truth")
 }
 
+/// A broker that `OTTLA_BINARY` names need not be of this commit: its results stay apart.
+const OTHER_BINARY: &str = "-other-binary";
+
+fn measured_commit() -> String {
+    let commit = machine::commit();
+    match std::env::var_os("OTTLA_BINARY") {
+        Some(_) => format!("{commit}{OTHER_BINARY}"),
+        None => commit,
+    }
+}
+
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let commit = machine::commit();
+    let commit = measured_commit();
     // Before hours of measuring, not after them.
     ensure!(
-        !options.publish || !commit.ends_with("-dirty"),
-        "--publish wants a clean commit, this is {commit}"
+        !options.publish || !(commit.ends_with("-dirty") || commit.ends_with(OTHER_BINARY)),
+        "--publish wants a clean commit and its own broker, this is {commit}"
     );
     if !options.page_only {
         measure(&options, &commit)?;

@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use ottla_lab::numbers::number;
 
+use super::regimes;
 use super::score::{Score, confusion};
 use super::trial::Row;
+use crate::interop::clients::CLIENTS;
 
 pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, String)]) -> String {
     let mut page = format!(
@@ -61,7 +63,25 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
             last = &row.regime;
         }
     }
+    page.push_str(&combinations());
     page
+}
+
+/// Which clients each regime runs with, and why not with the others.
+fn combinations() -> String {
+    let mut text = "\n## Which clients\n\n\
+        A key that a library or its load program does not have cannot be the cause of anything there.\n\n| regime |"
+        .to_owned();
+    let columns = CLIENTS.map(|client| format!(" {} |", client.name())).concat();
+    let _ = writeln!(text, "{columns}\n|---|{}", "---|".repeat(CLIENTS.len()));
+    for regime in regimes::all() {
+        let cells = CLIENTS.map(|client| {
+            let why = regime.why_not(client).unwrap_or_else(|| "yes".to_owned());
+            format!(" {why} |")
+        });
+        let _ = writeln!(text, "| `{}` |{}", regime.name, cells.concat());
+    }
+    text
 }
 
 fn verdict(row: &Row) -> String {

@@ -18,6 +18,8 @@ use crate::interop::server::{Programs, Target};
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
 const LAST_ASKED: usize = 75;
+/// Seconds before it is asked about a client that is starting.
+const STARTED: usize = 3;
 /// A verdict counts when it was given at two moments this far apart.
 const STABLE_SECONDS: usize = 6;
 /// Seconds of a measurement that are left out, and those that count.
@@ -302,6 +304,7 @@ impl Trial<'_> {
         // That the doctor does not list a client is its error, not one of the construction.
         row.verdict = match diagnosis["verdict"].as_str() {
             Some(verdict) => verdict.to_owned(),
+            None if self.regime.is_starting => "NOT_ENOUGH_DATA".to_owned(),
             None => NOT_LISTED.to_owned(),
         };
         row.confidence = text(&diagnosis["confidence"]);
@@ -362,6 +365,11 @@ impl Trial<'_> {
         let id = format!("{}-first", self.topic);
         let _around = self.stage.surround(self.regime.around, &id)?;
         let (id, mut load) = self.start("first", &[], &[])?;
+        if self.regime.is_starting {
+            let seconds = load.watch(STARTED)?;
+            let diagnosis = self.stage.diagnosis(&id, self.role())?;
+            return Ok((diagnosis.unwrap_or_default(), seconds));
+        }
         load.watch(FIRST_ASKED)?;
         let mut stable = 0;
         let mut last: Option<Value> = None;
