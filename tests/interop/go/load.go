@@ -68,7 +68,11 @@ func (l *load) options() []kgo.Opt {
 		case "group.id":
 			options = append(options, kgo.ConsumerGroup(setting))
 		case "auto.offset.reset":
-			options = append(options, kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+			from := kgo.NewOffset().AtStart()
+			if setting == "latest" {
+				from = kgo.NewOffset().AtEnd()
+			}
+			options = append(options, kgo.ConsumeResetOffset(from))
 		case "batch.size":
 			options = append(options, kgo.ProducerBatchMaxBytes(int32(number)))
 		case "linger.ms":

@@ -3,8 +3,8 @@
 //! true remedy brings.
 //!
 //! Results are added to `target/doctor-truth/results.jsonl` as they come, so that an interrupted
-//! run keeps what it has; `--publish` writes docs/measurements/doctor-truth.md from those of one
-//! commit.
+//! run keeps what it has and `--resume` measures only what is missing; `--publish` writes
+//! docs/measurements/doctor-truth.md from the undisturbed results of one clean commit.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -15,6 +15,7 @@ mod score;
 mod page;
 pub mod feed;
 pub mod load;
+mod others;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -36,6 +37,7 @@ struct Options {
     clients: Vec<Client>,
     publish: bool,
     page_only: bool,
+    resume: bool,
     command: String,
 }
 
@@ -46,6 +48,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         clients: CLIENTS.to_vec(),
         publish: false,
         page_only: false,
+        resume: false,
         command: format!("cargo xtask doctor-truth {}", arguments.join(" ")),
     };
     let mut arguments = arguments.iter();
@@ -68,6 +71,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 options.clients = list()?.iter().map(|name| client(name)).collect::<Result<_>>()?
             }
             "--publish" => options.publish = true,
+            "--resume" => options.resume = true,
             "--page" => options.page_only = true,
             _ => bail!("unknown argument {name}"),
         }
@@ -93,20 +97,40 @@ fn home() -> PathBuf {
     toolchain::cargo_target().join("doctor-truth")
 }
 
+/// A broker that `OTTLA_BINARY` names need not be of this commit: its results stay apart.
+const OTHER_BINARY: &str = "-other-binary";
+
+fn measured_commit() -> String {
+    let commit = machine::commit();
+    match std::env::var_os("OTTLA_BINARY") {
+        Some(_) => format!("{commit}{OTHER_BINARY}"),
+        None => commit,
+    }
+}
+
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let commit = machine::commit();
+    let commit = measured_commit();
+    // Before hours of measuring, not after them.
+    ensure!(
+        !options.publish || !(commit.ends_with("-dirty") || commit.ends_with(OTHER_BINARY)),
+        "--publish wants a clean commit and its own broker, this is {commit}"
+    );
     if !options.page_only {
         measure(&options, &commit)?;
     }
     let rows = results(&commit)?;
     ensure!(!rows.is_empty(), "there is no result of commit {commit}");
-    let page = page::write(&rows, &commit, &options.command);
+    println!("{}", score::Score::of(&rows));
     if options.publish {
+        ensure!(
+            rows.iter().all(|row| !row.is_disturbed()),
+            "not published: others used the machine meanwhile; --resume repeats those rows"
+        );
+        let page = page::write(&rows, &commit, &options.command, &machine::describe()?);
         let path = toolchain::root().join("docs/measurements/doctor-truth.md");
         fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
     }
-    println!("{}", score::Score::of(&rows));
     Ok(())
 }
 
@@ -119,6 +143,14 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
     let programs = Programs::prepare(true)?;
     let clients = Clients::prepare()?;
     fs::create_dir_all(home())?;
+    let kept: Vec<_> = match options.resume {
+        true => results(commit)?
+            .iter()
+            .filter(|row| row.is_final())
+            .map(Row::key)
+            .collect(),
+        false => Vec::new(),
+    };
     for target in &options.brokers {
         let mut stage = Stage::build(&programs, *target)?;
         for regime in &regimes {
@@ -127,6 +159,9 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
                 .iter()
                 .filter(|client| options.clients.contains(client))
             {
+                if kept.contains(&trial::key(regime, *target, *client)) {
+                    continue;
+                }
                 let row = trial::run(&mut stage, &clients, &programs, regime, *client, commit);
                 println!("{}", row.line());
                 add(&row)?;
@@ -147,7 +182,10 @@ fn add(row: &Row) -> Result<()> {
 /// The newest result of every regime, broker and client of one commit, in the order of the regimes.
 fn results(commit: &str) -> Result<Vec<Row>> {
     let path = home().join("results.jsonl");
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.with_context(|| format!("reading {}", path.display()))?,
+    };
     let mut newest = std::collections::BTreeMap::new();
     for line in text.lines() {
         let row: Row = serde_json::from_str(line).context("a result")?;

@@ -8,6 +8,8 @@ use super::trial::Row;
 pub struct Score {
     pub rows: usize,
     pub invalid: usize,
+    /// Of the counted rows, those that were measured beside work of others.
+    pub disturbed: usize,
     pub right: usize,
     pub false_refusals: usize,
     pub promises: usize,
@@ -25,6 +27,7 @@ impl Score {
                 continue;
             }
             score.rows += 1;
+            score.disturbed += usize::from(row.is_disturbed());
             score.right += usize::from(row.is_right());
             score.false_refusals += usize::from(!row.false_refusals.is_empty());
             score.promises += usize::from(row.is_promise_kept().is_some());
@@ -49,7 +52,15 @@ impl fmt::Display for Score {
             self.alarms,
             self.healthy,
             self.invalid
-        )
+        )?;
+        if self.disturbed > 0 {
+            write!(
+                f,
+                "; NOT PUBLISHABLE: {} were measured beside work of others",
+                self.disturbed
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -80,6 +91,7 @@ mod tests {
         Row {
             truth: vec![truth.into()],
             verdict: verdict.into(),
+            others: Some(0.02),
             ..Row::default()
         }
     }
@@ -100,6 +112,13 @@ mod tests {
             ..row("KEEPS_UP", "KEEPS_UP")
         };
         let rows = [row("QUOTA", "QUOTA"), broken, refused, alarm];
+        assert_eq!(Score::of(&rows).disturbed, 0);
+        assert!(!Score::of(&rows).to_string().contains("NOT PUBLISHABLE"));
+        let noisy = Row {
+            others: Some(0.4),
+            ..row("QUOTA", "QUOTA")
+        };
+        assert!(Score::of(&[noisy]).to_string().contains("NOT PUBLISHABLE: 1 "));
         let score = Score::of(&rows);
         assert_eq!((score.rows, score.invalid, score.right), (3, 1, 1));
         assert_eq!((score.false_refusals, score.alarms, score.healthy), (1, 1, 1));

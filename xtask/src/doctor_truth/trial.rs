@@ -1,15 +1,15 @@
 //! One regime on one broker with one client: the doctor's verdict, then what its change and what
 //! the true remedy bring.
 
-use std::time::Duration;
+use std::cell::Cell;
 
-use anyhow::{Context, Result};
-use ottla_lab::machine::host::HostCounts;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::feed::Feeder;
 use super::load::{Load, Second, mean, merged};
+use super::others::{DISTURBING, Others};
 use super::regimes::{Around, Figure, Pairs, Regime};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
@@ -18,6 +18,8 @@ use crate::interop::server::{Programs, Target};
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
 const LAST_ASKED: usize = 75;
+/// Seconds before it is asked about a client that is starting.
+const STARTED: usize = 3;
 /// A verdict counts when it was given at two moments this far apart.
 const STABLE_SECONDS: usize = 6;
 /// Seconds of a measurement that are left out, and those that count.
@@ -27,6 +29,10 @@ const MEASURED: usize = 10;
 const GAIN: f64 = 1.1;
 /// A promise is kept when the measurement is in its range, give or take this share.
 const TOLERANCE: f64 = 0.15;
+/// The verdict of a client that the doctor does not name.
+const NOT_LISTED: &str = "NOT_LISTED";
+/// The highest figure of a promise is at most this many times its lowest.
+const WIDEST: f64 = 2.0;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
@@ -55,8 +61,10 @@ pub struct Row {
     /// Records per second that the client offers, which no change can exceed.
     #[serde(default)]
     pub offered: Option<f64>,
-    /// Share of the machine's processors that was used before the client started.
-    pub busy_before: f64,
+    /// The largest share of all processors' time that processes outside the run used, of the phases
+    /// of this row; `None`: not known.
+    #[serde(default)]
+    pub others: Option<f64>,
     /// Why the row says nothing about the doctor.
     pub invalid: Option<String>,
 }
@@ -67,6 +75,14 @@ pub struct Promise {
     pub low: f64,
     pub high: f64,
     pub unknown: Option<String>,
+}
+
+impl Promise {
+    /// A range so wide that hardly a measurement is outside says nothing; it is no promise that was
+    /// kept.
+    pub fn is_empty(&self) -> bool {
+        self.low <= 0.0 || self.high > WIDEST * self.low
+    }
 }
 
 impl Row {
@@ -82,6 +98,16 @@ impl Row {
         self.is_healthy && self.advice.is_some()
     }
 
+    /// Processes outside the run used much of the processors, or it is not known.
+    pub fn is_disturbed(&self) -> bool {
+        self.others.is_none_or(|share| share > DISTURBING)
+    }
+
+    /// Nothing is gained by measuring it again.
+    pub fn is_final(&self) -> bool {
+        self.invalid.is_none() && !self.is_disturbed()
+    }
+
     /// Whether a promise was kept; `None`: none was made, or it was not tried.
     pub fn is_promise_kept(&self) -> Option<bool> {
         let promise = self
@@ -89,6 +115,9 @@ impl Row {
             .as_ref()
             .filter(|promise| promise.unknown.is_none())?;
         let measured = self.promised_figure?;
+        if promise.is_empty() {
+            return Some(false);
+        }
         let (low, high) = (promise.low * (1.0 - TOLERANCE), promise.high * (1.0 + TOLERANCE));
         let is_all = promise.figure == "records_per_second"
             && self.offered.is_some_and(|offered| measured >= 0.97 * offered);
@@ -102,8 +131,13 @@ impl Row {
             None if self.is_right() => "right".to_owned(),
             None => format!("WRONG, is {}", self.truth.join(" or ")),
         };
+        let beside = match self.others {
+            Some(share) if !self.is_disturbed() => format!("others used {:.0} %", 100.0 * share),
+            Some(share) => format!("DISTURBED: others used {:.0} %", 100.0 * share),
+            None => "DISTURBED: not known what others used".to_owned(),
+        };
         format!(
-            "{} {} {}: {} ({}) {word}; advice {:?}, promise {:?}; {:.0} -> advised {:?} / remedy {:?} {}; refused falsely {:?}",
+            "{} {} {}: {} ({}) {word}; {beside}; advice {:?}, promise {:?}; {:.0} -> advised {:?} / remedy {:?} {}; refused falsely {:?}",
             self.broker,
             self.regime,
             self.client,
@@ -132,6 +166,7 @@ struct Trial<'a> {
     regime: &'a Regime,
     client: Client,
     topic: String,
+    others: Cell<Option<f64>>,
 }
 
 pub fn run(
@@ -146,10 +181,7 @@ pub fn run(
         commit: commit.to_owned(),
         regime: regime.name.to_owned(),
         construction: regime.construction.to_owned(),
-        broker: match stage.target {
-            Target::Ottla => "ottla".to_owned(),
-            Target::Kafka => "kafka".to_owned(),
-        },
+        broker: broker(stage.target).to_owned(),
         client: client.name().to_owned(),
         is_healthy: regime.remedy.is_none(),
         truth: regime.truth.iter().map(|&truth| truth.to_owned()).collect(),
@@ -158,7 +190,6 @@ pub fn run(
             Figure::Latency => "ms".to_owned(),
         },
         offered: offered(regime),
-        busy_before: busy(Duration::from_secs(1)),
         ..Row::default()
     };
     let trial = Trial {
@@ -168,22 +199,36 @@ pub fn run(
         regime,
         client,
         topic: format!("{}-{}", regime.name, client.name()),
+        others: Cell::new(None),
     };
     if let Err(error) = trial.fill(&mut row) {
         row.invalid = Some(format!("{error:#}").replace('\n', " "));
     }
-    stage.delete_topic(&trial_topic(regime, client));
+    row.others = trial.others.get();
+    stage.delete_topic(&trial.topic);
     row
+}
+
+fn broker(target: Target) -> &'static str {
+    match target {
+        Target::Ottla => "ottla",
+        Target::Kafka => "kafka",
+    }
+}
+
+/// The key of the row that `run` gives.
+pub fn key(regime: &Regime, target: Target, client: Client) -> (String, String, String) {
+    (
+        regime.name.to_owned(),
+        broker(target).to_owned(),
+        client.name().to_owned(),
+    )
 }
 
 fn offered(regime: &Regime) -> Option<f64> {
     let rate = regime.set.iter().find(|(key, _)| *key == "load.rate");
     let fed = regime.feed.map(|feed| f64::from(feed.records_per_second));
     fed.or_else(|| rate?.1.parse().ok())
-}
-
-fn trial_topic(regime: &Regime, client: Client) -> String {
-    format!("{}-{}", regime.name, client.name())
 }
 
 impl Trial<'_> {
@@ -194,7 +239,7 @@ impl Trial<'_> {
             .feed
             .map(|feed| Feeder::start(&self.stage.local(), &self.topic, self.regime.partitions, feed))
             .transpose()?;
-        let (diagnosis, seconds) = self.diagnosed()?;
+        let (diagnosis, seconds) = self.beside(|| self.diagnosed())?;
         let first = mean(&seconds);
         row.first = self.figure(&first);
         self.note(row, &diagnosis);
@@ -204,7 +249,7 @@ impl Trial<'_> {
             } else {
                 self.regime.around
             };
-            let cured = self.measured("remedied", &[remedy.set], &[], around)?;
+            let cured = self.beside(|| self.measured("remedied", &[remedy.set], &[], around))?;
             row.remedied = Some(self.figure(&cured));
             let (before, after) = (row.first, self.figure(&cured));
             let holds = match self.regime.figure {
@@ -224,10 +269,10 @@ impl Trial<'_> {
                 .filter(|set| remedy.names.contains(&set.as_str()))
                 .collect();
         }
-        if let Some((key, value)) = row.advice.as_deref().and_then(setting)
-            && row.truth.contains(&row.verdict)
-        {
-            let advised = self.measured("advised", &[], &[(key, value)], self.regime.around)?;
+        // Also after a wrong verdict: its promise is as much a promise as any.
+        if let Some((key, value)) = row.advice.as_deref().and_then(setting) {
+            let change = [(key, value)];
+            let advised = self.beside(|| self.measured("advised", &[], &change, self.regime.around))?;
             row.advised = Some(self.figure(&advised));
             row.promised_figure = row
                 .promise
@@ -242,9 +287,26 @@ impl Trial<'_> {
         Ok(())
     }
 
+    /// Runs one phase and notes how much of the processors others used meanwhile.
+    fn beside<T>(&self, phase: impl FnOnce() -> Result<T>) -> Result<T> {
+        let others = Others::watch();
+        let outcome = phase();
+        let share = others.share();
+        self.others.set(match (self.others.get(), share) {
+            (Some(before), Some(now)) => Some(before.max(now)),
+            (before, now) => now.or(before),
+        });
+        outcome
+    }
+
     fn note(&self, row: &mut Row, diagnosis: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        row.verdict = text(&diagnosis["verdict"]);
+        // That the doctor does not list a client is its error, not one of the construction.
+        row.verdict = match diagnosis["verdict"].as_str() {
+            Some(verdict) => verdict.to_owned(),
+            None if self.regime.is_starting => "NOT_ENOUGH_DATA".to_owned(),
+            None => NOT_LISTED.to_owned(),
+        };
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];
@@ -303,6 +365,11 @@ impl Trial<'_> {
         let id = format!("{}-first", self.topic);
         let _around = self.stage.surround(self.regime.around, &id)?;
         let (id, mut load) = self.start("first", &[], &[])?;
+        if self.regime.is_starting {
+            let seconds = load.watch(STARTED)?;
+            let diagnosis = self.stage.diagnosis(&id, self.role())?;
+            return Ok((diagnosis.unwrap_or_default(), seconds));
+        }
         load.watch(FIRST_ASKED)?;
         let mut stable = 0;
         let mut last: Option<Value> = None;
@@ -318,7 +385,7 @@ impl Trial<'_> {
             last = found.or(last);
             let seconds = load.seconds();
             if stable >= STABLE_SECONDS || seconds.len() >= began + LAST_ASKED {
-                let diagnosis = last.context("the doctor does not know the client")?;
+                let diagnosis = last.unwrap_or_default();
                 let counted = seconds[seconds.len().saturating_sub(MEASURED)..].to_vec();
                 return Ok((diagnosis, counted));
             }
@@ -349,18 +416,6 @@ fn setting(set: &str) -> Option<(String, String)> {
     (is_plain(key) && is_plain(value)).then(|| (key.to_owned(), value.to_owned()))
 }
 
-fn busy(window: Duration) -> f64 {
-    let before = HostCounts::read();
-    std::thread::sleep(window);
-    match (before, HostCounts::read()) {
-        (Some(before), Some(after)) => {
-            let (busy, idle) = (after.busy - before.busy, after.idle - before.idle);
-            busy as f64 / (busy + idle).max(1) as f64
-        }
-        _ => 0.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -373,6 +428,17 @@ mod tests {
         );
         assert_eq!(setting("fewer producers, linger.ms = 5"), None);
         assert_eq!(setting("a larger byte quota"), None);
+    }
+
+    #[test]
+    fn a_row_is_disturbed_unless_it_is_known_that_it_was_not() {
+        let row = |others| Row {
+            others,
+            ..Row::default()
+        };
+        assert!(row(None).is_disturbed());
+        assert!(row(Some(0.5)).is_disturbed());
+        assert!(!row(Some(0.05)).is_disturbed());
     }
 
     #[test]
@@ -391,6 +457,19 @@ mod tests {
         assert_eq!(row(840.0, None).is_promise_kept(), Some(false));
         assert_eq!(row(1_800.0, None).is_promise_kept(), Some(false));
         assert_eq!(row(840.0, Some("the disk")).is_promise_kept(), None);
+        let wide = |low, high| Promise {
+            figure: "records_per_second".into(),
+            low,
+            high,
+            unknown: None,
+        };
+        for promise in [wide(0.0, 900.0), wide(800.0, 1_700.0)] {
+            let empty = Row {
+                promise: Some(promise),
+                ..row(850.0, None)
+            };
+            assert_eq!(empty.is_promise_kept(), Some(false));
+        }
         let modest = Row {
             offered: Some(700.0),
             ..row(700.0, None)

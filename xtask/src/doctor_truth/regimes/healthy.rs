@@ -24,6 +24,7 @@ fn healthy(
         remedy: None,
         figure: Figure::Latency,
         clients: ALL,
+        is_starting: false,
     }
 }
 
@@ -33,6 +34,15 @@ fn feed(records_per_second: u32, record_bytes: usize) -> Option<Feed> {
         record_bytes,
         is_skewed: false,
     })
+}
+
+/// Too little is known of it, so that no judgement is right too.
+fn starting(regime: Regime) -> Regime {
+    Regime {
+        is_starting: true,
+        truth: &["NOT_ENOUGH_DATA", "KEEPS_UP", "APPLICATION"],
+        ..regime
+    }
 }
 
 pub fn all() -> Vec<Regime> {
@@ -112,5 +122,21 @@ pub fn all() -> Vec<Regime> {
             &[],
             feed(1, 100),
         ),
+        starting(healthy(
+            "starting-producer",
+            "150 records/s with default settings, begun three seconds ago",
+            Way::Loopback,
+            3,
+            small,
+            None,
+        )),
+        starting(healthy(
+            "starting-consumer",
+            "reads 1,000 records/s, begun three seconds ago",
+            Way::Loopback,
+            3,
+            &[],
+            feed(1_000, 200),
+        )),
     ]
 }

@@ -60,16 +60,48 @@ pub struct Regime {
     pub remedy: Option<Remedy>,
     pub figure: Figure,
     pub clients: &'static [Client],
+    /// The doctor is asked once, when the client has just begun.
+    pub is_starting: bool,
 }
 
 impl Regime {
     pub fn is_producer(&self) -> bool {
         self.feed.is_none()
     }
+
+    /// Why the regime does not run with a client; `None`: it does.
+    pub fn why_not(&self, client: Client) -> Option<String> {
+        if self.clients.contains(&client) {
+            return None;
+        }
+        let lacking = self.lacking(client);
+        Some(lacking.unwrap_or_else(|| "not tried".to_owned()))
+    }
+
+    /// The first key that the client's library or program does not have.
+    fn lacking(&self, client: Client) -> Option<String> {
+        let queue = ["queue.buffering.max.messages"];
+        let keys = match client {
+            Client::Java => queue.to_vec(),
+            Client::Librdkafka => JAVA_LOADS.to_vec(),
+            Client::FranzGo => [FRANZ_GO_LACKS, &JAVA_LOADS].concat(),
+            Client::Ottla => [&queue[..], &JAVA_LOADS].concat(),
+        };
+        let found = self.set.iter().find(|(key, _)| keys.contains(key));
+        found.map(|(key, _)| format!("no `{key}`"))
+    }
 }
 
 pub const JAVA: &[Client] = &[Client::Java];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
+/// Keys of the load that only Java's program knows.
+const JAVA_LOADS: [&str; 3] = ["load.work.micros", "load.values", "load.slow.partition"];
+/// What franz-go's program refuses, because the library has no such setting.
+const FRANZ_GO_LACKS: &[&str] = &[
+    "send.buffer.bytes",
+    "receive.buffer.bytes",
+    "queue.buffering.max.messages",
+];
 /// franz-go has no send or receive buffer setting and none for some limits.
 pub const JAVA_LIBRDKAFKA: &[Client] = &[Client::Java, Client::Librdkafka];
 
@@ -93,6 +125,9 @@ mod tests {
             assert!(names.insert(regime.name), "{}", regime.name);
             for truth in regime.truth {
                 serde_json::from_value::<Verdict>((*truth).into()).expect("a verdict");
+            }
+            for client in regime.clients {
+                assert_eq!(regime.lacking(*client), None, "{} with {client:?}", regime.name);
             }
         }
     }

@@ -25,6 +25,7 @@ fn producer(
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
+        is_starting: false,
     }
 }
 
