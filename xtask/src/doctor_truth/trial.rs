@@ -81,7 +81,7 @@ impl Promise {
     /// A range so wide that hardly a measurement is outside says nothing; it is no promise that was
     /// kept.
     pub fn is_empty(&self) -> bool {
-        self.low <= 0.0 || self.high > WIDEST * self.low
+        self.high > WIDEST * self.low
     }
 }
 
@@ -439,6 +439,13 @@ mod tests {
         assert!(row(None).is_disturbed());
         assert!(row(Some(0.5)).is_disturbed());
         assert!(!row(Some(0.05)).is_disturbed());
+        // What `--resume` does not repeat.
+        assert!(row(Some(0.05)).is_final() && !row(Some(0.5)).is_final());
+        let broken = Row {
+            invalid: Some("no gain".into()),
+            ..row(Some(0.05))
+        };
+        assert!(!broken.is_final());
     }
 
     #[test]
@@ -470,6 +477,8 @@ mod tests {
             };
             assert_eq!(empty.is_promise_kept(), Some(false));
         }
+        // It can fail: a single rebalance is too much.
+        assert!(!wide(0.0, 0.0).is_empty());
         let modest = Row {
             offered: Some(700.0),
             ..row(700.0, None)

@@ -229,7 +229,7 @@ fn work() -> Vec<Regime> {
                 ],
                 &["REBALANCING", "PROCESSING"],
             ),
-            &[("max.poll.records", "50"), ("load.processing.micros", "2000")],
+            &[("max.poll.records", "50")],
             &["max.poll.records"],
         ),
     ]

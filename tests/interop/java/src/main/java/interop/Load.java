@@ -4,7 +4,9 @@ import java.io.FileInputStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.Random;
 import java.util.concurrent.locks.LockSupport;
@@ -167,11 +169,16 @@ final class Load {
         KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(load.getProperty("load.topic")));
+        // A record that is read again after a rebalance is no progress: it takes its time and does not count.
+        Map<Integer, Long> seen = new HashMap<>();
         while (true) {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                 boolean isSlow = slow.isEmpty() || Integer.toString(record.partition()).equals(slow);
                 sleep(isSlow ? recordMicros : 0);
-                finished((System.currentTimeMillis() - record.timestamp()) * 1_000_000, false);
+                if (record.offset() > seen.getOrDefault(record.partition(), -1L)) {
+                    seen.put(record.partition(), record.offset());
+                    finished((System.currentTimeMillis() - record.timestamp()) * 1_000_000, false);
+                }
             }
             sleep(pollMicros);
         }
