@@ -15,7 +15,6 @@ mod score;
 mod page;
 pub mod feed;
 pub mod load;
-mod others;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

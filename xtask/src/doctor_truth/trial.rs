@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::feed::Feeder;
 use super::load::{Load, Second, mean, merged};
-use super::others::{DISTURBING, Others};
 use super::regimes::{Around, Figure, Pairs, Regime};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
+use ottla_lab::process::others::{OTHERS_MAX, Others};
 
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
@@ -100,7 +100,7 @@ impl Row {
 
     /// Processes outside the run used much of the processors, or it is not known.
     pub fn is_disturbed(&self) -> bool {
-        self.others.is_none_or(|share| share > DISTURBING)
+        self.others.is_none_or(|share| share > OTHERS_MAX)
     }
 
     /// Nothing is gained by measuring it again.
@@ -289,9 +289,9 @@ impl Trial<'_> {
 
     /// Runs one phase and notes how much of the processors others used meanwhile.
     fn beside<T>(&self, phase: impl FnOnce() -> Result<T>) -> Result<T> {
-        let others = Others::watch();
+        let others = Others::watch([]);
         let outcome = phase();
-        let share = others.share();
+        let share = others.foreign().map(|foreign| foreign.share);
         self.others.set(match (self.others.get(), share) {
             (Some(before), Some(now)) => Some(before.max(now)),
             (before, now) => now.or(before),

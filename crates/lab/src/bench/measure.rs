@@ -19,6 +19,7 @@ use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
 use crate::load::{Course, Live, consume, lock, priority, produce, requests};
 use crate::numbers::count;
+use crate::process::others::Others;
 use crate::process::{ProcessSeries, Sampler, Watched};
 use crate::report::histogram::Latencies;
 use crate::report::{Calibration, Drift, GeneratorCheck, Measurement, ProcessResult, Second, Stages};
@@ -50,8 +51,8 @@ struct Gathered {
     broker_log: Option<BrokerLog>,
     /// Caveats of the link and of the disk.
     caveats: Vec<String>,
-    /// Requirements of the scenario on the disk that were not met.
-    disk_reasons: Vec<String>,
+    /// Requirements on the disk and on the rest of the machine that were not met.
+    outside_reasons: Vec<String>,
 }
 
 /// Runs the point. Whatever goes wrong once load has begun ends up in the measurement's verdict.
@@ -91,7 +92,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Measurement, Be
         .caveats
         .extend(relay.as_ref().map_or_else(Vec::new, Relay::caveats));
     gathered.caveats.extend_from_slice(disk.caveats());
-    gathered.disk_reasons = disk.reasons().to_vec();
+    gathered.outside_reasons.extend_from_slice(disk.reasons());
     drop(disk);
     Ok(Report {
         scenario,
@@ -143,12 +144,17 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
         let measured_from = course.begin + course.warmup;
         tick_until(measured_from, course, &live, setting, || false);
         let sampler = Sampler::start(watched);
+        let others = setting
+            .access
+            .is_seen_whole()
+            .then(|| Others::watch(setting.access.process));
         tick_until(measured_from + course.duration, course, &live, setting, || {
             producers.iter().all(ScopedJoinHandle::is_finished)
                 && consumers.iter().all(ScopedJoinHandle::is_finished)
                 && requests.iter().all(ScopedJoinHandle::is_finished)
         });
         let processes = sampler.stop();
+        let foreign = others.and_then(|others| others.foreign());
         let produced = join(
             producers,
             &groups.producers,
@@ -176,7 +182,7 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
             processes,
             broker_log: None,
             caveats: std::mem::take(&mut lock(&refusals)),
-            disk_reasons: Vec::new(),
+            outside_reasons: foreign.and_then(|foreign| foreign.reason()).into_iter().collect(),
         }
     })
 }
@@ -300,7 +306,7 @@ impl Report<'_> {
             processes,
             broker_log,
             caveats,
-            disk_reasons,
+            outside_reasons,
         } = gathered;
         let was_stopped = self.setting.stop.load(Ordering::Relaxed);
         let mut measurement = Measurement {
@@ -339,7 +345,7 @@ impl Report<'_> {
         self.add_counts(&mut measurement);
         measurement.verdict = validity::judge(&measurement, &self.asked());
         measurement.verdict.reasons.extend(failures);
-        measurement.verdict.reasons.extend(disk_reasons);
+        measurement.verdict.reasons.extend(outside_reasons);
         measurement.verdict.caveats.extend(caveats);
         measurement.verdict.caveats.extend(self.ends_reached(&consumers));
         if was_stopped {

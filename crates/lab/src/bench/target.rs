@@ -28,6 +28,19 @@ pub struct Access {
     pub process: Option<u32>,
 }
 
+impl Access {
+    /// Whether every process of the run on this machine is known: a broker here whose process is
+    /// not would count as a foreign program.
+    pub fn is_seen_whole(&self) -> bool {
+        self.is_embedded || self.process.is_some() || !self.is_loopback()
+    }
+
+    fn is_loopback(&self) -> bool {
+        let hosts: Vec<IpAddr> = self.socket_address().iter().map(SocketAddr::ip).collect();
+        !hosts.is_empty() && hosts.iter().all(IpAddr::is_loopback)
+    }
+}
+
 /// New topics must have leaders within this time.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -190,7 +203,6 @@ pub fn describe(access: &Access) -> Result<Target, BenchError> {
         }
     }
     admin.close(Duration::from_secs(5));
-    let hosts: Vec<IpAddr> = access.socket_address().iter().map(SocketAddr::ip).collect();
     let durability = durability(&entries);
     let is_ottla = entries.contains_key("ottla.durability");
     Ok(Target {
@@ -202,7 +214,7 @@ pub fn describe(access: &Access) -> Result<Target, BenchError> {
         },
         bootstrap: access.bootstrap.clone(),
         brokers: u32::try_from(cluster.nodes.len()).unwrap_or(u32::MAX),
-        is_loopback: !hosts.is_empty() && hosts.iter().all(IpAddr::is_loopback),
+        is_loopback: access.is_loopback(),
         is_embedded: access.is_embedded,
         durability,
     })

@@ -351,7 +351,7 @@ fn check(snapshot: &Snapshot) -> Result<Diagnosis, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(crate::doctor::rules::cases(2_000))]
 
     #[test]
     fn any_numbers_make_a_diagnosis(snapshot in any_snapshot()) {

@@ -106,10 +106,12 @@ pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe, mut found: Found) -
         );
         found = found.refuse(IN_FLIGHT, why);
     }
-    found
-        .recommend(change)
-        .refuse(SEND_BUFFER, "the time passes in the broker, not on the way")
-        .refusals(refusals::of_pipe(reading))
+    // With a smaller buffer than the default the same time would be that of a window.
+    let buffer = reading.settings.send_buffer_bytes;
+    if buffer.is_some_and(|buffer| !is_guess(buffer.origin)) {
+        found = found.refuse(SEND_BUFFER, "the time passes in the broker, not on the way");
+    }
+    found.recommend(change).refusals(refusals::of_pipe(reading))
 }
 
 /// Broker errors that are retried, where batches wait although requests could leave.

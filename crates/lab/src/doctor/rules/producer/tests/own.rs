@@ -581,7 +581,7 @@ const ROWS: &[Row] = &[
         verdict: &[Verdict::Broker],
         findings: &[FindingId::B7],
         set: "compression.type=producer",
-        refused: &["send.buffer.bytes", "max.in.flight.requests.per.connection"],
+        refused: &["max.in.flight.requests.per.connection"],
         ..BENCH
     },
     Row {

@@ -241,7 +241,7 @@ fn told(live: &Live, name: &str) -> Vec<Snapshot> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(crate::doctor::rules::cases(1_000))]
 
     #[test]
     fn any_numbers_make_a_diagnosis(

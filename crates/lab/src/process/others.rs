@@ -1,0 +1,208 @@
+//! How much of the machine's processors was used by programs that do not belong to a measurement.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use crate::machine::host::HostCounts;
+use crate::numbers::percent;
+
+/// Above this share of all processors' time a measurement is not valid. Generator and broker share
+/// the machine, so what others take is missing to both, and moves rates and tails by more than the
+/// differences that are looked for. The kernel's own threads and interrupts, which belong to no
+/// process, stay below it.
+pub const OTHERS_MAX: f64 = 0.15;
+
+/// Processor time of the machine and of some processes with their descendants, from one moment on.
+#[derive(Debug)]
+pub struct Others {
+    heads: Vec<u32>,
+    began: Option<(HostCounts, Processes)>,
+}
+
+/// What others used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Foreign {
+    /// Share of all processors' time, with what a hypervisor gave to others.
+    pub share: f64,
+    /// The program that used most of it, its id, and its share.
+    pub busiest: Option<(String, u32, f64)>,
+}
+
+impl Foreign {
+    /// Why a measurement beside this is not valid; `None`: it is.
+    pub fn reason(&self) -> Option<String> {
+        let busiest = match &self.busiest {
+            Some((name, process, share)) if *share > 0.01 => {
+                format!(", {} of them `{name}` (process {process})", percent(*share))
+            }
+            _ => String::new(),
+        };
+        (self.share > OTHERS_MAX).then(|| {
+            format!(
+                "other programs used {} of the processors during the run{busiest}: at most {} may be",
+                percent(self.share),
+                percent(OTHERS_MAX)
+            )
+        })
+    }
+}
+
+impl Others {
+    /// - `heads`: processes that belong to the measurement, beside this one.
+    pub fn watch(heads: impl IntoIterator<Item = u32>) -> Others {
+        Others {
+            heads: heads.into_iter().chain([std::process::id()]).collect(),
+            began: counts(),
+        }
+    }
+
+    /// What was used since `watch`; `None` where there is no `/proc`.
+    pub fn foreign(&self) -> Option<Foreign> {
+        let ((before, processes_before), (after, processes)) = (self.began.as_ref()?, counts()?);
+        let busy = after.busy.saturating_sub(before.busy);
+        let idle = after.idle.saturating_sub(before.idle);
+        let (own_before, own) = (
+            family(processes_before, &self.heads),
+            family(&processes, &self.heads),
+        );
+        let spent = ticks(&processes, &own).saturating_sub(ticks(processes_before, &own_before));
+        let all = (busy + idle).max(1) as f64;
+        let others = processes.iter().filter(|(id, _)| !own.contains(id));
+        let used = others.map(|(id, process)| {
+            let before = processes_before.get(id).map_or(0, |before| before.ticks);
+            (process.ticks.saturating_sub(before), id, process)
+        });
+        let busiest = used.max_by_key(|(used, ..)| *used);
+        Some(Foreign {
+            share: busy.saturating_sub(spent) as f64 / all,
+            busiest: busiest.map(|(used, id, process)| (process.name.clone(), *id, used as f64 / all)),
+        })
+    }
+}
+
+type Processes = BTreeMap<u32, Process>;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Process {
+    name: String,
+    parent: u32,
+    /// Its own, and those of the children that it has waited for.
+    ticks: u64,
+}
+
+fn counts() -> Option<(HostCounts, Processes)> {
+    let mut processes = Processes::new();
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A process may have ended since the directory was listed.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if let Some(process) = process(&stat) {
+            processes.insert(id, process);
+        }
+    }
+    Some((HostCounts::read()?, processes))
+}
+
+fn process(stat: &str) -> Option<Process> {
+    // The name may contain blanks and parentheses; what follows it does not.
+    let (before, after) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_whitespace().collect();
+    // proc_pid_stat(5): ppid is field 4, utime to cstime are 14 to 17; `fields` begins with 3.
+    let ticks = fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>());
+    Some(Process {
+        name: before.split_once('(')?.1.to_owned(),
+        parent: fields.get(1)?.parse().ok()?,
+        ticks: ticks.sum::<Result<u64, _>>().ok()?,
+    })
+}
+
+/// Some processes with all their descendants.
+fn family(processes: &Processes, heads: &[u32]) -> BTreeSet<u32> {
+    let mut family: BTreeSet<u32> = heads.iter().copied().collect();
+    loop {
+        let before = family.len();
+        let children = processes
+            .iter()
+            .filter(|(_, process)| family.contains(&process.parent));
+        let children: Vec<u32> = children.map(|(id, _)| *id).collect();
+        family.extend(children);
+        if family.len() == before {
+            return family;
+        }
+    }
+}
+
+fn ticks(processes: &Processes, family: &BTreeSet<u32>) -> u64 {
+    let ticks = family.iter().filter_map(|id| processes.get(id));
+    ticks.map(|process| process.ticks).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn one(parent: u32, ticks: u64) -> Process {
+        Process {
+            name: String::from("p"),
+            parent,
+            ticks,
+        }
+    }
+
+    #[test]
+    fn time_of_descendants_is_our_own() {
+        let processes = Processes::from([
+            (1, one(0, 1_000)),
+            (40, one(1, 7)),
+            (41, one(40, 20)),
+            (30, one(41, 300)),
+            (50, one(1, 5_000)),
+        ]);
+        assert_eq!(ticks(&processes, &family(&processes, &[40])), 327);
+        assert_eq!(ticks(&processes, &family(&processes, &[41, 50])), 5_320);
+    }
+
+    #[test]
+    fn ticks_of_children_that_were_waited_for_count() {
+        let stat = "713 (a) b (c) S 9 713 713 0 -1 4194560 5 0 7 0 1000 200 30 4 20 0 9 0 4711 9 9";
+        let read = process(stat).expect("whole");
+        assert_eq!(
+            (read.name.as_str(), read.parent, read.ticks),
+            ("a) b (c", 9, 1_234)
+        );
+        assert_eq!(process("713 (a) S 9"), None);
+    }
+
+    /// A program of another family; `sh` starts it and ends, so that it is nobody's child.
+    #[test]
+    fn a_busy_program_beside_a_run_is_found_by_its_name() {
+        let script = "(while :; do :; done) >/dev/null 2>&1 & echo $!";
+        let started = Command::new("sh").args(["-c", script]).output().expect("sh");
+        let burner: u32 = String::from_utf8_lossy(&started.stdout)
+            .trim()
+            .parse()
+            .expect("a process id");
+        let others = Others::watch([]);
+        let found = loop {
+            let found = others.foreign().expect("/proc");
+            if found.busiest.as_ref().is_some_and(|(_, id, _)| *id == burner) {
+                break found;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let _ = Command::new("kill").args(["-9", &burner.to_string()]).status();
+        assert!(found.share > 0.0);
+        let full = Foreign { share: 0.6, ..found };
+        let reason = full.reason().expect("busy");
+        assert!(reason.contains("60 %") && reason.contains("`sh`"), "{reason}");
+        let calm = Foreign {
+            share: OTHERS_MAX,
+            ..full
+        };
+        assert_eq!(calm.reason(), None);
+    }
+}
