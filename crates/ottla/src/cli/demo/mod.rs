@@ -75,9 +75,11 @@ impl Demo {
         if self.format == Format::Json {
             println!("{}", proof::json(&proofs));
         }
-        Ok(ExitCode::from(u8::from(
-            !proofs.iter().all(|(_, proof)| proof.is_kept()),
-        )))
+        let broken = proofs.iter().filter(|(_, proof)| !proof.is_kept()).count();
+        if broken > 0 {
+            eprintln!("ottla demo: {broken} of {} promises were not kept", proofs.len());
+        }
+        Ok(ExitCode::from(u8::from(broken > 0)))
     }
 }
 
