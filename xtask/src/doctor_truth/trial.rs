@@ -13,7 +13,7 @@ use super::regimes::{Around, Figure, Pairs, Regime};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
-use ottla_lab::process::others::{OTHERS_MAX, Others};
+use ottla_lab::machine::others::{OTHERS_MAX, Others};
 
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;

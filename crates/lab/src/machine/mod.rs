@@ -2,6 +2,7 @@
 //!
 //! Everything is read from Linux's own files; what cannot be read stays empty and is never guessed.
 
+pub mod others;
 pub mod host;
 mod mounts;
 mod probe;

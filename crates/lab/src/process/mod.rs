@@ -5,7 +5,6 @@
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
-pub mod others;
 mod series;
 mod reading;
 pub(crate) mod proc_files;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::machine::host::HostCounts;
+use super::host::HostCounts;
 use crate::numbers::percent;
 
 /// Above this share of all processors' time a measurement is not valid. Generator and broker share
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(process("713 (a) S 9"), None);
     }
 
-    /// A program of another family; `sh` starts it and ends, so that it is nobody's child.
+    /// A program of another family; `sh` starts it and ends, so that it has no parent here.
     #[test]
     fn a_busy_program_beside_a_run_is_found_by_its_name() {
         let script = "(while :; do :; done) >/dev/null 2>&1 & echo $!";
