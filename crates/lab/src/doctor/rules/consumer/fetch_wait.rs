@@ -5,8 +5,8 @@
 //! it is what one wait collects. With fetch.min.bytes of one the first record ends the wait, so a
 //! consumer with that setting never waits here. Fetches that take longer than the default of
 //! fetch.max.wait.ms and bring records show that both settings were raised. What the broker read in
-//! the requests or the owner stated decides; a default that is only assumed does not, unless the broker measured that it held
-//! fetches back while there was a lag.
+//! the requests or the owner stated decides; a default that is only assumed does not, unless the
+//! broker measured that it held fetches back while there was a lag.
 //!
 //! - Numbers: fetch latency, the part that the broker held it back (remote), fetch.min.bytes,
 //!   fetch.max.wait.ms, records per second; whether polls wait; lag.
