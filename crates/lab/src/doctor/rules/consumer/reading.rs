@@ -7,6 +7,9 @@ use super::super::super::snapshot::{
 };
 use super::super::broker::{self, parts::Parts};
 
+/// At most this many records are on their way between two fetches of a consumer that reads a few.
+const LAG_SMALL_RECORDS: f64 = 5.0;
+
 /// A lag of less than this many seconds of records is small: a group's clocks are no finer.
 const LAG_SMALL_S: f64 = 1.0;
 
@@ -112,7 +115,8 @@ impl<'a> Reading<'a> {
 
     /// Whether this number of records is a small lag at this rate.
     pub fn is_small(&self, lag: f64, records_per_second: f64) -> bool {
-        lag <= 0.0 || lag <= records_per_second * self.lag_small_seconds()
+        let is_moving = records_per_second > 0.0 && lag <= LAG_SMALL_RECORDS;
+        is_moving || lag <= 0.0 || lag <= records_per_second * self.lag_small_seconds()
     }
 
     pub fn lag_small_seconds(&self) -> f64 {
