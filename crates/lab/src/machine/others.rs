@@ -16,7 +16,7 @@ pub const OTHERS_MAX: f64 = 0.15;
 #[derive(Debug)]
 pub struct Others {
     heads: Vec<u32>,
-    began: Option<(HostCounts, Processes)>,
+    began: Option<Moment>,
 }
 
 /// What others used.
@@ -58,25 +58,28 @@ impl Others {
 
     /// What was used since `watch`; `None` where there is no `/proc`.
     pub fn foreign(&self) -> Option<Foreign> {
-        let ((before, processes_before), (after, processes)) = (self.began.as_ref()?, counts()?);
-        let busy = after.busy.saturating_sub(before.busy);
-        let idle = after.idle.saturating_sub(before.idle);
-        let (own_before, own) = (
-            family(processes_before, &self.heads),
-            family(&processes, &self.heads),
-        );
-        let spent = ticks(&processes, &own).saturating_sub(ticks(processes_before, &own_before));
-        let all = (busy + idle).max(1) as f64;
-        let others = processes.iter().filter(|(id, _)| !own.contains(id));
-        let used = others.map(|(id, process)| {
-            let before = processes_before.get(id).map_or(0, |before| before.ticks);
-            (process.ticks.saturating_sub(before), id, process)
-        });
-        let busiest = used.max_by_key(|(used, ..)| *used);
-        Some(Foreign {
-            share: busy.saturating_sub(spent) as f64 / all,
-            busiest: busiest.map(|(used, id, process)| (process.name.clone(), *id, used as f64 / all)),
-        })
+        Some(between(self.began.as_ref()?, &counts()?, &self.heads))
+    }
+}
+
+type Moment = (HostCounts, Processes);
+
+/// What the processes outside of the families of `heads` used from one moment to another.
+fn between((before, processes_before): &Moment, (after, processes): &Moment, heads: &[u32]) -> Foreign {
+    let busy = after.busy.saturating_sub(before.busy);
+    let idle = after.idle.saturating_sub(before.idle);
+    let (own_before, own) = (family(processes_before, heads), family(processes, heads));
+    let spent = ticks(processes, &own).saturating_sub(ticks(processes_before, &own_before));
+    let all = (busy + idle).max(1) as f64;
+    let others = processes.iter().filter(|(id, _)| !own.contains(id));
+    let used = others.map(|(id, process)| {
+        let before = processes_before.get(id).map_or(0, |before| before.ticks);
+        (process.ticks.saturating_sub(before), id, process)
+    });
+    let busiest = used.max_by_key(|(used, ..)| *used);
+    Foreign {
+        share: busy.saturating_sub(spent) as f64 / all,
+        busiest: busiest.map(|(used, id, process)| (process.name.clone(), *id, used as f64 / all)),
     }
 }
 
@@ -90,7 +93,7 @@ struct Process {
     ticks: u64,
 }
 
-fn counts() -> Option<(HostCounts, Processes)> {
+fn counts() -> Option<Moment> {
     let mut processes = Processes::new();
     for entry in fs::read_dir("/proc").ok()?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -177,32 +180,59 @@ mod tests {
         assert_eq!(process("713 (a) S 9"), None);
     }
 
+    #[test]
+    fn a_busy_program_beside_a_run_is_named() {
+        let host = |busy, idle| HostCounts {
+            processors: 2,
+            busy,
+            idle,
+            stolen: 0,
+            waiting_micros: None,
+        };
+        let named = |name: &str, ticks| Process {
+            name: name.to_owned(),
+            ..one(1, ticks)
+        };
+        let before = Processes::from([(40, one(1, 100)), (50, named("cc", 900)), (60, one(1, 5_000))]);
+        let after = Processes::from([
+            (40, one(1, 200)),
+            (50, named("cc", 1_000)),
+            (60, one(1, 5_000)),
+            (70, named("sh", 500)),
+        ]);
+        let found = between(&(host(6_000, 100), before), &(host(6_700, 400), after), &[40]);
+        assert_eq!(found.share, 0.6);
+        assert_eq!(found.busiest, Some((String::from("sh"), 70, 0.5)));
+        let reason = found.reason().expect("busy");
+        assert!(
+            reason.contains("60 %") && reason.contains("50 % of them `sh`"),
+            "{reason}"
+        );
+        let calm = Foreign {
+            share: OTHERS_MAX,
+            ..found
+        };
+        assert_eq!(calm.reason(), None);
+    }
+
     /// A program of another family; `sh` starts it and ends, so that it has no parent here.
     #[test]
-    fn a_busy_program_beside_a_run_is_found_by_its_name() {
+    fn a_program_beside_a_run_is_seen() {
         let script = "(while :; do :; done) >/dev/null 2>&1 & echo $!";
         let started = Command::new("sh").args(["-c", script]).output().expect("sh");
         let burner: u32 = String::from_utf8_lossy(&started.stdout)
             .trim()
             .parse()
             .expect("a process id");
-        let others = Others::watch([]);
         let found = loop {
-            let found = others.foreign().expect("/proc");
-            if found.busiest.as_ref().is_some_and(|(_, id, _)| *id == burner) {
-                break found;
+            let (_, processes) = counts().expect("/proc");
+            assert!(!family(&processes, &[std::process::id()]).contains(&burner));
+            match processes.get(&burner) {
+                Some(process) if process.ticks > 0 => break process.clone(),
+                _ => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
         };
         let _ = Command::new("kill").args(["-9", &burner.to_string()]).status();
-        assert!(found.share > 0.0);
-        let full = Foreign { share: 0.6, ..found };
-        let reason = full.reason().expect("busy");
-        assert!(reason.contains("60 %") && reason.contains("`sh`"), "{reason}");
-        let calm = Foreign {
-            share: OTHERS_MAX,
-            ..full
-        };
-        assert_eq!(calm.reason(), None);
+        assert_eq!(found.name, "sh");
     }
 }
