@@ -344,17 +344,14 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
         .as_ref()
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
-    let is_more = across_round_trip(snapshot).is_some_and(|count| count >= 1.5);
+    let is_more = is_far(snapshot) && under_way(snapshot).is_some_and(|count| count >= 1.5);
     (is_silent && is_back_to_back(snapshot) && !is_more).then(|| inferred(1.0))
 }
 
-/// Requests under way on a connection, by the broker alone: rate × (round trip + the broker's
-/// time).
-fn across_round_trip(snapshot: &Snapshot) -> Option<f64> {
-    let side = snapshot.brokers.iter().max_by(|a, b| {
-        let rate = |side: &BrokerSide| side.requests_per_second.unwrap_or(0.0);
-        rate(a).total_cmp(&rate(b))
-    })?;
+/// Requests between the client's socket and the broker's answer on each connection, by the broker
+/// alone: rate × (round trip + the broker's time).
+pub(crate) fn under_way(snapshot: &Snapshot) -> Option<f64> {
+    let side = busiest(snapshot)?;
     let parts = [
         side.queue_micros,
         side.local_micros,
@@ -363,9 +360,37 @@ fn across_round_trip(snapshot: &Snapshot) -> Option<f64> {
         side.send_micros,
     ];
     let broker_ms = side.total_micros.unwrap_or(parts.into_iter().flatten().sum()) / 1_000.0;
-    let trip_ms = side.round_trip_ms.filter(|ms| *ms >= 1.0)?;
-    let count = side.requests_per_second? * (trip_ms + broker_ms) / 1_000.0;
+    let count = side.requests_per_second? * (side.round_trip_ms? + broker_ms) / 1_000.0;
     Some(count / side.connections.unwrap_or(1.0).max(1.0)).filter(|count| count.is_finite())
+}
+
+fn busiest(snapshot: &Snapshot) -> Option<&BrokerSide> {
+    let rate = |side: &BrokerSide| side.requests_per_second.unwrap_or(0.0);
+    snapshot.brokers.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))
+}
+
+/// Below a millisecond the round trip is less than what a client takes to send its next request.
+fn is_far(snapshot: &Snapshot) -> bool {
+    let trip_ms = busiest(snapshot).and_then(|side| side.round_trip_ms);
+    trip_ms.is_some_and(|ms| ms >= 1.0)
+}
+
+/// Push intervals without a push after which a client that was asked to push cannot.
+const INTERVALS_SILENT: f64 = 2.5;
+
+/// A Java client pushes whenever one of the requests that it may have under way to some broker is
+/// free. One that was asked to, has one broker, and does not push for several intervals uses all of
+/// them all the time.
+pub(crate) fn is_always_full(snapshot: &Snapshot) -> bool {
+    let telemetry = &snapshot.telemetry;
+    let has_waited = telemetry
+        .push_interval_ms
+        .is_some_and(|ms| snapshot.seconds * 1_000.0 >= INTERVALS_SILENT * ms);
+    snapshot.client.library == Library::Java
+        && telemetry.is_silent
+        && telemetry.pushes == Some(0)
+        && snapshot.brokers.len() == 1
+        && has_waited
 }
 
 /// Whether most requests follow the previous response at once, and no two of them wait together.
@@ -388,7 +413,7 @@ fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f6
     let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max));
     let brokers = snapshot.brokers.len().max(1) as f64;
     let under_way = match snapshot.client.library {
-        _ if snapshot.producer.is_none() => across_round_trip(snapshot)?,
+        _ if snapshot.producer.is_none() && is_far(snapshot) => under_way(snapshot)?,
         Library::Librdkafka | Library::FranzGo => rate? * request_ms? / 1_000.0 / brokers,
         _ => return None,
     };

@@ -70,7 +70,7 @@ pub(crate) fn judge(reading: &Reading<'_>) -> (Evidence, Step) {
     let answer = match &evidence {
         Evidence::Enough => "yes".to_owned(),
         Evidence::Silent => {
-            "no telemetry, but the broker sees requests back to back: its numbers alone".to_owned()
+            "no telemetry, but all requests that may be under way are: the broker's numbers alone".to_owned()
         }
         Evidence::TooLittle(words) => words.clone(),
     };
@@ -97,7 +97,8 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if (is_reading || has_pushed) && is_long && has_rate {
         return Evidence::Enough;
     }
-    if !is_reading && !has_pushed && is_long && (reading.is_back_to_back() || reading.is_pinned()) {
+    let is_full = reading.is_back_to_back() || reading.is_pinned() || reading.is_always_full();
+    if !is_reading && !has_pushed && is_long && is_full {
         return Evidence::Silent;
     }
     Evidence::TooLittle(too_little(reading, has_rate))
@@ -297,6 +298,12 @@ fn no_pushes(reading: &Reading<'_>) -> String {
     if reading.snapshot.telemetry.is_off_at_broker {
         return format!(
             "The broker does not take metrics from clients (its telemetry is switched off); {seen}."
+        );
+    }
+    if reading.is_always_full() {
+        return format!(
+            "The client ({name}, {version}) was asked for metrics and cannot push them: on a cluster of one broker that takes a free in-flight \
+             request, and it has none; {seen}."
         );
     }
     format!(

@@ -306,6 +306,11 @@ impl<'a> Reading<'a> {
         self.settings.in_flight.origin == Origin::Inferred
     }
 
+    /// The same of a client that cannot push because of it.
+    pub(crate) fn is_always_full(&self) -> bool {
+        inference::is_always_full(self.snapshot)
+    }
+
     /// Partitions that the producer writes to.
     pub(crate) fn partitions(&self) -> f64 {
         (self.partitions_per_broker * self.nodes.len().max(1) as f64).max(1.0)

@@ -18,7 +18,7 @@
 //! from L is a ceiling. Measured: callbacks of 2 ms confirmed 439 records/s; without them the same
 //! connection carried all 1,000.
 
-use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::diagnosis::{Confidence, FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Codec;
 use crate::formulas::latency;
 
@@ -62,10 +62,7 @@ fn ask(reading: &Reading<'_>) -> Found {
     }
     let work = work(reading);
     let text = sentence(reading, work);
-    let id = match work {
-        Work::Compressing(_) => FindingId::W3,
-        _ => FindingId::N1,
-    };
+    let id = finding(work);
     let found = Found::verdict(
         numbers,
         Verdict::SenderThread,
@@ -82,6 +79,36 @@ fn ask(reading: &Reading<'_>) -> Found {
             "what the callback of send() does, and compression.type: either can take the thread's time",
         ),
         _ => found,
+    }
+}
+
+/// Of a client that pushes nothing because all of its requests are under way.
+///
+/// - `under_way`: requests between the client's socket and the broker's answer.
+pub(crate) fn seen_by_broker(reading: &Reading<'_>, numbers: String, under_way: f64) -> Found {
+    let work = work(reading);
+    let text = format!(
+        "All requests that may be in flight are, and {} of one is with the network and the broker: answers wait in the client for its \
+         sending thread, which {} keeps busy.",
+        percent(under_way),
+        match work {
+            Work::Compressing(codec) => format!("compressing with {}", name(codec)),
+            _ => "a callback of send()".to_owned(),
+        }
+    );
+    let id = finding(work);
+    Found::verdict(numbers, Verdict::SenderThread, Confidence::Low, text.clone())
+        .finding(id, text)
+        .recommend(recommend(reading, work))
+        .missing(
+            "what the callback of send() does: nothing else that runs on that thread is seen by a broker",
+        )
+}
+
+fn finding(work: Work) -> FindingId {
+    match work {
+        Work::Compressing(_) => FindingId::W3,
+        _ => FindingId::N1,
     }
 }
 
@@ -163,7 +190,7 @@ fn recommend(reading: &Reading<'_>, work: Work) -> Option<Recommendation> {
         _ => {
             let micros = match work {
                 Work::Measured(micros) => micros,
-                _ => latency::callback_micros_max(reading.io_other.unwrap_or(0.0), now),
+                _ => latency::callback_micros_max(reading.io_other.unwrap_or(1.0), now),
             };
             (
                 "hand the callback's work over to another thread".to_owned(),

@@ -1,8 +1,10 @@
 //! producer 0: what do the requests of a client say that pushes nothing?
 //!
 //! **Asks** what a silent client's requests say. A Java client pushes its metrics on the connection
-//! that it produces on, and a push needs a free in-flight slot: with one in flight and a full pipe
-//! no push came in 27 s, nor in 71 s; with five, four to five came in 25 s.
+//! that it produces on, and a push needs a free in-flight request: with one in flight and a full
+//! pipe no push came in 27 s, nor in 71 s; with five, four to five came in 25 s; with five and
+//! callbacks of 2 ms none in 75 s. So one that was asked to push, has one broker to push to, and
+//! does not for 2.5 intervals, has all of its requests under way all the time.
 //!
 //! **Numbers**: only the broker's: gaps between a response and the next request, D, RTT of TCP,
 //! request sizes, records per request.
@@ -11,7 +13,10 @@
 //! ms, and two never wait together. `R_max = 1000 / (RTT + D)`. What the one request waits for is
 //! answered with the broker's numbers. A synchronous sender looks the same: requests
 //! of one small record point to it. One record larger than a batch says nothing.
-
+//!
+//! **Where the requests are**: R × (RTT + D) of them are between the client's socket and the
+//! broker's answer. If that is less than half a request although all are under way, their answers
+//! lie in the client and wait for its sending thread.
 //!
 //! **The lever** of one request at a time across a round trip is max.in.flight of five; the verdict
 //! says itself that it is one.
@@ -19,11 +24,11 @@
 use crate::doctor::diagnosis::{FindingId, Verdict};
 
 use super::super::found::Found;
-use super::super::inference::BATCH_BYTES;
+use super::super::inference::{self, BATCH_BYTES};
 use super::super::words::known;
 use super::evidence::confidence;
 use super::reading::{Pipe, Reading, RoundTrip, positive, reaches};
-use super::{Rule, broker, promise, refusals, round_trip as trips, rule, synchronous, window};
+use super::{Rule, broker, promise, refusals, round_trip as trips, rule, sender_thread, synchronous, window};
 use super::{SEND_BUFFER, sender_rate::larger_requests};
 use crate::formulas::wire;
 use crate::numbers::{bytes, number, plain};
@@ -59,6 +64,9 @@ fn ask(reading: &Reading<'_>) -> Found {
         Found::verdict(numbers, Verdict::SenderRate, confidence(reading, Verdict::SenderRate, true), text.to_owned())
             .recommend(larger_requests(reading))
     });
+    if reading.is_always_full() && !reading.is_pinned() {
+        return found;
+    }
     let suspected = number(reading.settings.in_flight.value);
     found.note(format!(
         "max.in.flight.requests.per.connection = {suspected} is suspected, not known"
@@ -99,7 +107,12 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
 
 fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: String) -> Option<Found> {
     let allowed = reading.settings.in_flight.value.max(1.0);
-    let in_flight = if reading.is_pinned() { allowed } else { 1.0 };
+    let under_way = inference::under_way(reading.snapshot);
+    let in_flight = match under_way {
+        _ if reading.is_pinned() => allowed,
+        Some(under_way) if reading.is_always_full() => under_way.round().clamp(1.0, allowed),
+        _ => 1.0,
+    };
     // The time of each request, by Little's law.
     let cycle_ms = in_flight * 1_000.0 / pipe.requests_per_second.max(1e-6);
     let request = pipe.request_bytes.or(reading.request_bytes);
@@ -121,6 +134,9 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: S
         );
         return Some(broker::with_cause(reading, pipe, says(Verdict::Broker, text)));
     }
+    if let Some(under_way) = under_way.filter(|count| reading.is_always_full() && *count < 0.5) {
+        return Some(sender_thread::seen_by_broker(reading, numbers, under_way));
+    }
     let trip = trip?;
     if let Some(held) = narrow(reading, pipe, request, cycle_ms, trip) {
         let text = format!(
@@ -128,7 +144,7 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: S
             bytes(request.unwrap_or(0.0)),
             bytes(held)
         );
-        let next = super::super::inference::power_above(1.5 * request.unwrap_or(held).max(held));
+        let next = inference::power_above(1.5 * request.unwrap_or(held).max(held));
         let change = promise::larger_window(reading, pipe, next, trip.ms).map(|(promise, next_ceiling)| {
             crate::doctor::diagnosis::Recommendation {
                 set: format!("{SEND_BUFFER}={}", plain(next)),

@@ -264,6 +264,49 @@ fn five_at_a_time_of_a_silent_client_are_a_full_pipe_of_small_batches() {
     }
 }
 
+/// Callbacks of 2 ms: answers of a near broker are read late, and no request is ever free.
+#[test]
+fn a_java_client_that_cannot_push_uses_every_request_that_it_may_have() {
+    let mut callbacks = silent(25.0, 20_300.0, 19.0, 600.0, 0.05);
+    callbacks.seconds = 35.0;
+    callbacks.telemetry.is_silent = true;
+    callbacks.telemetry.push_interval_ms = Some(10_000.0);
+    callbacks.brokers[0].back_to_back_share = Some(0.02);
+    callbacks.brokers[0].gap_ms = Some(39.0);
+    let diagnosis = examine(&callbacks);
+    assert_eq!(diagnosis.verdict, Verdict::SenderThread, "{diagnosis:#?}");
+    let change = diagnosis.recommendation.unwrap();
+    assert!(change.set.contains("callback"), "{}", change.set);
+    assert!(change.promise.unknown.is_some());
+    assert!(
+        diagnosis
+            .missing
+            .iter()
+            .any(|words| words.contains("cannot push")),
+        "{:?}",
+        diagnosis.missing
+    );
+    // Three in flight across 40 ms: neither one nor five, and still all that it may have.
+    let mut three = callbacks.clone();
+    (three.brokers[0].round_trip_ms, three.brokers[0].gap_ms) = (Some(40.0), Some(40.0));
+    (three.brokers[0].requests_per_second, three.brokers[0].has_overlap) = (Some(74.0), Some(true));
+    let diagnosis = examine(&three);
+    assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
+    assert!(diagnosis.summary.contains("3 at a time"), "{}", diagnosis.summary);
+    // Without one of the conditions silence says nothing.
+    let changes: [fn(&mut Snapshot); 4] = [
+        |snapshot| snapshot.seconds = 20.0,
+        |snapshot| snapshot.telemetry.is_silent = false,
+        |snapshot| snapshot.brokers.push(BrokerSide::default()),
+        |snapshot| snapshot.client.library = Library::Librdkafka,
+    ];
+    for change in changes {
+        let mut other = callbacks.clone();
+        change(&mut other);
+        assert_eq!(examine(&other).verdict, Verdict::NotEnoughData);
+    }
+}
+
 #[test]
 fn a_broker_that_takes_no_metrics_is_the_reason_that_is_named() {
     let mut snapshot = silent(67.0, 16_260.0, 61.0, 300.0, 20.0);
