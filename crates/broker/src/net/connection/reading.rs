@@ -125,8 +125,17 @@ impl Reading {
     }
 
     /// Interprets the outcome of a read; `None` when nothing can be read now.
-    fn bytes_read(&mut self, read: rustix::io::Result<usize>) -> Result<Option<usize>, CloseReason> {
+    ///
+    /// - `room`: how many bytes it could have returned. None where the connection holds a whole
+    ///   request that it could not serve a moment ago: other connections have since given back
+    ///   memory, and it is served before more is read.
+    fn bytes_read(
+        &mut self,
+        read: rustix::io::Result<usize>,
+        room: usize,
+    ) -> Result<Option<usize>, CloseReason> {
         match read {
+            Ok(0) if room == 0 => Ok(None),
             Ok(0) => Err(CloseReason::Gone),
             Ok(read) => Ok(Some(read)),
             Err(Errno::INTR) => Ok(None),
@@ -200,7 +209,7 @@ impl Connection {
         let (read, own_bytes, wanted) = self
             .reading
             .read_socket(&self.socket, context, shared, may_follow);
-        let Some(read) = self.reading.bytes_read(read)? else {
+        let Some(read) = self.reading.bytes_read(read, wanted)? else {
             return Ok(());
         };
         // A short read emptied the socket; the next byte triggers a new event. The end of the
@@ -241,7 +250,7 @@ impl Connection {
         arrived: Moment,
     ) -> Result<(), CloseReason> {
         let seen = rustix::net::recv(&self.socket, &mut *shared, RecvFlags::PEEK).map(|(seen, _)| seen);
-        let Some(seen) = self.reading.bytes_read(seen)? else {
+        let Some(seen) = self.reading.bytes_read(seen, shared.len())? else {
             return Ok(());
         };
         let is_all = seen < shared.len();
@@ -394,5 +403,20 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_read_that_had_room_sees_the_end_of_the_stream() {
+        let mut reading = Reading::new(Moment::from_micros(0));
+        assert!(matches!(reading.bytes_read(Ok(0), 9), Err(CloseReason::Gone)));
+        assert!(matches!(reading.bytes_read(Ok(0), 0), Ok(None)));
+        assert!(reading.is_readable, "what is in the socket is still to be read");
+        assert!(matches!(reading.bytes_read(Err(Errno::AGAIN), 9), Ok(None)));
+        assert!(!reading.is_readable);
     }
 }
