@@ -6,6 +6,7 @@
 mod support;
 
 use std::io::Write;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use support::Client;
@@ -52,14 +53,23 @@ fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
     let (start, end) = request.split_at(request.len() - 100);
     // 40 MB without one whole request.
     let mut crowd: Vec<Client> = (0..40).map(|_| net.client()).collect();
+    let is_full = Barrier::new(crowd.len() + 1);
     std::thread::scope(|scope| {
+        let is_full = &is_full;
         let senders: Vec<_> = crowd
             .iter()
             .map(|client| {
                 let mut socket = client.socket.try_clone().unwrap();
-                scope.spawn(move || socket.write_all(start).and_then(|()| socket.write_all(end)))
+                scope.spawn(move || {
+                    socket.write_all(&start[..100_000]).unwrap();
+                    is_full.wait();
+                    socket.write_all(&start[100_000..])?;
+                    socket.write_all(end)
+                })
             })
             .collect();
+        until("most wait", || net.memory.waiting() > crowd.len() / 2);
+        is_full.wait();
         for id in 1..200 {
             bystander.send(&echo_of("bystander", id, b"not one of them"));
             check_answer(&mut bystander, id, b"not one of them");
@@ -73,7 +83,6 @@ fn half_requests_of_a_crowd_stay_within_the_bound_and_become_whole() {
             .into_iter()
             .for_each(|sender| sender.join().unwrap().unwrap());
     });
-    assert!(net.memory.waits() > 0);
     until("all memory is given back", || net.memory.used_bytes() == 0);
     assert_eq!(net.memory.waiting(), 0);
 }
@@ -94,6 +103,10 @@ fn replies_taken_one_connection_after_the_other_arrive_completely() {
             requests.flat_map(move |(id, body)| echo(round * 100 + id as i32, body))
         })
         .collect();
+    let giant = echo(1, &body(3_900_000));
+    let mut holder = net.client();
+    holder.send(&giant[..1_000_000]);
+    until("it holds its memory", || net.memory.used_bytes() >= 3_900_000);
     let mut clients: Vec<Client> = (0..24).map(|_| net.client()).collect();
     std::thread::scope(|scope| {
         for client in &clients {
@@ -104,6 +117,10 @@ fn replies_taken_one_connection_after_the_other_arrive_completely() {
                 let _ = socket.write_all(all);
             });
         }
+        until("some wait", || net.memory.waiting() > 0);
+        holder.send(&giant[1_000_000..]);
+        check_answer(&mut holder, 1, &body(3_900_000));
+        drop(holder);
         for client in &mut clients {
             for round in 0..3 {
                 for (id, body) in bodies.iter().enumerate() {
@@ -113,7 +130,6 @@ fn replies_taken_one_connection_after_the_other_arrive_completely() {
             }
         }
     });
-    assert!(net.memory.waits() > 0);
     drop(clients);
     net.wait_for_open(0);
     assert_eq!((net.memory.used_bytes(), net.memory.waiting()), (0, 0));
