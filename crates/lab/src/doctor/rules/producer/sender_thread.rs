@@ -52,8 +52,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("i_wait", reading.io_wait, ""),
         known("i_oth", reading.io_other, ""),
         known("X_r × C", reading.callback_use(), ""),
-    ]
-    .join("; ");
+    ];
     let is_late = reading.bound == Bound::Pipe
         && reading.io_other.is_some_and(|other| reaches(other, HALF))
         && reading.io_wait.is_some_and(|wait| wait < BUSY);
