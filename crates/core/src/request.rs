@@ -1,7 +1,7 @@
 //! What the shell hands to the core: one request and facts about its sender.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ottla_wire::api_key::ApiKey;
@@ -59,6 +59,8 @@ pub struct ClientIdentity {
     instance_id: OnceLock<Uuid>,
     /// The last subscription that it was given asks for no metric.
     is_unasked: AtomicBool,
+    /// Its interval; 0: it was given none.
+    push_interval_ms: AtomicU32,
 }
 
 impl ClientIdentity {
@@ -89,8 +91,16 @@ impl ClientIdentity {
         self.is_unasked.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_unasked(&self, is_unasked: bool) {
+    /// How often it was told to push, in the last subscription that it was given on this
+    /// connection.
+    pub fn push_interval_ms(&self) -> Option<u32> {
+        let interval_ms = self.push_interval_ms.load(Ordering::Relaxed);
+        (interval_ms > 0 && !self.is_unasked()).then_some(interval_ms)
+    }
+
+    pub(crate) fn set_subscription(&self, interval_ms: u32, is_unasked: bool) {
         self.is_unasked.store(is_unasked, Ordering::Relaxed);
+        self.push_interval_ms.store(interval_ms, Ordering::Relaxed);
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn handle(
     let granted = node.telemetry.ask(&node.image(), request, id, request.received);
     if let Ok(granted) = &granted {
         let identity = &request.connection.identity;
-        identity.set_unasked(granted.wanted.metrics.is_empty());
+        identity.set_subscription(granted.wanted.interval_ms, granted.wanted.metrics.is_empty());
     }
     let response = match &granted {
         Err(code) => GetTelemetrySubscriptionsResponse {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::diagnosis::{Evidence, Symbol};
+use super::diagnosis::{Evidence, Symbol, Words};
 use super::rules::words;
 use super::snapshot::{Origin, Setting};
 use crate::numbers::number;
@@ -12,14 +12,20 @@ impl Evidence {
     ///
     /// - `formula`: such as `F8`; `name`: the result's symbol; `expression`: the formula in
     ///   symbols.
-    pub fn new(formula: &str, name: &str, expression: &str, result: f64, unit: &str) -> Evidence {
+    pub fn new(
+        formula: &'static str,
+        name: impl Into<Words>,
+        expression: impl Into<Words>,
+        result: f64,
+        unit: impl Into<Words>,
+    ) -> Evidence {
         Evidence {
-            formula: formula.to_owned(),
-            expression: expression.to_owned(),
+            formula: formula.into(),
+            expression: expression.into(),
             symbols: Vec::new(),
-            name: name.to_owned(),
+            name: name.into(),
             result,
-            unit: unit.to_owned(),
+            unit: unit.into(),
         }
     }
 
@@ -27,26 +33,32 @@ impl Evidence {
     ///
     /// - `origin`: measured, stated, inferred, default, seen or assumed.
     #[must_use]
-    pub fn with(mut self, name: &str, value: f64, unit: &str, origin: &str) -> Evidence {
+    pub fn with(
+        mut self,
+        name: impl Into<Words>,
+        value: f64,
+        unit: impl Into<Words>,
+        origin: impl Into<Words>,
+    ) -> Evidence {
         self.symbols.push(Symbol {
-            name: name.to_owned(),
+            name: name.into(),
             value,
-            unit: unit.to_owned(),
-            origin: origin.to_owned(),
+            unit: unit.into(),
+            origin: origin.into(),
         });
         self
     }
 
     /// Adds a symbol that the client or the broker measured.
     #[must_use]
-    pub fn measured(self, name: &str, value: f64, unit: &str) -> Evidence {
+    pub fn measured(self, name: impl Into<Words>, value: f64, unit: impl Into<Words>) -> Evidence {
         self.with(name, value, unit, "measured")
     }
 
     /// The expression with numbers in place of the symbols.
     pub fn substituted(&self) -> String {
         let mut text = String::with_capacity(self.expression.len());
-        let mut rest = self.expression.as_str();
+        let mut rest = &*self.expression;
         while let Some(at) = rest.find(is_of_name) {
             text.push_str(&rest[..at]);
             let from = &rest[at..];

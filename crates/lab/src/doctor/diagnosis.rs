@@ -1,15 +1,20 @@
 //! The doctor's diagnosis of one client: the stable, versioned form that commands print and other
 //! programs read.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
+use super::used::UsedNumbers;
 use crate::numbers::number;
 
 /// Version of the JSON; it changes when a field is removed or changes its meaning.
 pub const VERSION: u32 = 1;
+
+/// Words of a rule that are mostly the same for every client: they are not copied for each.
+pub type Words = Cow<'static, str>;
 
 /// The diagnoses of all clients at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,23 +185,23 @@ pub enum FindingId {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// `F8`, or the name of a comparison.
-    pub formula: String,
+    pub formula: Words,
     /// The formula in symbols: `1000 / L * M * N`.
-    pub expression: String,
+    pub expression: Words,
     pub symbols: Vec<Symbol>,
     /// The symbol of the result: `R_max`.
-    pub name: String,
+    pub name: Words,
     pub result: f64,
-    pub unit: String,
+    pub unit: Words,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Symbol {
-    pub name: String,
+    pub name: Words,
     pub value: f64,
-    pub unit: String,
+    pub unit: Words,
     /// Measured, stated, inferred or default.
-    pub origin: String,
+    pub origin: Words,
 }
 
 /// The one recommended change.
@@ -248,17 +253,16 @@ impl Promise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// `linger.ms`, `send.buffer.bytes`, `max.in.flight.requests.per.connection`, `partitions`, ...
-    pub set: String,
-    pub why: String,
+    pub set: Words,
+    pub why: Words,
 }
 
 /// One step of the decision tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// `producer 8`; `consumer 5`.
-    pub rule: String,
-    pub question: String,
-    /// The numbers that the step used, filled in.
-    pub numbers: String,
-    pub answer: String,
+    pub rule: Words,
+    pub question: Words,
+    pub numbers: UsedNumbers,
+    pub answer: Words,
 }

@@ -15,6 +15,7 @@ pub mod history;
 pub mod promises;
 pub mod rules;
 pub mod manual;
+pub mod used;
 pub mod arithmetic;
 pub mod adapters;
 pub mod otlp;

@@ -140,6 +140,7 @@ mod tests {
             is_off_at_broker: false,
             written: None,
             instance_id: None,
+            push_interval_ms: None,
             software: None,
             produce: None,
             fetch: Some(RequestCounts {

@@ -38,6 +38,8 @@ pub struct ConnectionCounts {
     pub is_local: bool,
     /// KIP-714's client instance id, if the client has asked for a subscription.
     pub instance_id: Option<String>,
+    /// How often it was told to push.
+    pub push_interval_ms: Option<u32>,
     /// The broker asks this client for no metrics.
     pub is_off_at_broker: bool,
     /// Name and version, if the client sent them (KIP-511).

@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod windows;
+mod instances;
 mod committed;
 mod membership;
 mod written;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::committed::Committed;
 use super::counts::{BrokerCounts, ConnectionCounts, FetchLimits, RequestCounts};
 use super::host::HostSums;
+use super::instances;
 use super::membership::Memberships;
 use super::written::Written;
 use crate::doctor::history::Observed;
@@ -63,6 +64,7 @@ pub(super) struct ClientSums {
     other_micros: u64,
     connections: u64,
     is_local: bool,
+    push_interval_ms: Option<u32>,
     is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     /// A consumer's first and last position in each partition.
@@ -85,6 +87,7 @@ impl ClientSums {
         self.written.merge(&later.written);
         self.connections = later.connections;
         self.is_local = later.is_local;
+        self.push_interval_ms = later.push_interval_ms.or(self.push_interval_ms);
         self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
@@ -130,6 +133,7 @@ fn add_connection(
         sums.other_micros += std::mem::take(&mut other_micros);
         sums.connections += u64::from(!now.is_closed);
         sums.is_local = now.is_local;
+        sums.push_interval_ms = now.push_interval_ms.or(sums.push_interval_ms);
         sums.is_off_at_broker = now.is_off_at_broker;
         if let (Role::Producer, Some(written)) = (role, &now.written) {
             sums.written
@@ -193,8 +197,13 @@ struct Whole {
 impl Windows {
     /// Takes the next reading and returns an observation for every client with requests in the
     /// window.
-    pub fn take(&mut self, reading: BrokerCounts) -> Vec<Observed> {
-        let Some(previous) = self.previous.take() else {
+    pub fn take(&mut self, mut reading: BrokerCounts) -> Vec<Observed> {
+        let previous = self.previous.take();
+        let before = previous
+            .as_ref()
+            .map_or(&[][..], |previous| &previous.connections);
+        instances::name(&mut reading.connections, before);
+        let Some(previous) = previous else {
             self.previous = Some(reading);
             return Vec::new();
         };
@@ -275,6 +284,7 @@ impl Windows {
                 host: whole.host.filter(|_| sums.is_local),
                 partitions: partitions(sums),
                 has_subscription: key.instance_id.is_some(),
+                push_interval_ms: sums.push_interval_ms.map(f64::from),
                 is_off_at_broker: sums.is_off_at_broker,
                 neighbours: neighbours.collect(),
                 ..Observed::default()
@@ -589,6 +599,7 @@ mod tests {
             is_local: false,
             is_off_at_broker: false,
             instance_id: None,
+            push_interval_ms: None,
             software: None,
             produce: Some(produce),
             fetch: None,
@@ -735,6 +746,50 @@ mod tests {
         // Later readings lack the closed connection, but its requests stay in the window.
         let told = windows.take(reading(20, 0, vec![producer(2, "p", 50)]));
         assert_eq!(told[0].broker.requests_per_second, Some(5.0));
+    }
+
+    #[test]
+    fn a_client_that_asked_on_another_connection_and_never_pushes_has_a_subscription() {
+        let asked = |instance: &str| ConnectionCounts {
+            instance_id: Some(instance.to_owned()),
+            push_interval_ms: Some(10_000),
+            produce: None,
+            ..producer(9, "p", 0)
+        };
+        let has_subscription = |connections: fn(u64) -> Vec<ConnectionCounts>,
+                                asked: Vec<ConnectionCounts>| {
+            let mut windows = Windows::default();
+            windows.take(reading(0, 0, [connections(0), asked.clone()].concat()));
+            let told = windows.take(reading(10, 0, [connections(100), asked].concat()));
+            told.iter()
+                .map(|told| told.has_subscription && told.push_interval_ms.is_some())
+                .collect::<Vec<_>>()
+        };
+        let one = |requests| vec![producer(1, "p", requests)];
+        assert_eq!(has_subscription(one, vec![asked("a")]), [true]);
+        assert_eq!(has_subscription(one, Vec::new()), [false]);
+        // Whose instance it is cannot be told.
+        assert_eq!(has_subscription(one, vec![asked("a"), asked("b")]), [false]);
+        let two = |requests| vec![producer(1, "p", requests), producer(2, "p", requests)];
+        assert_eq!(has_subscription(two, vec![asked("a")]), [false]);
+        // The instance produces itself.
+        let own = |requests| {
+            let own = ConnectionCounts {
+                instance_id: Some("a".to_owned()),
+                push_interval_ms: Some(10_000),
+                ..producer(2, "p", requests)
+            };
+            vec![producer(1, "p", requests), own]
+        };
+        assert_eq!(has_subscription(own, vec![asked("a")]), [false, true]);
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![producer(1, "p", 0), asked("a")]));
+        let told = windows.take(reading(10, 0, vec![producer(1, "p", 100)]));
+        assert_eq!(
+            told[0].client.instance_id.as_deref(),
+            Some("a"),
+            "although the other is closed"
+        );
     }
 
     #[test]

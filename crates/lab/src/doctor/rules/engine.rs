@@ -5,6 +5,8 @@
 //! finite, a change is not what is set already, no change is recommended and refused at once, and a
 //! promise can fail.
 
+use std::mem;
+
 use super::super::diagnosis::{Diagnosis, Evidence, Finding, Promise, Step, Verdict};
 use super::super::snapshot::Snapshot;
 use super::found::Found;
@@ -35,12 +37,12 @@ pub(crate) fn run<'r, S: Subject + 'r>(
     rules: impl Iterator<Item = &'r Rule<S>>,
 ) {
     for rule in rules {
-        let found = (rule.ask)(reading);
+        let mut found = (rule.ask)(reading);
         diagnosis.reasoning.push(Step {
-            rule: rule.id.to_owned(),
-            question: rule.question.to_owned(),
-            numbers: found.numbers.clone(),
-            answer: found.answer.clone(),
+            rule: rule.id.into(),
+            question: rule.question.into(),
+            numbers: mem::take(&mut found.numbers),
+            answer: mem::take(&mut found.answer),
         });
         take(diagnosis, found);
     }
@@ -102,7 +104,7 @@ fn is_worth_telling(settled: Verdict, later: Verdict) -> bool {
 /// Makes the invariants of a diagnosis true.
 pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     diagnosis.evidence.retain(is_finite);
-    distinct(&mut diagnosis.evidence);
+    distinct(&mut diagnosis.evidence, |one, other| one == other);
     // Advice follows from a verdict: a client that has just started has nothing to change.
     if diagnosis.verdict == Verdict::NotEnoughData {
         diagnosis.recommendation = None;
@@ -119,22 +121,11 @@ pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
         let name = setting_of(&change.set).to_owned();
         diagnosis.refused.retain(|refusal| refusal.set != name);
     }
-    let mut findings: Vec<Finding> = Vec::new();
-    for finding in diagnosis.findings.drain(..) {
-        if !findings.iter().any(|known| known.id == finding.id) {
-            findings.push(finding);
-        }
-    }
-    findings.sort_by_key(|finding| finding.is_contributing);
-    diagnosis.findings = findings;
-    let mut sets: Vec<String> = Vec::new();
-    diagnosis.refused.retain(|refusal| {
-        let is_new = !sets.contains(&refusal.set);
-        sets.push(refusal.set.clone());
-        is_new
-    });
-    distinct(&mut diagnosis.missing);
-    distinct(&mut diagnosis.notes);
+    distinct(&mut diagnosis.findings, |one, other| one.id == other.id);
+    diagnosis.findings.sort_by_key(|finding| finding.is_contributing);
+    distinct(&mut diagnosis.refused, |one, other| one.set == other.set);
+    distinct(&mut diagnosis.missing, |one, other| one == other);
+    distinct(&mut diagnosis.notes, |one, other| one == other);
 }
 
 /// `batch.size` of `batch.size=32768`; an action in words is its own name.
@@ -190,13 +181,12 @@ fn is_finite(line: &Evidence) -> bool {
     line.result.is_finite() && line.symbols.iter().all(|symbol| symbol.value.is_finite())
 }
 
-fn distinct<T: PartialEq + Clone>(values: &mut Vec<T>) {
-    let mut seen: Vec<T> = Vec::new();
-    values.retain(|value| {
-        let is_new = !seen.contains(value);
-        if is_new {
-            seen.push(value.clone());
+/// Keeps the first of those that are the same.
+fn distinct<T>(values: &mut Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
+    let all = mem::take(values);
+    for value in all {
+        if !values.iter().any(|known| is_same(known, &value)) {
+            values.push(value);
         }
-        is_new
-    });
+    }
 }

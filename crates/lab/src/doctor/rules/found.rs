@@ -1,15 +1,15 @@
 //! The result of one rule.
 
 use super::super::diagnosis::{
-    Confidence, Evidence, Finding, FindingId, Promise, Recommendation, Refusal, Verdict,
+    Confidence, Evidence, Finding, FindingId, Promise, Recommendation, Refusal, Verdict, Words,
 };
+use super::super::used::UsedNumbers;
 
 /// A rule's answer, with everything that it adds to the diagnosis.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// The numbers that were used, filled in.
-    pub numbers: String,
-    pub answer: String,
+    pub numbers: UsedNumbers,
+    pub answer: Words,
     /// The rule matches: this is what limits the client.
     pub verdict: Option<(Verdict, Confidence)>,
     pub summary: String,
@@ -26,19 +26,24 @@ pub struct Found {
 
 impl Found {
     /// The result of a test that does not match.
-    pub fn nothing(numbers: String, answer: impl Into<String>) -> Found {
+    pub fn nothing(numbers: impl Into<UsedNumbers>, answer: impl Into<Words>) -> Found {
         Found {
-            numbers,
+            numbers: numbers.into(),
             answer: answer.into(),
             ..Found::default()
         }
     }
 
     /// The result of a test that matches; the answer is the summary.
-    pub fn verdict(numbers: String, verdict: Verdict, confidence: Confidence, summary: String) -> Found {
+    pub fn verdict(
+        numbers: impl Into<UsedNumbers>,
+        verdict: Verdict,
+        confidence: Confidence,
+        summary: String,
+    ) -> Found {
         Found {
-            numbers,
-            answer: summary.clone(),
+            numbers: numbers.into(),
+            answer: summary.clone().into(),
             verdict: Some((verdict, confidence)),
             summary,
             ..Found::default()
@@ -79,9 +84,9 @@ impl Found {
     }
 
     #[must_use]
-    pub fn refuse(mut self, set: &str, why: impl Into<String>) -> Found {
+    pub fn refuse(mut self, set: impl Into<Words>, why: impl Into<Words>) -> Found {
         self.refused.push(Refusal {
-            set: set.to_owned(),
+            set: set.into(),
             why: why.into(),
         });
         self

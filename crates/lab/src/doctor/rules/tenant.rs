@@ -148,8 +148,8 @@ fn judgement(snapshot: &Snapshot, culprit: &Neighbour) -> Judgement {
         evidence,
         recommendation: recommendation(culprit, now, after),
         refused: vec![Refusal {
-            set: String::from("settings of this client"),
-            why: String::from("its requests wait behind another client's; larger batches here change little"),
+            set: "settings of this client".into(),
+            why: "its requests wait behind another client's; larger batches here change little".into(),
         }],
         missing,
     }

@@ -1,8 +1,8 @@
 //! What rules write: symbols, lines of arithmetic, steps.
 
-use crate::doctor::diagnosis::{Evidence, Step, Symbol};
+use crate::doctor::diagnosis::{Evidence, Step, Symbol, Words};
 use crate::doctor::snapshot::{Origin, Setting};
-use crate::numbers::number;
+use crate::doctor::used::{Used, UsedNumbers};
 
 /// The origin of a setting, in one word.
 pub(crate) fn origin(origin: Origin) -> &'static str {
@@ -14,56 +14,57 @@ pub(crate) fn origin(origin: Origin) -> &'static str {
     }
 }
 
-pub(crate) fn measured(name: &str, value: f64, unit: &str) -> Symbol {
+pub(crate) fn measured(name: &'static str, value: f64, unit: &'static str) -> Symbol {
     Symbol {
-        name: name.to_owned(),
+        name: name.into(),
         value,
-        unit: unit.to_owned(),
-        origin: "measured".to_owned(),
+        unit: unit.into(),
+        origin: "measured".into(),
     }
 }
 
-pub(crate) fn of_setting(name: &str, setting: Setting<f64>, unit: &str) -> Symbol {
+pub(crate) fn of_setting(name: &'static str, setting: Setting<f64>, unit: &'static str) -> Symbol {
     Symbol {
-        origin: origin(setting.origin).to_owned(),
+        origin: origin(setting.origin).into(),
         ..measured(name, setting.value, unit)
     }
 }
 
 /// A line of arithmetic; none where one of its numbers is not finite.
 pub(crate) fn evidence(
-    formula: &str,
-    expression: &str,
+    formula: &'static str,
+    expression: &'static str,
     symbols: Vec<Symbol>,
-    (name, result, unit): (&str, f64, &str),
+    (name, result, unit): (&'static str, f64, &'static str),
 ) -> Option<Evidence> {
     let is_finite = result.is_finite() && symbols.iter().all(|symbol| symbol.value.is_finite());
     is_finite.then(|| Evidence {
-        formula: formula.to_owned(),
-        expression: expression.to_owned(),
+        formula: formula.into(),
+        expression: expression.into(),
         symbols,
-        name: name.to_owned(),
+        name: name.into(),
         result,
-        unit: unit.to_owned(),
+        unit: unit.into(),
     })
 }
 
-pub(crate) fn step(rule: &str, question: &str, numbers: &[String], answer: impl Into<String>) -> Step {
+pub(crate) fn step(
+    rule: &'static str,
+    question: &'static str,
+    numbers: impl Into<UsedNumbers>,
+    answer: impl Into<Words>,
+) -> Step {
     Step {
-        rule: rule.to_owned(),
-        question: question.to_owned(),
-        numbers: numbers.join("; "),
+        rule: rule.into(),
+        question: question.into(),
+        numbers: numbers.into(),
         answer: answer.into(),
     }
 }
 
-/// Returns `name = 12.6 ms`, or that the value is not known.
-pub(crate) fn known(name: &str, value: Option<f64>, unit: &str) -> String {
-    match value {
-        Some(value) if unit.is_empty() => format!("{name} = {}", number(value)),
-        Some(value) => format!("{name} = {} {unit}", number(value)),
-        None => format!("{name} unknown"),
-    }
+/// A number that a step used, or that it is not known.
+pub(crate) fn known(name: &'static str, value: Option<f64>, unit: &'static str) -> Used {
+    Used::Number { name, value, unit }
 }
 
 /// A sentence's beginning in upper case.

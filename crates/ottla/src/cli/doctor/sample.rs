@@ -77,7 +77,7 @@ pub fn limited() -> Diagnosis {
 }
 
 fn ceiling() -> Evidence {
-    let symbol = |name: &str, value, unit: &str, origin: &str| Symbol {
+    let symbol = |name: &'static str, value, unit: &'static str, origin: &'static str| Symbol {
         name: name.into(),
         value,
         unit: unit.into(),
@@ -123,18 +123,18 @@ fn finding(id: FindingId, text: &str, is_contributing: bool) -> Finding {
     }
 }
 
-fn refusal(set: &str, why: &str) -> Refusal {
+fn refusal(set: &'static str, why: &'static str) -> Refusal {
     Refusal {
         set: set.into(),
         why: why.into(),
     }
 }
 
-fn step(rule: &str, question: &str, numbers: &str) -> Step {
+fn step(rule: &'static str, question: &'static str, numbers: &str) -> Step {
     Step {
         rule: rule.into(),
         question: question.into(),
-        numbers: numbers.into(),
+        numbers: numbers.to_owned().into(),
         answer: "yes".into(),
     }
 }

@@ -40,6 +40,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         address: who.address,
         is_local: who.is_local,
         instance_id: who.identity.instance_id().map(|id| id.to_string()),
+        push_interval_ms: who.identity.push_interval_ms(),
         is_off_at_broker: !reading.asks_for_metrics || who.identity.is_unasked(),
         software: software.map(|software| (software.name.clone(), software.version.clone())),
         produce: (activity.produce.as_deref()).map(|api| requests(reading.moment, api)),

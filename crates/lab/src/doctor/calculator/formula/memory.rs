@@ -88,7 +88,7 @@ fn lines(inputs: &Inputs) -> Vec<Evidence> {
         inputs.value("drained"),
         inputs.value("buffer"),
     );
-    let given = |line: Evidence, symbol: &str, name: &str, unit: &str| {
+    let given = |line: Evidence, symbol: &'static str, name: &str, unit: &'static str| {
         line.with(symbol, inputs.value(name), unit, inputs.origin(name))
     };
     let full = seconds_until_full(buffer, offered, drained);

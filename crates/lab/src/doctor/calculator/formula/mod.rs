@@ -161,10 +161,10 @@ impl Inputs {
         let given = calculator.inputs.iter().filter_map(|input| {
             let (value, origin) = *self.values.get(input.name)?;
             Some(Symbol {
-                name: input.name.to_owned(),
+                name: input.name.into(),
                 value,
-                unit: input.dimension.base_unit().to_owned(),
-                origin: origin.to_owned(),
+                unit: input.dimension.base_unit().into(),
+                origin: origin.into(),
             })
         });
         given.collect()

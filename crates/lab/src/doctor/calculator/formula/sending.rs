@@ -181,7 +181,7 @@ fn throughput(inputs: &Inputs) -> Answer {
 
 fn throughput_lines(inputs: &Inputs, connection: &Connection, worked: [f64; 4]) -> Vec<Evidence> {
     let [packet, request, plain, refined] = worked;
-    let given = |line: Evidence, symbol: &str, name: &str, unit: &str| {
+    let given = |line: Evidence, symbol: &'static str, name: &str, unit: &'static str| {
         line.with(symbol, inputs.value(name), unit, inputs.origin(name))
     };
     let record = inputs.value("record");
@@ -190,7 +190,7 @@ fn throughput_lines(inputs: &Inputs, connection: &Connection, worked: [f64; 4]) 
     } else {
         ("floor(batch / record) * record", "whole records in a batch")
     };
-    let packet_line = Evidence::new("F11", "packet", rule, packet, &format!("B, {packet_line}"));
+    let packet_line = Evidence::new("F11", "packet", rule, packet, format!("B, {packet_line}"));
     let packet_line = given(given(packet_line, "record", "record", "B"), "batch", "batch", "B");
     let request_line = Evidence::new("F11", "request", "min(packet * partitions, limit)", request, "B")
         .with("packet", packet, "B", "worked out")
@@ -402,7 +402,7 @@ fn synchronous(inputs: &Inputs) -> Answer {
         inputs.value("linger"),
         inputs.value("latency"),
     );
-    let line = |linger: f64, origin: &str| {
+    let line = |linger: f64, origin: &'static str| {
         let rate = synchronous_records_per_second(threads, linger, latency);
         Evidence::new("F28", "X_r", "T * 1000 / (linger + L)", rate, "records/s")
             .with("T", threads, "", inputs.origin("threads"))

@@ -153,7 +153,7 @@ impl Work<'_> {
             |pipe: &Pipe| synchronous_records_per_second(threads, pipe.linger_ms.value, pipe.request_ms);
         // Measurements may differ a little from the formula; the promise uses the formula's ratio.
         let then = before.records_per_second * rate(&after) / rate(&before) * more;
-        let line = |name: &str, pipe: &Pipe, threads: f64| {
+        let line = |name: &'static str, pipe: &Pipe, threads: f64| {
             let rate = synchronous_records_per_second(threads, pipe.linger_ms.value, pipe.request_ms);
             Evidence::new("F28", name, "T * 1000 / (linger + L)", rate, "records/s")
                 .with(

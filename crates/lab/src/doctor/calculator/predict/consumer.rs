@@ -3,7 +3,7 @@
 use super::setting::Wanted;
 use super::{Change, Prediction};
 use crate::doctor::calculator::Invalid;
-use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
+use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Words};
 use crate::doctor::rules::consumer::reading::{Reading, sane};
 use crate::doctor::snapshot::{Consumer, Snapshot};
 use crate::formulas::consumer::{catch_up_seconds, work_ms};
@@ -59,9 +59,9 @@ impl Work<'_> {
         }
     }
 
-    fn unchanged(&mut self, set: &str, why: impl Into<String>) {
+    fn unchanged(&mut self, set: &'static str, why: impl Into<Words>) {
         self.prediction.unchanged.push(Refusal {
-            set: set.to_owned(),
+            set: set.into(),
             why: why.into(),
         });
     }

@@ -4,7 +4,7 @@ use super::pipe::{Pipe, PipeValue};
 use super::setting::Wanted;
 use super::{Change, Prediction};
 use crate::doctor::calculator::Invalid;
-use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Verdict};
+use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Verdict, Words};
 use crate::doctor::rules;
 use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
@@ -78,9 +78,9 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn unchanged(&mut self, set: &str, why: impl Into<String>) {
+    fn unchanged(&mut self, set: &'static str, why: impl Into<Words>) {
         self.prediction.unchanged.push(Refusal {
-            set: set.to_owned(),
+            set: set.into(),
             why: why.into(),
         });
     }

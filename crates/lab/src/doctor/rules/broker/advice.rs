@@ -17,10 +17,10 @@ fn promise(parts: &Parts, best_ms: f64, worst_ms: f64, assumption: &str) -> Prom
     }
 }
 
-fn refusal(set: &str, why: &str) -> Refusal {
+fn refusal(set: &'static str, why: &'static str) -> Refusal {
     Refusal {
-        set: set.to_owned(),
-        why: why.to_owned(),
+        set: set.into(),
+        why: why.into(),
     }
 }
 

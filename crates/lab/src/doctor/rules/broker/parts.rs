@@ -127,7 +127,7 @@ impl Parts {
     /// The part's share as a line of arithmetic that names all parts.
     pub fn line(&self, part: Part) -> Evidence {
         let expression = format!("{} / (queue + local + remote + response)", part.symbol());
-        let line = Evidence::new("F23", "share", &expression, self.share(part), "of D");
+        let line = Evidence::new("F23", "share", expression, self.share(part), "of D");
         Part::ALL.into_iter().fold(line, |line, part| {
             line.measured(part.symbol(), self.ms(part), "ms")
         })

@@ -21,7 +21,7 @@ mod catching_up;
 pub(crate) mod fetches;
 pub(crate) mod reading;
 
-use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict};
+use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict, Words};
 use super::super::snapshot::{Consumer, Role, Snapshot};
 use super::engine::{self, Rule, Subject};
 use super::found::{self, Found};
@@ -122,10 +122,10 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     let reading = Reading::of(snapshot, consumer);
     let not_yet = evidence::evidence(snapshot);
     diagnosis.reasoning.push(Step {
-        rule: String::from("consumer 0"),
-        question: String::from("Is there evidence?"),
-        numbers: evidence_in_words(snapshot),
-        answer: not_yet.clone().unwrap_or_else(|| String::from("yes")),
+        rule: "consumer 0".into(),
+        question: "Is there evidence?".into(),
+        numbers: evidence_in_words(snapshot).into(),
+        answer: not_yet.clone().map_or("yes".into(), Words::from),
     });
     match not_yet {
         Some(why) => {

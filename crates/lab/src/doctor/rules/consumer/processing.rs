@@ -178,7 +178,7 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
     }
     if let Some(partitions) = sane(reading.consumer.group_partitions) {
         found = found.refuse(
-            &format!("more than {} consumers", number(partitions)),
+            format!("more than {} consumers", number(partitions)),
             "a partition is read by one member of a group; those beyond have nothing to read",
         );
     }

@@ -49,6 +49,7 @@
 //! (librdkafka), U says nothing.
 
 use crate::doctor::diagnosis::Step;
+use crate::doctor::used::Used;
 use crate::model::constants::{FULL, NEAR, ROOM};
 use crate::numbers::number;
 
@@ -178,12 +179,15 @@ pub(crate) fn step_of(reading: &Reading<'_>) -> Step {
     ];
     numbers.extend(reading.nodes.iter().map(|pipe| {
         let node = pipe.node_id.map_or_else(String::new, |id| format!("_{id}"));
-        let used = known(&format!("U{node}"), pipe.used, "");
-        format!("{used} of {} in flight", number(pipe.in_flight))
+        let used = pipe
+            .used
+            .map_or_else(|| "unknown".to_owned(), |used| format!("= {}", number(used)));
+        let in_flight = number(pipe.in_flight);
+        Used::Words(format!("U{node} {used} of {in_flight} in flight").into())
     }));
     numbers.push(known("i_wait", reading.io_wait, ""));
     let question = "Does a backlog exist, and is the pipe full?";
-    step("S1", question, &numbers, format!("{backlog}; {bound}"))
+    step("S1", question, numbers, format!("{backlog}; {bound}"))
 }
 
 /// Whether the maxima of the last four pushes rise from each to the next.

@@ -36,8 +36,7 @@ fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
         known("X_b", reading.bytes_per_second, "bytes/s"),
         known("link", link, "bytes/s"),
-    ]
-    .join("; ");
+    ];
     if reading.bound != Bound::Pipe {
         return Found::nothing(numbers, "no");
     }

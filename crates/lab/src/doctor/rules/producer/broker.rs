@@ -10,6 +10,7 @@
 
 use crate::doctor::diagnosis::{Confidence, Finding, FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::{Codec, Role};
+use crate::doctor::used::UsedNumbers;
 
 use super::super::broker::parts::Part;
 use super::super::broker::{Judgement, blame, judge};
@@ -45,8 +46,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("D", broker_ms, "ms"),
         known("L", pipe.and_then(|pipe| pipe.request_ms), "ms"),
         known("R × D", pipe.and_then(served_share), "s/s"),
-    ]
-    .join("; ");
+    ];
     let (Some(pipe), Some(broker_ms), Bound::Pipe) = (pipe, broker_ms, &reading.bound) else {
         return Found::nothing(numbers, "no");
     };
@@ -115,7 +115,7 @@ pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe, mut found: Found) -
 }
 
 /// Broker errors that are retried, where batches wait although requests could leave.
-pub(crate) fn retried(reading: &Reading<'_>, numbers: String, words: &str) -> Option<Found> {
+pub(crate) fn retried(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, words: &str) -> Option<Found> {
     let failing = &reading.failing;
     let code = failing.errors.keys().next().filter(|_| failing.has_retries)?;
     let text = format!(

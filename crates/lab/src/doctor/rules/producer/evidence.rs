@@ -26,8 +26,9 @@
 //! **What is missing** is named and never guessed: why a client does not push, what its library
 //! does not send, and settings that nothing states, each with the way to tell it.
 
-use crate::doctor::diagnosis::{Confidence, Step, Verdict};
+use crate::doctor::diagnosis::{Confidence, Step, Verdict, Words};
 use crate::doctor::snapshot::Library;
+use crate::doctor::used::Used;
 use crate::formulas::{buffer, latency};
 
 use super::super::inference::is_guess;
@@ -58,23 +59,23 @@ pub(crate) enum Evidence {
 pub(crate) fn judge(reading: &Reading<'_>) -> (Evidence, Step) {
     let telemetry = &reading.snapshot.telemetry;
     let pushes = match telemetry.pushes {
-        Some(pushes) => format!("pushes = {pushes}"),
-        None => "one complete reading".to_owned(),
+        Some(pushes) => format!("pushes = {pushes}").into(),
+        None => "one complete reading".into(),
     };
     let numbers = [
-        pushes,
+        Used::Words(pushes),
         known("requests", reading.requests, ""),
         known("window", Some(reading.seconds), "s"),
     ];
     let evidence = weigh(reading);
     let answer = match &evidence {
-        Evidence::Enough => "yes".to_owned(),
+        Evidence::Enough => "yes".into(),
         Evidence::Silent => {
-            "no telemetry, but all requests that may be under way are: the broker's numbers alone".to_owned()
+            "no telemetry, but all requests that may be under way are: the broker's numbers alone".into()
         }
-        Evidence::TooLittle(words) => words.clone(),
+        Evidence::TooLittle(words) => Words::from(words.clone()),
     };
-    (evidence, step("S0", "Is there evidence?", &numbers, answer))
+    (evidence, step("S0", "Is there evidence?", numbers, answer))
 }
 
 fn weigh(reading: &Reading<'_>) -> Evidence {

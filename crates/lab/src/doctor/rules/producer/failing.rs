@@ -113,8 +113,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("e", Some(failing.failed), "records"),
         known("md", Some(failing.metadata_wait), "s/s"),
         known("rt", Some(failing.retried), "records"),
-    ]
-    .join("; ");
+    ];
     if failing.is_proven(reading) {
         let text = format!(
             "send() waits for metadata {} of the time: the topic does not exist, may not be written to, or its leader cannot be reached",

@@ -45,8 +45,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("X_r", reading.records_per_second, "records/s"),
         known("offered", reading.offered, "records/s"),
         known("would fit at least", spare, "times"),
-    ]
-    .join("; ");
+    ];
     if reading.bound != Bound::Source {
         return Found::nothing(numbers, "no");
     }

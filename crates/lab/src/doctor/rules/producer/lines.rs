@@ -16,19 +16,17 @@ pub(crate) fn evidence(reading: &Reading<'_>, verdict: Verdict) -> Vec<Evidence>
     if verdict == Verdict::NotEnoughData && reading.snapshot.brokers.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![
+    let lines = [
         request_ceiling(reading),
         in_flight_use(reading),
         fill(reading),
         load(reading),
-    ];
-    lines.extend([
         sender_latency(reading),
         broker_share(reading),
         worker_use(reading),
         callbacks(reading),
         way(reading),
-    ]);
+    ];
     lines.into_iter().flatten().collect()
 }
 

@@ -47,8 +47,7 @@ fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
         known("th", told, "ms"),
         known("throttle of the broker", Some(by_broker), "ms"),
-    ]
-    .join("; ");
+    ];
     let is_throttled = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
     if !is_throttled || reading.snapshot.telemetry.restarted {
         return Found::nothing(numbers, "no");

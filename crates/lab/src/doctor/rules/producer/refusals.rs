@@ -14,7 +14,7 @@
 //! No refusal rests on a guess: where batch.size is not known and no batch was seen that shows that
 //! it is not full, the value is asked for instead (`evidence.rs`).
 
-use crate::doctor::diagnosis::Refusal;
+use crate::doctor::diagnosis::{Refusal, Words};
 use crate::doctor::snapshot::Partitioner;
 use crate::formulas::{batching, buffer};
 
@@ -33,9 +33,9 @@ const HALF_EMPTY: f64 = 0.5;
 /// Longer than any usual linger.
 const LINGER_MS_LONG: f64 = 100.0;
 
-pub(crate) fn refuse(set: &str, why: impl Into<String>) -> Option<Refusal> {
+pub(crate) fn refuse(set: &'static str, why: impl Into<Words>) -> Option<Refusal> {
     Some(Refusal {
-        set: set.to_owned(),
+        set: set.into(),
         why: why.into(),
     })
 }
@@ -82,11 +82,12 @@ pub(crate) fn linger(reading: &Reading<'_>) -> Option<Refusal> {
         false => queue_ms.is_some_and(|queue| queue > backlog::queue_threshold_ms(reading)),
     };
     is_beyond.then(|| Refusal {
-        set: LINGER.to_owned(),
+        set: LINGER.into(),
         why: format!(
             "batches wait {} ms, longer than linger makes them: a longer one changes nothing",
             number(queue_ms.unwrap_or(0.0))
-        ),
+        )
+        .into(),
     })
 }
 
@@ -129,8 +130,8 @@ pub(crate) fn batch(reading: &Reading<'_>) -> Option<Refusal> {
     let is_known = reading.knows_fill() && !is_guess(most.origin);
     (is_known && 2.0 * reading.partitions_per_broker * size > 1.05 * most.value && reading.has_full_batches())
         .then(|| Refusal {
-            set: BATCH.to_owned(),
-            why: format!("requests would pass max.request.size = {}", bytes(most.value)),
+            set: BATCH.into(),
+            why: format!("requests would pass max.request.size = {}", bytes(most.value)).into(),
         })
 }
 
@@ -178,11 +179,12 @@ fn in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
     let has_time = pipe.broker.as_ref().is_some_and(|broker| broker.ms.is_some());
     let useful = useful_in_flight(reading, pipe)?;
     (has_time && !is_guess(allowed.origin) && allowed.value >= NEARLY * useful).then(|| Refusal {
-        set: IN_FLIGHT.to_owned(),
+        set: IN_FLIGHT.into(),
         why: format!(
             "above 1 + RTT / D = {} in flight hide no more of the round trip (F14)",
             number(useful)
-        ),
+        )
+        .into(),
     })
 }
 
@@ -193,11 +195,12 @@ pub(crate) fn unused_in_flight(reading: &Reading<'_>) -> Option<Refusal> {
     // With a guess of five, half of it may be all of one.
     let under_way = used * allowed.value;
     (!is_guess(allowed.origin) || under_way < 0.5).then(|| Refusal {
-        set: IN_FLIGHT.to_owned(),
+        set: IN_FLIGHT.into(),
         why: format!(
             "{} requests are under way at a time: no more are wanted",
             number(under_way)
-        ),
+        )
+        .into(),
     })
 }
 
@@ -216,9 +219,9 @@ pub(crate) fn partitions(reading: &Reading<'_>) -> Option<Refusal> {
     };
     let collected = batching::records_per_linger(filling_rate(reading)?, longest_ms);
     (collected < 1.0 && !is_sticky).then(|| Refusal {
-        set: PARTITIONS.to_owned(),
+        set: PARTITIONS.into(),
         why: "a partition already collects less than one record in a linger: more of them make batches smaller (F19)"
-            .to_owned(),
+            .into(),
     })
 }
 
@@ -265,8 +268,8 @@ fn max_block(reading: &Reading<'_>) -> Option<Refusal> {
 
 fn delivery_timeout(reading: &Reading<'_>) -> Option<Refusal> {
     reading.failing.is_expiring.then(|| Refusal {
-        set: "delivery.timeout.ms".to_owned(),
-        why: "it hides the errors: records arrive later and the queue is the same".to_owned(),
+        set: "delivery.timeout.ms".into(),
+        why: "it hides the errors: records arrive later and the queue is the same".into(),
     })
 }
 
@@ -300,8 +303,8 @@ fn min_insync(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal> {
     let remote = remote_ms(pipe)?;
     let broker_ms = reading.broker_ms(pipe?)?;
     (reading.settings.acks.value == -1 && remote >= 0.3 * broker_ms).then(|| Refusal {
-        set: "min.insync.replicas".to_owned(),
-        why: "it changes when a write is refused, not how long one takes: acks=all waits for every replica in sync".to_owned(),
+        set: "min.insync.replicas".into(),
+        why: "it changes when a write is refused, not how long one takes: acks=all waits for every replica in sync".into(),
     })
 }
 

@@ -37,8 +37,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("RTT", trip.map(|trip| trip.ms), "ms"),
         known("L", pipe.and_then(|pipe| pipe.request_ms), "ms"),
         known("M", Some(reading.settings.in_flight.value), ""),
-    ]
-    .join("; ");
+    ];
     let (Some(pipe), Some(trip), Bound::Pipe) = (pipe, trip, &reading.bound) else {
         return Found::nothing(numbers, "no");
     };

@@ -46,8 +46,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("R", reading.requests_per_second, "requests/s"),
         known("U", reading.used(), ""),
         known("phi", reading.fill(), ""),
-    ]
-    .join("; ");
+    ];
     let (text, is_doubtful) = match &reading.bound {
         Bound::Pipe => (sentence(reading), sender_thread::is_short_of_cpu(reading)),
         Bound::Blocked(words) => {

@@ -20,6 +20,7 @@
 
 use crate::doctor::diagnosis::{Confidence, FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Codec;
+use crate::doctor::used::UsedNumbers;
 use crate::formulas::latency;
 
 use super::super::found::Found;
@@ -52,8 +53,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("i_wait", reading.io_wait, ""),
         known("i_oth", reading.io_other, ""),
         known("X_r × C", reading.callback_use(), ""),
-    ]
-    .join("; ");
+    ];
     let is_late = reading.bound == Bound::Pipe
         && reading.io_other.is_some_and(|other| reaches(other, HALF))
         && reading.io_wait.is_some_and(|wait| wait < BUSY);
@@ -85,7 +85,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 /// Of a client that pushes nothing because all of its requests are under way.
 ///
 /// - `under_way`: requests between the client's socket and the broker's answer.
-pub(crate) fn seen_by_broker(reading: &Reading<'_>, numbers: String, under_way: f64) -> Found {
+pub(crate) fn seen_by_broker(reading: &Reading<'_>, numbers: UsedNumbers, under_way: f64) -> Found {
     let work = work(reading);
     let text = format!(
         "All requests that may be in flight are, and {} of one is with the network and the broker: answers wait in the client for its \

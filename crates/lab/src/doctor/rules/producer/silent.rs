@@ -22,6 +22,7 @@
 //! says itself that it is one.
 
 use crate::doctor::diagnosis::{FindingId, Verdict};
+use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
 use super::super::inference::{self, BATCH_BYTES};
@@ -47,14 +48,13 @@ fn ask(reading: &Reading<'_>) -> Found {
         .iter()
         .max_by(|a, b| a.requests_per_second.total_cmp(&b.requests_per_second));
     let trip = pipe.and_then(|pipe| round_trip(reading, pipe));
-    let numbers = [
+    let numbers = UsedNumbers::from([
         known("R", pipe.map(|pipe| pipe.requests_per_second), "requests/s"),
         known("RTT", trip.map(|trip| trip.ms), "ms"),
         known("D", pipe.and_then(|pipe| reading.broker_ms(pipe)), "ms"),
         known("n_req", reading.records_per_request, ""),
         known("S", reading.request_bytes, "bytes"),
-    ]
-    .join("; ");
+    ]);
     let found = match pipe {
         Some(pipe) => weigh(reading, pipe, trip, numbers.clone()),
         None => None,
@@ -105,7 +105,7 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
         })
 }
 
-fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: String) -> Option<Found> {
+fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: UsedNumbers) -> Option<Found> {
     let allowed = reading.settings.in_flight.value.max(1.0);
     let under_way = inference::under_way(reading.snapshot);
     let in_flight = match under_way {

@@ -16,6 +16,7 @@
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::WrittenPartition;
+use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
 use super::super::inference;
@@ -52,8 +53,7 @@ fn ask(reading: &Reading<'_>) -> Found {
                 .sum(),
             "",
         ),
-    ]
-    .join("; ");
+    ];
     if reading.bound == Bound::Pipe
         && let Some((hot, cool)) = brokers(reading)
     {
@@ -90,7 +90,7 @@ fn brokers<'r>(reading: &'r Reading<'_>) -> Option<(&'r Pipe, &'r Pipe)> {
     (coolest.used? <= HALF * hottest.used?).then_some((hottest, coolest))
 }
 
-fn of_brokers(reading: &Reading<'_>, numbers: String, hot: &Pipe, cool: &Pipe) -> Found {
+fn of_brokers(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, hot: &Pipe, cool: &Pipe) -> Found {
     let name = |pipe: &Pipe| {
         pipe.node_id
             .map_or_else(|| "one broker".to_owned(), |id| format!("broker {id}"))
@@ -176,7 +176,7 @@ fn has_uneven_batches(reading: &Reading<'_>) -> bool {
         && !knows_partitions
 }
 
-fn of_uneven(reading: &Reading<'_>, numbers: String) -> Found {
+fn of_uneven(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>) -> Found {
     let text = format!(
         "Some partitions' batches are full while most hold far less ({} on average): a few keys seem to get most of the records.",
         bytes(reading.batch_bytes.unwrap_or(0.0))
@@ -193,7 +193,12 @@ fn of_uneven(reading: &Reading<'_>, numbers: String) -> Found {
     .refusals(refusals::of_memory(reading))
 }
 
-fn of_key(reading: &Reading<'_>, numbers: String, hot: &WrittenPartition, share: f64) -> Found {
+fn of_key(
+    reading: &Reading<'_>,
+    numbers: impl Into<UsedNumbers>,
+    hot: &WrittenPartition,
+    share: f64,
+) -> Found {
     let text = format!(
         "One partition, {}-{}, gets {} of the bytes: its batches queue, and the memory they hold stops the others.",
         hot.topic,

@@ -40,8 +40,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("R", reading.requests_per_second, "requests/s"),
         known("n_req", reading.records_per_request, ""),
         known("phi", reading.fill(), ""),
-    ]
-    .join("; ");
+    ];
     let Some(records) = reading.records_per_request.filter(|_| is_small(reading)) else {
         return Found::nothing(numbers, "no");
     };

@@ -5,6 +5,7 @@
 //! requests: a sender that waits for each answer has one record in a request too.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::used::UsedNumbers;
 use crate::formulas::ceiling;
 
 use super::super::found::Found;
@@ -29,8 +30,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("X_r", reading.records_per_second, "records/s"),
         known("n_req", reading.records_per_request, ""),
         known("T", reading.threads, ""),
-    ]
-    .join("; ");
+    ];
     match one_at_a_time(reading) {
         Some(expected) if reading.bound == Bound::Source => found(reading, numbers, expected),
         _ => Found::nothing(numbers, "no"),
@@ -59,7 +59,7 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<f64> {
 }
 
 /// The verdict, also for a client whose broker alone speaks.
-pub(crate) fn found(reading: &Reading<'_>, numbers: String, expected: f64) -> Found {
+pub(crate) fn found(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, expected: f64) -> Found {
     let text = format!(
         "Every record waits for the answer to the one before: {} records/s is what that allows.",
         number(expected)

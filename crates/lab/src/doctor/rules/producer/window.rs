@@ -26,6 +26,7 @@
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Origin;
+use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
 use super::super::inference::{is_guess, power_above};
@@ -69,8 +70,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("on the way", found.map(|window| window.on_the_way), "bytes"),
         known("S", pipe.and_then(|pipe| pipe.request_bytes), "bytes"),
         known("RTT", found.map(|window| window.round_trip_ms), "ms"),
-    ]
-    .join("; ");
+    ];
     if let Some(pipe) = pipe.filter(|pipe| is_written_slowly(reading, pipe)) {
         return unwritten(reading, pipe, numbers);
     }
@@ -248,7 +248,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         && under_way.is_some_and(|count| count <= 0.6 * reading.settings.in_flight.value)
 }
 
-fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: String) -> Found {
+fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: impl Into<UsedNumbers>) -> Found {
     let request = pipe.request_bytes.unwrap_or(UNWRITTEN_MIN);
     let next = power_above(reading.settings.in_flight.value.min(8.0) * request);
     let text = format!(

@@ -116,8 +116,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("X_r × W / T", share, ""),
         known("T", reading.threads, ""),
         known("W", reading.send_micros, "µs"),
-    ]
-    .join("; ");
+    ];
     let Some(share) = share.filter(|share| is_busy(reading, *share)) else {
         return Found::nothing(numbers, "yes, as far as is known");
     };

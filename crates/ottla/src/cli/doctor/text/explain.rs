@@ -27,7 +27,7 @@ pub fn render(client: &Diagnosis, paper: Paper) -> String {
     let refused = client
         .refused
         .iter()
-        .map(|refusal| (refusal.set.as_str(), refusal.why.as_str()));
+        .map(|refusal| (&*refusal.set, &*refusal.why));
     page.pairs("What would not help", refused.collect());
     let own = client.findings.iter().filter(|finding| !finding.is_contributing);
     let own: Vec<(String, &str)> = own
@@ -133,7 +133,7 @@ impl Page {
         let width = steps.iter().map(|step| letters(&step.rule)).max().unwrap_or(0);
         for step in steps {
             self.beside(2, width, &step.rule, &step.question);
-            self.text(width + 4, &step.numbers);
+            self.text(width + 4, &step.numbers.to_string());
             self.text(width + 4, &format!("→ {}", step.answer));
         }
     }
