@@ -209,7 +209,7 @@ pub fn run(
     row
 }
 
-fn broker(target: Target) -> &'static str {
+pub fn broker(target: Target) -> &'static str {
     match target {
         Target::Ottla => "ottla",
         Target::Kafka => "kafka",
@@ -227,8 +227,12 @@ pub fn key(regime: &Regime, target: Target, client: Client) -> (String, String, 
 
 fn offered(regime: &Regime) -> Option<f64> {
     let rate = regime.set.iter().find(|(key, _)| *key == "load.rate");
-    let fed = regime.feed.map(|feed| f64::from(feed.records_per_second));
-    fed.or_else(|| rate?.1.parse().ok())
+    match regime.feed {
+        // What is stored can be read as fast as it goes.
+        Some(feed) if feed.stored > 0 => None,
+        Some(feed) => Some(f64::from(feed.records_per_second)),
+        None => rate?.1.parse().ok(),
+    }
 }
 
 impl Trial<'_> {
@@ -244,6 +248,11 @@ impl Trial<'_> {
         row.first = self.figure(&first);
         self.note(row, &diagnosis);
         if let Some(remedy) = &self.regime.remedy {
+            if remedy.lifts
+                && let Some(feeder) = &feeder
+            {
+                feeder.spread();
+            }
             let around = if remedy.lifts {
                 Around::Nothing
             } else {
@@ -280,6 +289,8 @@ impl Trial<'_> {
                 .and_then(|promise| match promise.figure.as_str() {
                     "records_per_second" => Some(advised.records),
                     figure if figure.ends_with("latency_ms") => Some(advised.mean_ms),
+                    // Such a member notices that the group went on without it.
+                    "members_that_poll_late" => advised.lost,
                     _ => None,
                 });
         }
@@ -344,9 +355,11 @@ impl Trial<'_> {
             ("client.id", &*id),
         ];
         if !self.regime.is_producer() {
+            // What was written while the keys were uneven stays uneven.
+            let is_skewed = self.regime.feed.is_some_and(|feed| feed.is_skewed);
             let from = match self.regime.figure {
-                Figure::Rate => "earliest",
-                Figure::Latency => "latest",
+                Figure::Rate if !is_skewed => "earliest",
+                Figure::Rate | Figure::Latency => "latest",
             };
             own.extend([("group.id", &*id), ("auto.offset.reset", from)]);
         }
@@ -363,7 +376,7 @@ impl Trial<'_> {
     /// Runs the client as it was built until the doctor's verdict is stable.
     fn diagnosed(&self) -> Result<(Value, Vec<Second>)> {
         let id = format!("{}-first", self.topic);
-        let _around = self.stage.surround(self.regime.around, &id)?;
+        let _around = self.stage.surround(self.regime.around, &self.topic, &id)?;
         let (id, mut load) = self.start("first", &[], &[])?;
         if self.regime.is_starting {
             let seconds = load.watch(STARTED)?;
@@ -402,7 +415,7 @@ impl Trial<'_> {
         around: Around,
     ) -> Result<Second> {
         let id = format!("{}-{phase}", self.topic);
-        let _around = self.stage.surround(around, &id)?;
+        let _around = self.stage.surround(around, &self.topic, &id)?;
         let (_, mut load) = self.start(phase, layers, more)?;
         load.watch(WARM_UP)?;
         Ok(mean(&load.watch(MEASURED)?))
@@ -479,6 +492,15 @@ mod tests {
         }
         // It can fail: a single rebalance is too much.
         assert!(!wide(0.0, 0.0).is_empty());
+        let expelled = |lost| Row {
+            promise: Some(Promise {
+                figure: "members_that_poll_late".into(),
+                ..wide(0.0, 0.0)
+            }),
+            ..row(lost, None)
+        };
+        assert_eq!(expelled(0.0).is_promise_kept(), Some(true));
+        assert_eq!(expelled(1.0).is_promise_kept(), Some(false));
         let modest = Row {
             offered: Some(700.0),
             ..row(700.0, None)

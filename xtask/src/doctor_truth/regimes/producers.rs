@@ -1,6 +1,6 @@
 //! Producers with a bottleneck.
 
-use super::{ALL, Around, Client, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Remedy, Way};
+use super::{ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, OTTLA, Pairs, Regime, Remedy, Way};
 
 /// The rate of a client across a round trip, batches full.
 const REQUEST_RATE: &[&str] = &["NETWORK_RTT", "SENDER_RATE"];
@@ -25,6 +25,7 @@ fn producer(
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
+        brokers: BOTH,
         is_starting: false,
     }
 }
@@ -151,6 +152,62 @@ fn batches() -> Vec<Regime> {
             &["SKEW"],
         ))
         .partitions(6),
+        producer(
+            "hot-partition",
+            "the application chooses one of six partitions for nine of ten records, batch.size=4096, across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+                ("load.partitioner", "hot"),
+            ],
+            &["SKEW"],
+        )
+        .remedy(&[("load.partitioner", "turn")], &[])
+        .partitions(6),
+        producer(
+            "large-partition",
+            "as many records to each of six partitions, those to one 20 times as large, batch.size=4096, across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "1800"),
+                ("load.record.bytes", "200"),
+                ("load.large.bytes", "4000"),
+                ("load.partitioner", "turn"),
+            ],
+            &["SKEW"],
+        )
+        .remedy(&[("load.partitioner", "even")], &[])
+        .partitions(6),
+        Regime {
+            brokers: OTTLA,
+            ..larger(producer(
+                "telemetry-off",
+                "batch.size=4096, 2,000 records/s of 1,000 bytes across 40 ms, and the broker asks no client for metrics",
+                Way::Far,
+                &[
+                    ("batch.size", "4096"),
+                    ("load.rate", "2000"),
+                    ("load.record.bytes", "1000"),
+                ],
+                REQUEST_RATE,
+            ))
+            .around(Around::NoMetrics)
+        },
+        producer(
+            "small-records",
+            "20,000 records/s of 50 bytes with linger.ms=0",
+            Way::Loopback,
+            &[
+                ("linger.ms", "0"),
+                ("load.rate", "20000"),
+                ("load.record.bytes", "50"),
+            ],
+            &["SMALL_REQUESTS"],
+        )
+        .remedy(&[("linger.ms", "5")], &["linger.ms"]),
         larger(producer(
             "queue-full",
             "batch.size=4000 and a queue of 1,000 records across 40 ms",
@@ -311,7 +368,7 @@ fn threads() -> Vec<Regime> {
                 ("load.rate", "1500"),
                 ("load.record.bytes", "500"),
             ],
-            &["APPLICATION", "WORKER", "KEEPS_UP"],
+            &["APPLICATION"],
         )
         .remedy(&[("load.threads", "2")], &[]),
         producer(
