@@ -168,11 +168,12 @@ fn batches() -> Vec<Regime> {
         .partitions(6),
         producer(
             "large-partition",
-            "as many records to each of six partitions, those to one 20 times as large, batch.size=4096, across 40 ms",
+            "as many records to each of six partitions, those to one 20 times as large, batch.size=4096 and a buffer of 1 MB across 40 ms",
             Way::Far,
             &[
                 ("batch.size", "4096"),
-                ("load.rate", "1800"),
+                ("buffer.memory", "1000000"),
+                ("load.rate", "1200"),
                 ("load.record.bytes", "200"),
                 ("load.large.bytes", "4000"),
                 ("load.partitioner", "turn"),
@@ -196,18 +197,6 @@ fn batches() -> Vec<Regime> {
             ))
             .around(Around::NoMetrics)
         },
-        producer(
-            "small-records",
-            "20,000 records/s of 50 bytes with linger.ms=0",
-            Way::Loopback,
-            &[
-                ("linger.ms", "0"),
-                ("load.rate", "20000"),
-                ("load.record.bytes", "50"),
-            ],
-            &["SMALL_REQUESTS"],
-        )
-        .remedy(&[("linger.ms", "5")], &["linger.ms"]),
         larger(producer(
             "queue-full",
             "batch.size=4000 and a queue of 1,000 records across 40 ms",
