@@ -31,6 +31,10 @@ const GAIN: f64 = 1.1;
 const TOLERANCE: f64 = 0.15;
 /// The verdict of a client that the doctor does not name.
 const NOT_LISTED: &str = "NOT_LISTED";
+/// The verdict of a doctor that does not say why it has no metrics.
+const UNEXPLAINED: &str = "UNEXPLAINED";
+/// What it says where the broker takes none.
+const TAKES_NO_METRICS: &str = "does not take metrics";
 /// The highest figure of a promise is at most this many times its lowest.
 const WIDEST: f64 = 2.0;
 
@@ -312,12 +316,7 @@ impl Trial<'_> {
 
     fn note(&self, row: &mut Row, diagnosis: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        // That the doctor does not list a client is its error, not one of the construction.
-        row.verdict = match diagnosis["verdict"].as_str() {
-            Some(verdict) => verdict.to_owned(),
-            None if self.regime.is_starting => "NOT_ENOUGH_DATA".to_owned(),
-            None => NOT_LISTED.to_owned(),
-        };
+        row.verdict = verdict(self.regime, diagnosis);
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];
@@ -422,6 +421,21 @@ impl Trial<'_> {
     }
 }
 
+/// That the doctor does not list a client is its error, not one of the construction.
+fn verdict(regime: &Regime, diagnosis: &Value) -> String {
+    let Some(verdict) = diagnosis["verdict"].as_str() else {
+        return if regime.is_starting {
+            "NOT_ENOUGH_DATA".to_owned()
+        } else {
+            NOT_LISTED.to_owned()
+        };
+    };
+    match regime.around {
+        Around::NoMetrics if !diagnosis.to_string().contains(TAKES_NO_METRICS) => UNEXPLAINED.to_owned(),
+        _ => verdict.to_owned(),
+    }
+}
+
 /// `batch.size=32768` as a pair; `None` for an action in words.
 fn setting(set: &str) -> Option<(String, String)> {
     let (key, value) = set.split_once('=')?;
@@ -441,6 +455,23 @@ mod tests {
         );
         assert_eq!(setting("fewer producers, linger.ms = 5"), None);
         assert_eq!(setting("a larger byte quota"), None);
+    }
+
+    #[test]
+    fn a_verdict_without_metrics_counts_with_its_reason_only() {
+        let all = super::super::regimes::all();
+        let regime = |name| all.iter().find(|regime| regime.name == name).expect("a regime");
+        let bare = serde_json::json!({"verdict": "NETWORK_RTT"});
+        let reason = "The broker does not take metrics from clients.";
+        let explained = serde_json::json!({"verdict": "NETWORK_RTT", "missing": [reason]});
+        assert_eq!(verdict(regime("telemetry-off"), &bare), UNEXPLAINED);
+        assert_eq!(verdict(regime("telemetry-off"), &explained), "NETWORK_RTT");
+        assert_eq!(verdict(regime("batch-4096"), &bare), "NETWORK_RTT");
+        assert_eq!(verdict(regime("batch-4096"), &Value::Null), NOT_LISTED);
+        assert_eq!(
+            verdict(regime("starting-producer"), &Value::Null),
+            "NOT_ENOUGH_DATA"
+        );
     }
 
     #[test]
