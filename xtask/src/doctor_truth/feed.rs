@@ -68,9 +68,9 @@ impl Feeder {
         })
     }
 
-    /// From now on every partition gets the same.
-    pub fn spread(&self) {
-        self.is_skewed.store(false, Ordering::Relaxed);
+    /// From now on partition 0 gets nine of ten records, or no more than the others.
+    pub fn skew(&self, is_skewed: bool) {
+        self.is_skewed.store(is_skewed, Ordering::Relaxed);
     }
 }
 

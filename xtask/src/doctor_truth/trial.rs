@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::feed::Feeder;
 use super::load::{Load, Second, mean, merged};
-use super::regimes::{Around, Figure, Pairs, Regime};
+use super::regimes::{Around, Figure, Pairs, Regime, Remedy, Way};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
@@ -252,17 +252,7 @@ impl Trial<'_> {
         row.first = self.figure(&first);
         self.note(row, &diagnosis);
         if let Some(remedy) = &self.regime.remedy {
-            if remedy.lifts
-                && let Some(feeder) = &feeder
-            {
-                feeder.spread();
-            }
-            let around = if remedy.lifts {
-                Around::Nothing
-            } else {
-                self.regime.around
-            };
-            let cured = self.beside(|| self.measured("remedied", &[remedy.set], &[], around))?;
+            let cured = self.beside(|| self.remedied(remedy, feeder.as_ref()))?;
             row.remedied = Some(self.figure(&cured));
             let (before, after) = (row.first, self.figure(&cured));
             let holds = match self.regime.figure {
@@ -285,7 +275,8 @@ impl Trial<'_> {
         // Also after a wrong verdict: its promise is as much a promise as any.
         if let Some((key, value)) = row.advice.as_deref().and_then(setting) {
             let change = [(key, value)];
-            let advised = self.beside(|| self.measured("advised", &[], &change, self.regime.around))?;
+            let advised = self
+                .beside(|| self.measured("advised", (self.regime.way, self.regime.around), &[], &change))?;
             row.advised = Some(self.figure(&advised));
             row.promised_figure = row
                 .promise
@@ -344,7 +335,13 @@ impl Trial<'_> {
         }
     }
 
-    fn start(&self, phase: &str, layers: &[Pairs], more: &[(String, String)]) -> Result<(String, Load)> {
+    fn start(
+        &self,
+        phase: &str,
+        way: Way,
+        layers: &[Pairs],
+        more: &[(String, String)],
+    ) -> Result<(String, Load)> {
         let id = format!("{}-{phase}", self.topic);
         let mut pairs = merged(&[&[self.regime.set], layers].concat());
         pairs.extend(more.iter().cloned());
@@ -368,7 +365,7 @@ impl Trial<'_> {
         );
         let file = self.stage.home().join(format!("{id}.properties"));
         let program = self.clients.command(&self.programs.kafka, self.client);
-        let (bootstrap, program) = self.stage.client(self.regime.way, program);
+        let (bootstrap, program) = self.stage.client(way, program);
         Ok((id.clone(), Load::start(program, &bootstrap, &file, &pairs)?))
     }
 
@@ -376,7 +373,7 @@ impl Trial<'_> {
     fn diagnosed(&self) -> Result<(Value, Vec<Second>)> {
         let id = format!("{}-first", self.topic);
         let _around = self.stage.surround(self.regime.around, &self.topic, &id)?;
-        let (id, mut load) = self.start("first", &[], &[])?;
+        let (id, mut load) = self.start("first", self.regime.way, &[], &[])?;
         if self.regime.is_starting {
             let seconds = load.watch(STARTED)?;
             let diagnosis = self.stage.diagnosis(&id, self.role())?;
@@ -405,17 +402,34 @@ impl Trial<'_> {
         }
     }
 
+    /// Runs the client with the true remedy; what is lifted for it comes back afterwards.
+    fn remedied(&self, remedy: &Remedy, feeder: Option<&Feeder>) -> Result<Second> {
+        let skew = |is_skewed: bool| {
+            let feed = self.regime.feed.is_some_and(|feed| feed.is_skewed);
+            feeder.inspect(|feeder| feeder.skew(feed && is_skewed));
+        };
+        let place = match (remedy.lifts, self.regime.way) {
+            (false, way) => (way, self.regime.around),
+            (true, Way::Narrow) => (Way::Near, Around::Nothing),
+            (true, way) => (way, Around::Nothing),
+        };
+        skew(!remedy.lifts);
+        let cured = self.measured("remedied", place, &[remedy.set], &[]);
+        skew(true);
+        cured
+    }
+
     /// Runs a changed client and returns the mean of its seconds.
     fn measured(
         &self,
         phase: &str,
+        (way, around): (Way, Around),
         layers: &[Pairs],
         more: &[(String, String)],
-        around: Around,
     ) -> Result<Second> {
         let id = format!("{}-{phase}", self.topic);
         let _around = self.stage.surround(around, &self.topic, &id)?;
-        let (_, mut load) = self.start(phase, layers, more)?;
+        let (_, mut load) = self.start(phase, way, layers, more)?;
         load.watch(WARM_UP)?;
         Ok(mean(&load.watch(MEASURED)?))
     }

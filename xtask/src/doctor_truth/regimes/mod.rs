@@ -48,6 +48,7 @@ pub struct Remedy {
     pub set: Pairs,
     /// The doctor would be wrong to refuse one of these.
     pub names: &'static [&'static str],
+    /// What is around the client ends, a narrow link widens, and a skewed feed spreads.
     pub lifts: bool,
 }
 
