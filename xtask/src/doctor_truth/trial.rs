@@ -284,8 +284,7 @@ impl Trial<'_> {
                 .and_then(|promise| match promise.figure.as_str() {
                     "records_per_second" => Some(advised.records),
                     figure if figure.ends_with("latency_ms") => Some(advised.mean_ms),
-                    // Such a member notices that the group went on without it.
-                    "members_that_poll_late" => advised.lost,
+                    "members_that_poll_late" => expulsions(&first, &advised),
                     _ => None,
                 });
         }
@@ -395,7 +394,7 @@ impl Trial<'_> {
             let seconds = load.seconds();
             if stable >= STABLE_SECONDS || seconds.len() >= began + LAST_ASKED {
                 let diagnosis = last.unwrap_or_default();
-                let counted = seconds[seconds.len().saturating_sub(MEASURED)..].to_vec();
+                let counted = seconds[seconds.len().saturating_sub(measured_seconds(self.regime))..].to_vec();
                 return Ok((diagnosis, counted));
             }
             load.watch(2)?;
@@ -431,8 +430,20 @@ impl Trial<'_> {
         let _around = self.stage.surround(around, &self.topic, &id)?;
         let (_, mut load) = self.start(phase, way, layers, more)?;
         load.watch(WARM_UP)?;
-        Ok(mean(&load.watch(MEASURED)?))
+        Ok(mean(&load.watch(measured_seconds(self.regime))?))
     }
+}
+
+/// A member is expelled at most once for each of its polls, which take longer than the interval.
+fn measured_seconds(regime: &Regime) -> usize {
+    let has_interval = regime.set.iter().any(|(key, _)| *key == "max.poll.interval.ms");
+    if has_interval { 3 * MEASURED } else { MEASURED }
+}
+
+/// How often the group went on without the advised client; `None` where it did not before either,
+/// so that the promise of none could not be broken.
+fn expulsions(first: &Second, advised: &Second) -> Option<f64> {
+    advised.lost.filter(|_| first.lost.is_some_and(|lost| lost > 0.0))
 }
 
 /// That the doctor does not list a client is its error, not one of the construction.
@@ -469,6 +480,25 @@ mod tests {
         );
         assert_eq!(setting("fewer producers, linger.ms = 5"), None);
         assert_eq!(setting("a larger byte quota"), None);
+    }
+
+    #[test]
+    fn expulsions_are_compared_where_there_were_some_before() {
+        let second = |lost| Second {
+            lost,
+            ..Second::default()
+        };
+        let (none, some) = (second(Some(0.0)), second(Some(2.0)));
+        assert_eq!(expulsions(&some, &none), Some(0.0));
+        assert_eq!(expulsions(&some, &some), Some(2.0));
+        assert_eq!(expulsions(&none, &none), None);
+        assert_eq!(expulsions(&some, &second(None)), None);
+        let all = super::super::regimes::all();
+        let seconds = |name| {
+            let regime = all.iter().find(|regime| regime.name == name);
+            measured_seconds(regime.expect("a regime"))
+        };
+        assert!(seconds("poll-interval") > seconds("processing-1ms"));
     }
 
     #[test]
