@@ -51,9 +51,10 @@ tasks:
   tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
                      [--from DIRECTORY] [--output FILE]
                       a victim beside four noisy neighbours on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
-  doctor-truth [--only a,b*] [--brokers ottla,kafka] [--clients java,librdkafka,franz-go,ottla] [--resume] [--publish] [--page]
+  doctor-truth [--only a,b*] [--brokers ottla,kafka] [--clients java,librdkafka,franz-go,ottla] [--resume] [--strict] [--publish] [--page]
                       clients with a bottleneck that was built: is the doctor right, does its change help, does the true remedy
-                      (network namespaces: needs root); --publish writes docs/measurements/doctor-truth.md
+                      (network namespaces: needs root); --strict fails when the doctor was wrong about a client;
+                      --publish writes docs/measurements/doctor-truth.md
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       compare our client with Java's, librdkafka, franz-go, krafka and confluent-kafka on one broker";
 

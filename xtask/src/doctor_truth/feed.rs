@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ottla_client::config::Config;
 use ottla_client::producer::{Producer, Record};
 
@@ -16,11 +16,17 @@ pub struct Feed {
     pub record_bytes: usize,
     /// Nine of ten records go to partition 0.
     pub is_skewed: bool,
+    /// Records that are written before the consumer begins, with timestamps of an hour before.
+    pub stored: u32,
 }
+
+/// Old enough that no broker would expect them in memory.
+const STORED_AGE: Duration = Duration::from_secs(3_600);
 
 /// Writes records for a consumer until it is dropped.
 pub struct Feeder {
     is_over: Arc<AtomicBool>,
+    is_skewed: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,8 +36,10 @@ impl Feeder {
             .set("bootstrap.servers", bootstrap)
             .set("client.id", format!("{topic}-feed"));
         let producer = Producer::new(&config)?;
+        store(&producer, topic, partitions, feed)?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let (over, topic) = (Arc::clone(&is_over), topic.to_owned());
+        let is_skewed = Arc::new(AtomicBool::new(feed.is_skewed));
+        let (over, skewed, topic) = (Arc::clone(&is_over), Arc::clone(&is_skewed), topic.to_owned());
         let thread = std::thread::spawn(move || {
             let value = vec![b'v'; feed.record_bytes];
             let began = Instant::now();
@@ -39,7 +47,7 @@ impl Feeder {
             while !over.load(Ordering::Relaxed) {
                 let due = (began.elapsed().as_secs_f64() * f64::from(feed.records_per_second)) as u64;
                 for number in sent..due {
-                    let is_first = feed.is_skewed && number % 10 > 0;
+                    let is_first = skewed.load(Ordering::Relaxed) && number % 10 > 0;
                     let partition = if is_first {
                         0
                     } else {
@@ -55,9 +63,32 @@ impl Feeder {
         });
         Ok(Feeder {
             is_over,
+            is_skewed,
             thread: Some(thread),
         })
     }
+
+    /// From now on partition 0 gets nine of ten records, or no more than the others.
+    pub fn skew(&self, is_skewed: bool) {
+        self.is_skewed.store(is_skewed, Ordering::Relaxed);
+    }
+}
+
+/// Writes the records that are there from the beginning.
+fn store(producer: &Producer, topic: &str, partitions: i32, feed: Feed) -> Result<()> {
+    let written = SystemTime::now().duration_since(UNIX_EPOCH)? - STORED_AGE;
+    let value = vec![b'v'; feed.record_bytes];
+    let mut sent = Vec::new();
+    for number in 0..feed.stored {
+        let record = Record::new(topic)
+            .partition(number as i32 % partitions)
+            .value(&value);
+        sent.push(producer.send(&record.timestamp(written.as_millis() as i64))?);
+    }
+    for record in sent {
+        record.wait().context("a record that is to be stored")?;
+    }
+    Ok(())
 }
 
 impl Drop for Feeder {

@@ -11,6 +11,9 @@
 //! | `load.record.bytes` | size of a value |
 //! | `load.values` | `noise`, or `text` that compresses about three times (Java) |
 //! | `load.keys` | `none`, `spread` over 100,000 keys, or `hot`: nine of ten records have one key |
+//! | `load.partitioner` | the application chooses: `hot`: nine of ten records go to partition 0; `turn`: each in turn; `even`: as `turn`, and large records take turns too (Java) |
+//! | `load.large.bytes` | size of every n-th value of n partitions: with `turn`, all of partition 0 (Java) |
+//! | `load.members` | consumers of the group in the process; all but the first are `<client.id>-other` (Java) |
 //! | `load.threads` | threads that share the rate (Java) |
 //! | `load.synchronous` | `true`: every send waits for its result |
 //! | `load.work.micros` | processor time of the sending thread for each record (Java) |
@@ -38,9 +41,11 @@ pub struct Second {
     pub failed: f64,
     pub mean_ms: f64,
     pub p99_ms: f64,
+    /// How often the group went on without this member; `None`: the program does not count it.
+    pub lost: Option<f64>,
 }
 
-/// The mean over some seconds.
+/// The mean over some seconds; of `lost`, the sum.
 pub fn mean(seconds: &[Second]) -> Second {
     let count = seconds.len().max(1) as f64;
     let records: f64 = seconds.iter().map(|second| second.records).sum();
@@ -53,6 +58,10 @@ pub fn mean(seconds: &[Second]) -> Second {
         failed: seconds.iter().map(|second| second.failed).sum::<f64>() / count,
         mean_ms: weighted(|second| second.mean_ms),
         p99_ms: weighted(|second| second.p99_ms),
+        lost: seconds
+            .iter()
+            .filter_map(|second| second.lost)
+            .reduce(|a, b| a + b),
     }
 }
 
@@ -160,6 +169,7 @@ fn parse(line: &str) -> Option<Second> {
         failed: number("failed")?,
         mean_ms: number("mean_ms")?,
         p99_ms: number("p99_ms")?,
+        lost: number("lost"),
     })
 }
 
@@ -194,6 +204,26 @@ mod tests {
             ..Second::default()
         };
         let mean = mean(&[second(100.0, 1.0), second(300.0, 5.0)]);
-        assert_eq!((mean.records, mean.mean_ms), (200.0, 4.0));
+        assert_eq!((mean.records, mean.mean_ms, mean.lost), (200.0, 4.0, None));
+    }
+
+    #[test]
+    fn expulsions_are_added_up_where_the_program_counts_them() {
+        let line = |lost: &str| {
+            parse(&format!(
+                "{{\"records\":1,\"failed\":0,\"mean_ms\":1,\"p99_ms\":1{lost}}}"
+            ))
+        };
+        let second = |lost| line(lost).expect("a second");
+        assert_eq!(
+            mean(&[
+                second(",\"lost\":1"),
+                second(",\"lost\":0"),
+                second(",\"lost\":2")
+            ])
+            .lost,
+            Some(3.0)
+        );
+        assert_eq!(mean(&[second(""), second("")]).lost, None);
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! Results are added to `target/doctor-truth/results.jsonl` as they come, so that an interrupted
 //! run keeps what it has and `--resume` measures only what is missing; `--publish` writes
-//! docs/measurements/doctor-truth.md from the undisturbed results of one clean commit.
+//! docs/measurements/doctor-truth.md from the undisturbed results of one clean commit. With
+//! `--strict` it fails when a verdict, a refusal or an alarm of the rows asked for was wrong.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -37,7 +38,19 @@ struct Options {
     publish: bool,
     page_only: bool,
     resume: bool,
+    strict: bool,
     command: String,
+}
+
+impl Options {
+    fn asks_for(&self, row: &Row) -> bool {
+        is_wanted(&self.only, &row.regime)
+            && self
+                .brokers
+                .iter()
+                .any(|target| trial::broker(*target) == row.broker)
+            && self.clients.iter().any(|client| client.name() == row.client)
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -48,6 +61,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         publish: false,
         page_only: false,
         resume: false,
+        strict: false,
         command: format!("cargo xtask doctor-truth {}", arguments.join(" ")),
     };
     let mut arguments = arguments.iter();
@@ -71,6 +85,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             }
             "--publish" => options.publish = true,
             "--resume" => options.resume = true,
+            "--strict" => options.strict = true,
             "--page" => options.page_only = true,
             _ => bail!("unknown argument {name}"),
         }
@@ -130,6 +145,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let path = toolchain::root().join("docs/measurements/doctor-truth.md");
         fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
     }
+    if options.strict {
+        let asked: Vec<Row> = rows.iter().filter(|row| options.asks_for(row)).cloned().collect();
+        score::Score::of(&asked).check().context("--strict")?;
+    }
     Ok(())
 }
 
@@ -151,8 +170,16 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
         false => Vec::new(),
     };
     for target in &options.brokers {
+        let regimes = || regimes.iter().filter(|regime| regime.brokers.contains(target));
+        if regimes().next().is_none() {
+            println!(
+                "{}: none of these regimes is of this broker",
+                trial::broker(*target)
+            );
+            continue;
+        }
         let mut stage = Stage::build(&programs, *target)?;
-        for regime in &regimes {
+        for regime in regimes() {
             for client in regime
                 .clients
                 .iter()
@@ -196,4 +223,34 @@ fn results(commit: &str) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = newest.into_values().collect();
     rows.sort_by_key(|row| order.iter().position(|name| *name == row.regime));
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strict_run_judges_the_rows_that_it_was_asked_for() {
+        let words = [
+            "--strict",
+            "--only",
+            "batch*",
+            "--brokers",
+            "ottla",
+            "--clients",
+            "java",
+        ];
+        let options = parse(&words.map(str::to_owned)).expect("options");
+        assert!(options.strict);
+        let row = |regime: &str, broker: &str, client: &str| Row {
+            regime: regime.into(),
+            broker: broker.into(),
+            client: client.into(),
+            ..Row::default()
+        };
+        assert!(options.asks_for(&row("batch-4096", "ottla", "java")));
+        assert!(!options.asks_for(&row("skewed", "ottla", "java")));
+        assert!(!options.asks_for(&row("batch-4096", "kafka", "java")));
+        assert!(!options.asks_for(&row("batch-4096", "ottla", "librdkafka")));
+    }
 }

@@ -16,8 +16,9 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
          Clients whose bottleneck is known because it was built, on Ottla and on Apache Kafka. The doctor is asked as soon as its verdict is\n\
          stable; then a fresh client runs with the change that it advises, and another with the true remedy. Delayed ways are kernel TCP\n\
          between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %, and the range is no wider\n\
-         than a factor of 2; the advised change is tried also where the verdict is wrong. Latency is from send to callback. A row whose remedy\n\
-         gained less than 10 % says nothing about the doctor and is not counted.\n\n\
+         than a factor of 2; the advised change is tried also where the verdict is wrong. Latency is from send to callback. A promise\n\
+         that no member polls late is held against how often the advised client's group went on without it. A row whose remedy gained\n\
+         less than 10 % says nothing about the doctor and is not counted.\n\n\
          Commit {commit}, `{command}`.\n\n**{}.**\n\n",
         Score::of(rows)
     );

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use anyhow::{Result, ensure};
+
 use super::trial::Row;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,25 @@ impl Score {
             score.alarms += usize::from(row.is_false_alarm());
         }
         score
+    }
+}
+
+impl Score {
+    /// Fails when the doctor was wrong about a client, or when there is nothing to judge it by. A
+    /// broken promise does not count: what a change brings depends on the machine.
+    pub fn check(&self) -> Result<()> {
+        let wrong = self.rows - self.right;
+        ensure!(
+            self.rows > 0,
+            "no construction held, so that nothing is known about the doctor"
+        );
+        ensure!(
+            wrong + self.false_refusals + self.alarms == 0,
+            "the doctor was wrong: {wrong} verdicts, {} refusals, {} alarms on healthy clients",
+            self.false_refusals,
+            self.alarms
+        );
+        Ok(())
     }
 }
 
@@ -123,5 +144,32 @@ mod tests {
         assert_eq!((score.rows, score.invalid, score.right), (3, 1, 1));
         assert_eq!((score.false_refusals, score.alarms, score.healthy), (1, 1, 1));
         assert_eq!(confusion(&rows).len(), 3);
+    }
+
+    #[test]
+    fn a_strict_run_fails_by_a_wrong_verdict_refusal_or_alarm_or_without_a_row() {
+        let right = || row("QUOTA", "QUOTA");
+        let check = |row: Row| Score::of(&[right(), row]).check();
+        assert!(check(right()).is_ok());
+        let broken = Row {
+            invalid: Some("no gain".into()),
+            ..row("QUOTA", "BROKER")
+        };
+        assert!(check(broken.clone()).is_ok());
+        assert!(Score::of(&[broken]).check().is_err());
+        assert!(check(row("QUOTA", "BROKER")).is_err());
+        let refused = Row {
+            false_refusals: vec!["batch.size".into()],
+            ..right()
+        };
+        let why = check(refused).expect_err("a refusal").to_string();
+        assert!(why.contains("0 verdicts, 1 refusals, 0 alarms"), "{why}");
+        let alarm = Row {
+            is_healthy: true,
+            advice: Some("linger.ms=10".into()),
+            ..right()
+        };
+        let why = check(alarm).expect_err("an alarm").to_string();
+        assert!(why.contains("1 alarms on healthy clients"), "{why}");
     }
 }

@@ -1,11 +1,16 @@
 //! A broker with its ways to clients, and its doctor.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use ottla_client::admin::{Admin, NewTopic, QuotaAlteration, QuotaEntity};
+use ottla_client::admin::{
+    Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, QuotaAlteration, QuotaEntity,
+};
 use ottla_client::config::Config;
+use ottla_lab::disk::cold::drop_from_cache;
+use ottla_lab::disk::read_limit::ReadLimit;
 use ottla_lab::link::namespace::Namespace;
 use ottla_lab::scenario::model::LinkSpec;
 use serde_json::Value;
@@ -13,10 +18,13 @@ use serde_json::Value;
 use super::regimes::{Around, Way};
 use crate::interop::doctor::{Collector, Plugin};
 use crate::interop::server::{Programs, Server, Site, Target};
-use crate::interop::toolchain::{self, run_quietly};
+use crate::interop::toolchain;
 
-/// The shortest interval that both brokers accept and clients keep to.
-const PUSH_INTERVAL_MS: &str = "1000";
+/// With the shortest interval that both brokers accept and clients keep to.
+const SUBSCRIPTION: [(&str, &str); 2] = [
+    ("interval.ms", "1000"),
+    ("metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer."),
+];
 
 struct Distance {
     way: Way,
@@ -69,6 +77,10 @@ impl Stage {
                 format!("http://127.0.0.1:{doctor_port}"),
             ));
         }
+        if target == Target::Ottla {
+            // It asks by subscription alone, as Apache Kafka does.
+            settings.push(("ottla.telemetry.default.interval.ms", "0".to_owned()));
+        }
         let with_plugin = Programs {
             kafka,
             ottla: Some(ottla.clone()),
@@ -77,21 +89,7 @@ impl Stage {
         let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
         let server = site.start_with(&with_plugin, target, &[&listener])?;
         let admin = Admin::new(&Config::new().set("bootstrap.servers", server.bootstrap()))?;
-        let mut subscribe = programs.kafka.tool("org.apache.kafka.tools.ClientMetricsCommand");
-        subscribe.args([
-            "--bootstrap-server",
-            &server.bootstrap(),
-            "--alter",
-            "--name",
-            "doctor",
-        ]);
-        subscribe.args(["--interval", PUSH_INTERVAL_MS]);
-        subscribe.args([
-            "--metrics",
-            "org.apache.kafka.producer.,org.apache.kafka.consumer.",
-        ]);
-        run_quietly(&mut subscribe).context("kafka-client-metrics --alter")?;
-        Ok(Stage {
+        let stage = Stage {
             target,
             admin,
             site,
@@ -100,7 +98,28 @@ impl Stage {
             ottla,
             doctor_port,
             collector,
-        })
+        };
+        stage.ask_for_metrics(true)?;
+        Ok(stage)
+    }
+
+    /// Makes or removes the only subscription to clients' metrics.
+    fn ask_for_metrics(&self, is_wanted: bool) -> Result<()> {
+        let change = |(key, value): (&str, &str)| match is_wanted {
+            true => AlterConfig::set(key, value),
+            false => AlterConfig::delete(key),
+        };
+        let subscription = ConfigResource::new(ConfigResourceKind::ClientMetrics, "doctor");
+        let changes = BTreeMap::from([(subscription, SUBSCRIPTION.map(change).to_vec())]);
+        for result in self
+            .admin
+            .incremental_alter_configs(changes)
+            .wait()?
+            .into_values()
+        {
+            result.context("the subscription to clients' metrics")?;
+        }
+        Ok(())
     }
 
     pub fn end(self) -> Result<()> {
@@ -145,11 +164,18 @@ impl Stage {
     }
 
     /// Puts around a client what its regime says, until the returned value is dropped.
-    pub fn surround(&self, around: Around, client_id: &str) -> Result<Surroundings<'_>> {
-        let mut burners = Vec::new();
+    pub fn surround(&self, around: Around, topic: &str, client_id: &str) -> Result<Surroundings<'_>> {
+        let (mut burners, mut limit) = (Vec::new(), None);
+        let partition = self.site.directory.join(format!("{topic}-0"));
         match around {
             Around::Nothing => {}
             Around::Quota(key, value) => self.alter_quota(client_id, key, Some(value))?,
+            Around::NoMetrics => self.ask_for_metrics(false)?,
+            Around::ColdDisk(bytes_per_second) => {
+                let why = |why| anyhow::anyhow!("this machine cannot limit what a process reads: {why}");
+                limit = Some(ReadLimit::begin(self.server.pid(), &partition, bytes_per_second).map_err(why)?);
+                ensure!(drop_from_cache(&partition)? > 0, "nothing is stored");
+            }
             Around::BusyHost => {
                 let processors = std::thread::available_parallelism()?.get();
                 for _ in 0..2 * processors {
@@ -163,6 +189,8 @@ impl Stage {
             around,
             client_id: client_id.to_owned(),
             burners,
+            limit,
+            partition,
         })
     }
 
@@ -215,6 +243,8 @@ pub struct Surroundings<'a> {
     around: Around,
     client_id: String,
     burners: Vec<std::process::Child>,
+    limit: Option<ReadLimit>,
+    partition: PathBuf,
 }
 
 impl Drop for Surroundings<'_> {
@@ -223,9 +253,29 @@ impl Drop for Surroundings<'_> {
             let _ = burner.kill();
             let _ = burner.wait();
         }
-        if let Around::Quota(key, _) = self.around {
-            let _ = self.stage.alter_quota(&self.client_id, key, None);
+        match self.around {
+            Around::Quota(key, _) => {
+                let _ = self.stage.alter_quota(&self.client_id, key, None);
+            }
+            Around::NoMetrics => {
+                let asked = self.stage.ask_for_metrics(true);
+                asked.expect("the clients that follow are asked again");
+            }
+            Around::ColdDisk(_) => {
+                drop(self.limit.take());
+                read_into_cache(&self.partition);
+            }
+            Around::Nothing | Around::BusyHost => {}
         }
+    }
+}
+
+/// Reads a partition's files, so that the page cache has them.
+fn read_into_cache(partition: &Path) {
+    for entry in std::fs::read_dir(partition).into_iter().flatten().flatten() {
+        let file = std::fs::File::open(entry.path());
+        // What cannot be read stays cold, and the remedy does not hold.
+        let _ = file.and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::feed::Feeder;
 use super::load::{Load, Second, mean, merged};
-use super::regimes::{Around, Figure, Pairs, Regime};
+use super::regimes::{Around, Figure, Pairs, Regime, Remedy, Way};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
@@ -31,6 +31,10 @@ const GAIN: f64 = 1.1;
 const TOLERANCE: f64 = 0.15;
 /// The verdict of a client that the doctor does not name.
 const NOT_LISTED: &str = "NOT_LISTED";
+/// The verdict of a doctor that does not say why it has no metrics.
+const UNEXPLAINED: &str = "UNEXPLAINED";
+/// What it says where the broker takes none.
+const TAKES_NO_METRICS: &str = "does not take metrics";
 /// The highest figure of a promise is at most this many times its lowest.
 const WIDEST: f64 = 2.0;
 
@@ -209,7 +213,7 @@ pub fn run(
     row
 }
 
-fn broker(target: Target) -> &'static str {
+pub fn broker(target: Target) -> &'static str {
     match target {
         Target::Ottla => "ottla",
         Target::Kafka => "kafka",
@@ -227,8 +231,12 @@ pub fn key(regime: &Regime, target: Target, client: Client) -> (String, String, 
 
 fn offered(regime: &Regime) -> Option<f64> {
     let rate = regime.set.iter().find(|(key, _)| *key == "load.rate");
-    let fed = regime.feed.map(|feed| f64::from(feed.records_per_second));
-    fed.or_else(|| rate?.1.parse().ok())
+    match regime.feed {
+        // What is stored can be read as fast as it goes.
+        Some(feed) if feed.stored > 0 => None,
+        Some(feed) => Some(f64::from(feed.records_per_second)),
+        None => rate?.1.parse().ok(),
+    }
 }
 
 impl Trial<'_> {
@@ -244,12 +252,7 @@ impl Trial<'_> {
         row.first = self.figure(&first);
         self.note(row, &diagnosis);
         if let Some(remedy) = &self.regime.remedy {
-            let around = if remedy.lifts {
-                Around::Nothing
-            } else {
-                self.regime.around
-            };
-            let cured = self.beside(|| self.measured("remedied", &[remedy.set], &[], around))?;
+            let cured = self.beside(|| self.remedied(remedy, feeder.as_ref()))?;
             row.remedied = Some(self.figure(&cured));
             let (before, after) = (row.first, self.figure(&cured));
             let holds = match self.regime.figure {
@@ -272,7 +275,8 @@ impl Trial<'_> {
         // Also after a wrong verdict: its promise is as much a promise as any.
         if let Some((key, value)) = row.advice.as_deref().and_then(setting) {
             let change = [(key, value)];
-            let advised = self.beside(|| self.measured("advised", &[], &change, self.regime.around))?;
+            let advised = self
+                .beside(|| self.measured("advised", (self.regime.way, self.regime.around), &[], &change))?;
             row.advised = Some(self.figure(&advised));
             row.promised_figure = row
                 .promise
@@ -280,6 +284,7 @@ impl Trial<'_> {
                 .and_then(|promise| match promise.figure.as_str() {
                     "records_per_second" => Some(advised.records),
                     figure if figure.ends_with("latency_ms") => Some(advised.mean_ms),
+                    "members_that_poll_late" => expulsions(&first, &advised),
                     _ => None,
                 });
         }
@@ -301,12 +306,7 @@ impl Trial<'_> {
 
     fn note(&self, row: &mut Row, diagnosis: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        // That the doctor does not list a client is its error, not one of the construction.
-        row.verdict = match diagnosis["verdict"].as_str() {
-            Some(verdict) => verdict.to_owned(),
-            None if self.regime.is_starting => "NOT_ENOUGH_DATA".to_owned(),
-            None => NOT_LISTED.to_owned(),
-        };
+        row.verdict = verdict(self.regime, diagnosis);
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];
@@ -334,7 +334,13 @@ impl Trial<'_> {
         }
     }
 
-    fn start(&self, phase: &str, layers: &[Pairs], more: &[(String, String)]) -> Result<(String, Load)> {
+    fn start(
+        &self,
+        phase: &str,
+        way: Way,
+        layers: &[Pairs],
+        more: &[(String, String)],
+    ) -> Result<(String, Load)> {
         let id = format!("{}-{phase}", self.topic);
         let mut pairs = merged(&[&[self.regime.set], layers].concat());
         pairs.extend(more.iter().cloned());
@@ -344,9 +350,11 @@ impl Trial<'_> {
             ("client.id", &*id),
         ];
         if !self.regime.is_producer() {
+            // What was written while the keys were uneven stays uneven.
+            let is_skewed = self.regime.feed.is_some_and(|feed| feed.is_skewed);
             let from = match self.regime.figure {
-                Figure::Rate => "earliest",
-                Figure::Latency => "latest",
+                Figure::Rate if !is_skewed => "earliest",
+                Figure::Rate | Figure::Latency => "latest",
             };
             own.extend([("group.id", &*id), ("auto.offset.reset", from)]);
         }
@@ -356,15 +364,15 @@ impl Trial<'_> {
         );
         let file = self.stage.home().join(format!("{id}.properties"));
         let program = self.clients.command(&self.programs.kafka, self.client);
-        let (bootstrap, program) = self.stage.client(self.regime.way, program);
+        let (bootstrap, program) = self.stage.client(way, program);
         Ok((id.clone(), Load::start(program, &bootstrap, &file, &pairs)?))
     }
 
     /// Runs the client as it was built until the doctor's verdict is stable.
     fn diagnosed(&self) -> Result<(Value, Vec<Second>)> {
         let id = format!("{}-first", self.topic);
-        let _around = self.stage.surround(self.regime.around, &id)?;
-        let (id, mut load) = self.start("first", &[], &[])?;
+        let _around = self.stage.surround(self.regime.around, &self.topic, &id)?;
+        let (id, mut load) = self.start("first", self.regime.way, &[], &[])?;
         if self.regime.is_starting {
             let seconds = load.watch(STARTED)?;
             let diagnosis = self.stage.diagnosis(&id, self.role())?;
@@ -386,26 +394,70 @@ impl Trial<'_> {
             let seconds = load.seconds();
             if stable >= STABLE_SECONDS || seconds.len() >= began + LAST_ASKED {
                 let diagnosis = last.unwrap_or_default();
-                let counted = seconds[seconds.len().saturating_sub(MEASURED)..].to_vec();
+                let counted = seconds[seconds.len().saturating_sub(measured_seconds(self.regime))..].to_vec();
                 return Ok((diagnosis, counted));
             }
             load.watch(2)?;
         }
     }
 
+    /// Runs the client with the true remedy; what is lifted for it comes back afterwards.
+    fn remedied(&self, remedy: &Remedy, feeder: Option<&Feeder>) -> Result<Second> {
+        let skew = |is_skewed: bool| {
+            let feed = self.regime.feed.is_some_and(|feed| feed.is_skewed);
+            feeder.inspect(|feeder| feeder.skew(feed && is_skewed));
+        };
+        let place = match (remedy.lifts, self.regime.way) {
+            (false, way) => (way, self.regime.around),
+            (true, Way::Narrow) => (Way::Near, Around::Nothing),
+            (true, way) => (way, Around::Nothing),
+        };
+        skew(!remedy.lifts);
+        let cured = self.measured("remedied", place, &[remedy.set], &[]);
+        skew(true);
+        cured
+    }
+
     /// Runs a changed client and returns the mean of its seconds.
     fn measured(
         &self,
         phase: &str,
+        (way, around): (Way, Around),
         layers: &[Pairs],
         more: &[(String, String)],
-        around: Around,
     ) -> Result<Second> {
         let id = format!("{}-{phase}", self.topic);
-        let _around = self.stage.surround(around, &id)?;
-        let (_, mut load) = self.start(phase, layers, more)?;
+        let _around = self.stage.surround(around, &self.topic, &id)?;
+        let (_, mut load) = self.start(phase, way, layers, more)?;
         load.watch(WARM_UP)?;
-        Ok(mean(&load.watch(MEASURED)?))
+        Ok(mean(&load.watch(measured_seconds(self.regime))?))
+    }
+}
+
+/// A member is expelled at most once for each of its polls, which take longer than the interval.
+fn measured_seconds(regime: &Regime) -> usize {
+    let has_interval = regime.set.iter().any(|(key, _)| *key == "max.poll.interval.ms");
+    if has_interval { 3 * MEASURED } else { MEASURED }
+}
+
+/// How often the group went on without the advised client; `None` where it did not before either,
+/// so that the promise of none could not be broken.
+fn expulsions(first: &Second, advised: &Second) -> Option<f64> {
+    advised.lost.filter(|_| first.lost.is_some_and(|lost| lost > 0.0))
+}
+
+/// That the doctor does not list a client is its error, not one of the construction.
+fn verdict(regime: &Regime, diagnosis: &Value) -> String {
+    let Some(verdict) = diagnosis["verdict"].as_str() else {
+        return if regime.is_starting {
+            "NOT_ENOUGH_DATA".to_owned()
+        } else {
+            NOT_LISTED.to_owned()
+        };
+    };
+    match regime.around {
+        Around::NoMetrics if !diagnosis.to_string().contains(TAKES_NO_METRICS) => UNEXPLAINED.to_owned(),
+        _ => verdict.to_owned(),
     }
 }
 
@@ -428,6 +480,42 @@ mod tests {
         );
         assert_eq!(setting("fewer producers, linger.ms = 5"), None);
         assert_eq!(setting("a larger byte quota"), None);
+    }
+
+    #[test]
+    fn expulsions_are_compared_where_there_were_some_before() {
+        let second = |lost| Second {
+            lost,
+            ..Second::default()
+        };
+        let (none, some) = (second(Some(0.0)), second(Some(2.0)));
+        assert_eq!(expulsions(&some, &none), Some(0.0));
+        assert_eq!(expulsions(&some, &some), Some(2.0));
+        assert_eq!(expulsions(&none, &none), None);
+        assert_eq!(expulsions(&some, &second(None)), None);
+        let all = super::super::regimes::all();
+        let seconds = |name| {
+            let regime = all.iter().find(|regime| regime.name == name);
+            measured_seconds(regime.expect("a regime"))
+        };
+        assert!(seconds("poll-interval") > seconds("processing-1ms"));
+    }
+
+    #[test]
+    fn a_verdict_without_metrics_counts_with_its_reason_only() {
+        let all = super::super::regimes::all();
+        let regime = |name| all.iter().find(|regime| regime.name == name).expect("a regime");
+        let bare = serde_json::json!({"verdict": "NETWORK_RTT"});
+        let reason = "The broker does not take metrics from clients.";
+        let explained = serde_json::json!({"verdict": "NETWORK_RTT", "missing": [reason]});
+        assert_eq!(verdict(regime("telemetry-off"), &bare), UNEXPLAINED);
+        assert_eq!(verdict(regime("telemetry-off"), &explained), "NETWORK_RTT");
+        assert_eq!(verdict(regime("batch-4096"), &bare), "NETWORK_RTT");
+        assert_eq!(verdict(regime("batch-4096"), &Value::Null), NOT_LISTED);
+        assert_eq!(
+            verdict(regime("starting-producer"), &Value::Null),
+            "NOT_ENOUGH_DATA"
+        );
     }
 
     #[test]
@@ -479,6 +567,15 @@ mod tests {
         }
         // It can fail: a single rebalance is too much.
         assert!(!wide(0.0, 0.0).is_empty());
+        let expelled = |lost| Row {
+            promise: Some(Promise {
+                figure: "members_that_poll_late".into(),
+                ..wide(0.0, 0.0)
+            }),
+            ..row(lost, None)
+        };
+        assert_eq!(expelled(0.0).is_promise_kept(), Some(true));
+        assert_eq!(expelled(1.0).is_promise_kept(), Some(false));
         let modest = Row {
             offered: Some(700.0),
             ..row(700.0, None)

@@ -35,6 +35,7 @@ const OFFERED: Feed = Feed {
     records_per_second: 600,
     record_bytes: 100,
     is_skewed: true,
+    stored: 0,
 };
 const PARTITIONS: i32 = 4;
 

@@ -1,6 +1,8 @@
 //! Consumers with a bottleneck.
 
-use super::{ALL, Around, Client, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Remedy, Way};
+use super::{
+    ALL, Around, BOTH, Client, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, OTTLA, Pairs, Regime, Remedy, Way,
+};
 
 /// Clients that take Java's fetch settings.
 const NOT_OTTLA: &[Client] = &[Client::Java, Client::Librdkafka, Client::FranzGo];
@@ -25,6 +27,7 @@ fn consumer(
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
+        brokers: BOTH,
         is_starting: false,
     }
 }
@@ -43,6 +46,7 @@ fn evenly(records_per_second: u32, record_bytes: usize) -> Feed {
         records_per_second,
         record_bytes,
         is_skewed: false,
+        stored: 0,
     }
 }
 
@@ -138,6 +142,28 @@ fn fetches() -> Vec<Regime> {
             &[],
         ),
         Regime {
+            around: Around::ColdDisk(1_000_000),
+            brokers: OTTLA,
+            ..remedied(
+                consumer(
+                    "cold-read",
+                    "reads 80,000 stored records of 2,000 bytes that are not in the page cache, from a disk of 1 MB/s",
+                    Way::Loopback,
+                    (
+                        1,
+                        Feed {
+                            stored: 80_000,
+                            ..evenly(1, 2_000)
+                        },
+                    ),
+                    &[("load.processing.micros", "200")],
+                    &["COLD_READ"],
+                ),
+                &[],
+                &[],
+            )
+        },
+        Regime {
             around: Around::Quota("consumer_byte_rate", 500_000.0),
             clients: ALL,
             ..remedied(
@@ -198,10 +224,11 @@ fn work() -> Vec<Regime> {
             none,
             &[],
         ),
+        // More consumers of the group gain nothing: the hot partition has one of its own already.
         remedied(
             consumer(
                 "skewed",
-                "1 ms for each of 1,500 records/s, nine of ten in one of six partitions",
+                "two consumers take 1 ms for each of 1,500 records/s, nine of ten in one of six partitions",
                 Way::Loopback,
                 (
                     6,
@@ -210,24 +237,31 @@ fn work() -> Vec<Regime> {
                         ..evenly(1_500, 300)
                     },
                 ),
-                &[("load.processing.micros", "1000")],
-                &["SKEW", "PROCESSING"],
+                &[("load.processing.micros", "1000"), ("load.members", "2")],
+                &["SKEW"],
             ),
-            none,
+            &[],
             &[],
         ),
+        // Neither another consumer for the one partition nor work that is a third faster ends it.
         remedied(
             consumer(
                 "poll-interval",
-                "max.poll.interval.ms=6000, and a poll of 500 records takes 10 s",
+                "max.poll.interval.ms=6000, a poll of 500 records takes 10 s, and 40 records/s come after a backlog of 2,000: less than the 50/s that the work allows",
                 Way::Loopback,
-                (2, evenly(300, 200)),
+                (
+                    1,
+                    Feed {
+                        stored: 2_000,
+                        ..evenly(40, 200)
+                    },
+                ),
                 &[
                     ("max.poll.interval.ms", "6000"),
                     ("session.timeout.ms", "6000"),
                     ("load.processing.micros", "20000"),
                 ],
-                &["REBALANCING", "PROCESSING"],
+                &["REBALANCING"],
             ),
             &[("max.poll.records", "50")],
             &["max.poll.records"],

@@ -1,6 +1,6 @@
 //! Clients with which nothing is wrong: any advice is a false alarm.
 
-use super::{ALL, Around, Feed, Figure, JAVA, Pairs, Regime, Way};
+use super::{ALL, Around, BOTH, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Way};
 
 const FINE: &[&str] = &["KEEPS_UP", "APPLICATION"];
 
@@ -24,6 +24,7 @@ fn healthy(
         remedy: None,
         figure: Figure::Latency,
         clients: ALL,
+        brokers: BOTH,
         is_starting: false,
     }
 }
@@ -33,7 +34,16 @@ fn feed(records_per_second: u32, record_bytes: usize) -> Option<Feed> {
         records_per_second,
         record_bytes,
         is_skewed: false,
+        stored: 0,
     })
+}
+
+/// One broker acknowledges `all` as soon as `1`.
+fn acks(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
+    Regime {
+        clients: JAVA_LIBRDKAFKA,
+        ..healthy(name, construction, Way::Near, 3, set, None)
+    }
 }
 
 /// Too little is known of it, so that no judgement is right too.
@@ -98,6 +108,36 @@ pub fn all() -> Vec<Regime> {
                 None,
             )
         },
+        // Without linger the requests are small, and all that is offered goes through.
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "small-records",
+                "20,000 records/s of 50 bytes with linger.ms=0",
+                Way::Loopback,
+                1,
+                &[
+                    ("linger.ms", "0"),
+                    ("load.rate", "20000"),
+                    ("load.record.bytes", "50"),
+                ],
+                None,
+            )
+        },
+        acks(
+            "acks-all",
+            "acks=all, 2,000 records/s of 500 bytes across 4 ms",
+            &[
+                ("acks", "all"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "500"),
+            ],
+        ),
+        acks(
+            "acks-1",
+            "acks=1, 2,000 records/s of 500 bytes across 4 ms",
+            &[("acks", "1"), ("load.rate", "2000"), ("load.record.bytes", "500")],
+        ),
         healthy(
             "healthy-consumer",
             "reads 1,000 records/s",

@@ -7,6 +7,7 @@ mod healthy;
 pub use super::feed::Feed;
 pub use super::load::Pairs;
 pub use crate::interop::clients::Client;
+pub use crate::interop::server::Target;
 
 /// The way between client and broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,11 @@ pub enum Around {
     Quota(&'static str, f64),
     /// Twice as many busy processes as there are processors.
     BusyHost,
+    /// The broker asks no client for metrics.
+    NoMetrics,
+    /// The page cache has nothing of the topic's first partition, and the broker reads its disk at
+    /// this many bytes per second; undone, all of it is in memory.
+    ColdDisk(u64),
 }
 
 /// What the remedy improves.
@@ -42,6 +48,7 @@ pub struct Remedy {
     pub set: Pairs,
     /// The doctor would be wrong to refuse one of these.
     pub names: &'static [&'static str],
+    /// What is around the client ends, a narrow link widens, and a skewed feed spreads.
     pub lifts: bool,
 }
 
@@ -60,6 +67,7 @@ pub struct Regime {
     pub remedy: Option<Remedy>,
     pub figure: Figure,
     pub clients: &'static [Client],
+    pub brokers: &'static [Target],
     /// The doctor is asked once, when the client has just begun.
     pub is_starting: bool,
 }
@@ -93,9 +101,18 @@ impl Regime {
 }
 
 pub const JAVA: &[Client] = &[Client::Java];
+pub const BOTH: &[Target] = &[Target::Ottla, Target::Kafka];
+pub const OTTLA: &[Target] = &[Target::Ottla];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
 /// Keys of the load that only Java's program knows.
-const JAVA_LOADS: [&str; 3] = ["load.work.micros", "load.values", "load.slow.partition"];
+const JAVA_LOADS: [&str; 6] = [
+    "load.work.micros",
+    "load.values",
+    "load.slow.partition",
+    "load.partitioner",
+    "load.large.bytes",
+    "load.members",
+];
 /// What franz-go's program refuses, because the library has no such setting.
 const FRANZ_GO_LACKS: &[&str] = &[
     "send.buffer.bytes",

@@ -1,6 +1,6 @@
 //! Producers with a bottleneck.
 
-use super::{ALL, Around, Client, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Remedy, Way};
+use super::{ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, OTTLA, Pairs, Regime, Remedy, Way};
 
 /// The rate of a client across a round trip, batches full.
 const REQUEST_RATE: &[&str] = &["NETWORK_RTT", "SENDER_RATE"];
@@ -25,6 +25,7 @@ fn producer(
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
+        brokers: BOTH,
         is_starting: false,
     }
 }
@@ -151,6 +152,51 @@ fn batches() -> Vec<Regime> {
             &["SKEW"],
         ))
         .partitions(6),
+        producer(
+            "hot-partition",
+            "the application chooses one of six partitions for nine of ten records, batch.size=4096, across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+                ("load.partitioner", "hot"),
+            ],
+            &["SKEW"],
+        )
+        .remedy(&[("load.partitioner", "turn")], &[])
+        .partitions(6),
+        producer(
+            "large-partition",
+            "as many records to each of six partitions, those to one 20 times as large, batch.size=4096 and a buffer of 1 MB across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "4096"),
+                ("buffer.memory", "1000000"),
+                ("load.rate", "1200"),
+                ("load.record.bytes", "200"),
+                ("load.large.bytes", "4000"),
+                ("load.partitioner", "turn"),
+            ],
+            &["SKEW"],
+        )
+        .remedy(&[("load.partitioner", "even")], &[])
+        .partitions(6),
+        Regime {
+            brokers: OTTLA,
+            ..larger(producer(
+                "telemetry-off",
+                "batch.size=4096, 2,000 records/s of 1,000 bytes across 40 ms, and the broker asks no client for metrics",
+                Way::Far,
+                &[
+                    ("batch.size", "4096"),
+                    ("load.rate", "2000"),
+                    ("load.record.bytes", "1000"),
+                ],
+                REQUEST_RATE,
+            ))
+            .around(Around::NoMetrics)
+        },
         larger(producer(
             "queue-full",
             "batch.size=4000 and a queue of 1,000 records across 40 ms",
@@ -302,16 +348,18 @@ fn threads() -> Vec<Regime> {
         )
         .remedy(&[("load.synchronous", "false")], &[])
         .clients(ALL),
+        // Not on loopback: where hardly any of the pipe is used, a thread without time left looks
+        // like one that is given no more.
         producer(
             "worker",
-            "one sending thread works 0.9 ms for each of 1,500 records/s",
-            Way::Loopback,
+            "one sending thread works 0.9 ms for each of 1,500 records/s across 40 ms",
+            Way::Far,
             &[
                 ("load.work.micros", "900"),
                 ("load.rate", "1500"),
                 ("load.record.bytes", "500"),
             ],
-            &["APPLICATION", "WORKER", "KEEPS_UP"],
+            &["APPLICATION"],
         )
         .remedy(&[("load.threads", "2")], &[]),
         producer(

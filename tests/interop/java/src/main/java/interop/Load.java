@@ -4,16 +4,19 @@ import java.io.FileInputStream;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Random;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -27,6 +30,7 @@ final class Load {
     private final Properties load = new Properties();
     private long done;
     private long failed;
+    private long lost;
     private final List<Long> latencies = new ArrayList<>();
 
     static void run(String bootstrap, String file) throws Exception {
@@ -62,10 +66,13 @@ final class Load {
                 long[] sorted = latencies.stream().mapToLong(Long::longValue).sorted().toArray();
                 double mean = Arrays.stream(sorted).average().orElse(0) / 1e6;
                 double p99 = sorted.length == 0 ? 0 : sorted[(int) (0.99 * (sorted.length - 1))] / 1e6;
-                System.out.printf("{\"records\":%d,\"failed\":%d,\"mean_ms\":%.3f,\"p99_ms\":%.3f}%n", done, failed, mean, p99);
+                System.out.printf(
+                        "{\"records\":%d,\"failed\":%d,\"mean_ms\":%.3f,\"p99_ms\":%.3f,\"lost\":%d}%n",
+                        done, failed, mean, p99, lost);
                 System.out.flush();
                 done = 0;
                 failed = 0;
+                lost = 0;
                 latencies.clear();
             }
         }
@@ -80,6 +87,11 @@ final class Load {
         if (latencies.size() < 100_000) {
             latencies.add(nanos);
         }
+    }
+
+    /** The group went on without this member. */
+    private synchronized void lostPartitions() {
+        lost++;
     }
 
     private static void work(long micros) {
@@ -120,6 +132,9 @@ final class Load {
         long workMicros = number("work.micros", 0);
         Random random = new Random(seed);
         byte[][] values = values((int) number("record.bytes", 100), random);
+        String partitioner = load.getProperty("load.partitioner", "none");
+        int partitions = partitioner.equals("none") ? 1 : producer.partitionsFor(topic).size();
+        byte[][] large = values((int) number("large.bytes", 0), random);
         long began = System.nanoTime();
         for (long sent = 0; ; sent++) {
             if (rate > 0) {
@@ -134,8 +149,11 @@ final class Load {
                 case "spread" -> ("k" + random.nextInt(100_000)).getBytes();
                 default -> null;
             };
+            Integer partition = partition(partitioner, sent, partitions);
+            boolean isLarge = large[0].length > 0 && sent % partitions == 0;
+            byte[] value = (isLarge ? large : values)[(int) (sent % values.length)];
             long at = System.nanoTime();
-            var future = producer.send(new ProducerRecord<>(topic, key, values[(int) (sent % values.length)]), (metadata, error) -> {
+            var future = producer.send(new ProducerRecord<>(topic, partition, key, value), (metadata, error) -> {
                 finished(System.nanoTime() - at, error != null);
                 sleep(callbackMicros);
             });
@@ -147,6 +165,17 @@ final class Load {
                 }
             }
         }
+    }
+
+    /** The partition that the application itself chooses; null: the client's partitioner does. */
+    private static Integer partition(String partitioner, long sent, int partitions) {
+        long turn = sent / partitions;
+        return switch (partitioner) {
+            case "hot" -> sent % 10 > 0 ? 0 : (int) (sent / 10 % partitions);
+            case "turn" -> (int) (sent % partitions);
+            case "even" -> (int) ((sent + turn) % partitions);
+            default -> null;
+        };
     }
 
     /** Bytes of text that compress about three times, or noise. */
@@ -163,12 +192,33 @@ final class Load {
     }
 
     private void consume() {
+        for (int i = 1; i < number("members", 1); i++) {
+            Properties other = new Properties();
+            other.putAll(settings);
+            other.setProperty("client.id", settings.getProperty("client.id") + "-other");
+            new Thread(() -> consume(other)).start();
+        }
+        consume(settings);
+    }
+
+    private void consume(Properties settings) {
         long recordMicros = number("processing.micros", 0);
         long pollMicros = number("poll.micros", 0);
         String slow = load.getProperty("load.slow.partition", "");
         KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-        consumer.subscribe(List.of(load.getProperty("load.topic")));
+        consumer.subscribe(List.of(load.getProperty("load.topic")), new ConsumerRebalanceListener() {
+            @Override
+            public void onPartitionsRevoked(Collection<TopicPartition> partitions) {}
+
+            @Override
+            public void onPartitionsAssigned(Collection<TopicPartition> partitions) {}
+
+            @Override
+            public void onPartitionsLost(Collection<TopicPartition> partitions) {
+                lostPartitions();
+            }
+        });
         // A record that is read again after a rebalance is no progress: it takes its time and does not count.
         Map<Integer, Long> seen = new HashMap<>();
         while (true) {
