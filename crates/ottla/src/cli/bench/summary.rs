@@ -1,4 +1,5 @@
-//! A report on a terminal: answer, verdict, table, small plots. Every number is shown with its caveats.
+//! A report on a terminal: answer, verdict, table, small plots. Every number is shown with its
+//! caveats.
 
 use std::io::IsTerminal;
 
