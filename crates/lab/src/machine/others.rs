@@ -235,8 +235,15 @@ mod tests {
         ]);
         // 51 has waited for 52, and 50 for 51: 30 ticks of all three are new.
         let after = Processes::from([(50, one(1, 9_440)), (53, one(50, 75))]);
-        assert_eq!(9_440 - ticks_of_ended(&before, &after, 50), 30);
-        assert_eq!(ticks_of_ended(&before, &after, 54), 0, "not there before");
+        let host = |busy| HostCounts {
+            processors: 2,
+            busy,
+            idle: 0,
+            stolen: 0,
+            waiting_micros: None,
+        };
+        let found = between(&(host(0), before), &(host(100), after), &[40]);
+        assert_eq!(found.busiest, Some((String::from("p"), 50, 0.3)));
     }
 
     /// A program of another family; `sh` starts it and ends, so that it has no parent here.

@@ -218,6 +218,19 @@ fn a_setting_of_the_question_comes_before_others_and_load_is_no_setting() {
 }
 
 #[test]
+fn what_another_load_does_to_the_rate_is_no_finding() {
+    let measured = catalog("kontur").into_iter().map(|point| {
+        let due: f64 = point.settings["producers.load.rate"].parse().unwrap_or(1e6);
+        let rate = if point.name == "II" { 2.0 * due } else { due };
+        on(&[(RATE, &[rate])])
+    });
+    let points = catalog("kontur");
+    let answer = of(&points, &report("kontur", &points, measured.collect()));
+    let expected = "Of single changes, batch.size matters most: II has 2 times the throughput of I (";
+    assert!(answer.sentence.starts_with(expected), "{answer:?}");
+}
+
+#[test]
 fn the_knee_is_where_latency_doubles() {
     let points = catalog("load_up_to_the_knee");
     let measured = |p99: &[f64]| {
