@@ -404,6 +404,23 @@ fn a_change_is_predicted_from_a_file() {
     assert!(Path::new(&path).is_file());
     let text = said(&doctor(&["predict", &path, "--set", "batch.size=32768"]), 0);
     assert!(text.contains("records/s"), "{text}");
+    let settings = std::env::temp_dir().join(format!("ottla-predict-{}.properties", std::process::id()));
+    std::fs::write(&settings, "batch.size=8192\n").unwrap();
+    let config = settings.to_str().unwrap();
+    let changed = [
+        "predict",
+        &path,
+        "--set",
+        "batch.size=32768",
+        "--client-config",
+        config,
+    ];
+    let stated = said(&doctor(&changed), 0);
+    std::fs::remove_file(&settings).unwrap();
+    assert!(
+        stated.contains("8192 (stated)") && !text.contains("8192"),
+        "{stated}"
+    );
     let error = refused(&doctor(&["predict", &path, "--set", "batch.sise=32768"]));
     assert!(error.contains("batch.size may be meant"), "{error}");
 }

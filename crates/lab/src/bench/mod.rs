@@ -1,4 +1,4 @@
-//! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge.
+//! A scenario's run: set up, calibrate, warm up, measure, check, predict, judge, answer.
 //!
 //! Reading order: the modules below, from the entry point down to the foundations.
 
@@ -9,6 +9,7 @@ pub mod groups;
 pub mod disk;
 pub mod target;
 pub mod predict;
+pub mod answer;
 pub mod validity;
 pub mod figures;
 pub mod integrity;

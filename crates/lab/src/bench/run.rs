@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::answer;
 use super::error::BenchError;
 use super::measure::{self, Setting};
 use super::predict::{self, Earlier, Observed};
@@ -75,6 +76,7 @@ pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Resu
     };
     let mut report = Report {
         schema: SCHEMA.to_owned(),
+        answer: None,
         scenario: ScenarioHead {
             name: scenario.name.clone(),
             question: scenario.question.clone(),
@@ -97,6 +99,7 @@ pub fn run(order: &Order<'_>, progress: &(dyn Fn(&Progress<'_>) + Sync)) -> Resu
         .collect::<Result<_, _>>()?;
     measure_all(order, &points, &mut report, progress)?;
     conclude(&points, &probes, &mut report);
+    report.answer = Some(answer::of(&points, &report));
     Ok(report)
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::report::histogram::Latencies;
 use crate::report::{
-    Calibration, Drift, Expectation, GroupResult, Integrity, Machine, Manifest, Measurement, OnTarget,
-    Percentiles, Point, Prediction, ProcessResult, Range, Report, SCHEMA, ScenarioHead, Second, StageMeans,
-    Stages, Target, Verdict,
+    Answer, Calibration, Drift, Expectation, GroupResult, Integrity, Machine, Manifest, Measurement,
+    OnTarget, Percentiles, Point, Prediction, ProcessResult, Range, Report, SCHEMA, ScenarioHead, Second,
+    StageMeans, Stages, Target, Verdict,
 };
 
 /// Would become visible in a page that does not escape it.
@@ -20,6 +20,10 @@ pub fn report() -> Report {
     let points = names.into_iter().zip(rates).map(|(name, rate)| point(name, rate));
     Report {
         schema: SCHEMA.to_owned(),
+        answer: Some(Answer {
+            is_answered: false,
+            sentence: format!("Not answered: the run is INVALID: {HOSTILE}."),
+        }),
         scenario: ScenarioHead {
             name: format!("sample {HOSTILE}"),
             question: String::from("Is every chart there?"),

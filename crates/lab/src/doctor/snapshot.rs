@@ -379,6 +379,8 @@ pub struct Consumer {
     /// Members that left because they did not poll within max.poll.interval.ms, by name.
     pub expelled: Vec<String>,
     pub without_sample: Vec<String>,
+    /// The partitions whose lag the client pushed last; `partitions` may have fewer of them.
+    pub partitions_pushed: Option<f64>,
 }
 
 /// One partition of a consumer.

@@ -73,7 +73,7 @@ fn between((before, processes_before): &Moment, (after, processes): &Moment, hea
     let all = (busy + idle).max(1) as f64;
     let others = processes.iter().filter(|(id, _)| !own.contains(id));
     let used = others.map(|(id, process)| {
-        let before = processes_before.get(id).map_or(0, |before| before.ticks);
+        let before = ticks_of_ended(processes_before, processes, *id);
         (process.ticks.saturating_sub(before), id, process)
     });
     let busiest = used.max_by_key(|(used, ..)| *used);
@@ -81,6 +81,16 @@ fn between((before, processes_before): &Moment, (after, processes): &Moment, hea
         share: busy.saturating_sub(spent) as f64 / all,
         busiest: busiest.map(|(used, id, process)| (process.name.clone(), *id, used as f64 / all)),
     }
+}
+
+/// What a process had used before, with those of its descendants that have ended since: a child
+/// that is waited for adds the time of its whole life to its parent's.
+fn ticks_of_ended(before: &Processes, after: &Processes, id: u32) -> u64 {
+    let family = family(before, &[id]);
+    let ended = family
+        .into_iter()
+        .filter(|one| *one == id || !after.contains_key(one));
+    ticks(before, &ended.collect())
 }
 
 type Processes = BTreeMap<u32, Process>;
@@ -213,6 +223,27 @@ mod tests {
             ..found
         };
         assert_eq!(calm.reason(), None);
+    }
+
+    #[test]
+    fn a_child_that_ended_meanwhile_used_only_what_it_used_meanwhile() {
+        let before = Processes::from([
+            (50, one(1, 10)),
+            (51, one(50, 9_000)),
+            (52, one(51, 400)),
+            (53, one(50, 70)),
+        ]);
+        // 51 has waited for 52, and 50 for 51: 30 ticks of all three are new.
+        let after = Processes::from([(50, one(1, 9_440)), (53, one(50, 75))]);
+        let host = |busy| HostCounts {
+            processors: 2,
+            busy,
+            idle: 0,
+            stolen: 0,
+            waiting_micros: None,
+        };
+        let found = between(&(host(0), before), &(host(100), after), &[40]);
+        assert_eq!(found.busiest, Some((String::from("p"), 50, 0.3)));
     }
 
     /// A program of another family; `sh` starts it and ends, so that it has no parent here.

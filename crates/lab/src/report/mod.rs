@@ -18,6 +18,9 @@ pub const SCHEMA: &str = "ottla.bench.report/1";
 pub struct Report {
     /// `SCHEMA`.
     pub schema: String,
+    /// To the scenario's question. Missing in older reports.
+    #[serde(default)]
+    pub answer: Option<Answer>,
     pub scenario: ScenarioHead,
     pub verdict: Verdict,
     pub manifest: Manifest,
@@ -35,6 +38,14 @@ pub struct ScenarioHead {
     pub question: String,
     /// The document that the experiment is taken from, if any.
     pub source: Option<String>,
+}
+
+/// One sentence, from the measured figures; `bench::answer` makes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Otherwise the sentence says why there is no answer.
+    pub is_answered: bool,
+    pub sentence: String,
 }
 
 /// VALID or INVALID, with every reason that makes it invalid and every caveat that does not.

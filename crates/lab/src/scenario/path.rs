@@ -24,6 +24,19 @@ pub fn with(scenario: &Scenario, path: &str, value: &Scalar) -> Result<Scenario,
     })
 }
 
+/// Returns the value at `path` as text, numbers in one form; `None` if it is not set or there is no
+/// such path.
+pub fn text(scenario: &Scenario, path: &str) -> Option<String> {
+    let mut document = serde_json::to_value(scenario).ok()?;
+    match place(&mut document, path).ok()? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        // A rate of 5000 is 5000.0 in JSON.
+        Value::Number(number) => Some(number.as_f64()?.to_string()),
+        other => Some(other.to_string()),
+    }
+}
+
 /// Returns the same scenario with the number at `path` multiplied; whole numbers stay whole and do
 /// not fall below 1.
 ///

@@ -44,6 +44,7 @@ fn point(name: &str, measurements: Vec<Measurement>) -> Point {
 fn report() -> Report {
     Report {
         schema: SCHEMA.to_owned(),
+        answer: None,
         scenario: ScenarioHead {
             name: String::from("noisy_neighbour"),
             question: String::from("What?"),

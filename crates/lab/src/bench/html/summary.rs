@@ -1,5 +1,5 @@
-//! The top of the page: the verdict, the question, and the table of source, prediction and
-//! measurement.
+//! The top of the page: the answer, the verdict, the question, and the table of source, prediction
+//! and measurement.
 
 use super::markup::Markup;
 use super::table::{Table, facts};
@@ -9,6 +9,9 @@ use crate::report::{OnTarget, Point, Report, Verdict};
 
 pub(super) fn draw(report: &Report, page: &mut Markup) {
     page.leaf("h1", &[], &report.scenario.name);
+    if let Some(answer) = &report.answer {
+        page.leaf("p", &[("class", &"answer")], &answer.sentence);
+    }
     draw_verdict(&report.verdict, page);
     if report.was_interrupted {
         page.leaf(

@@ -68,11 +68,19 @@ fn the_page_holds_its_report() {
 }
 
 #[test]
-fn the_verdict_and_its_reasons_come_first() {
-    let page = render(&sample::report());
+fn the_answer_comes_first_and_the_verdict_next() {
+    let mut report = sample::report();
+    let page = render(&report);
+    let answer = page
+        .find("<p class=\"answer\">Not answered: the run is INVALID")
+        .unwrap();
     let verdict = page.find("<strong>INVALID").unwrap();
+    assert!(answer < verdict);
     assert!(verdict < page.find("Is every chart there?").unwrap());
     assert!(verdict < page.find("<table").unwrap());
+    // Older reports have no answer.
+    report.answer = None;
+    assert!(!render(&report).contains("class=\"answer\""));
 }
 
 #[test]

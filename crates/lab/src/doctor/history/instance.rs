@@ -88,6 +88,8 @@ pub struct Instance {
     /// By the client's own clock.
     pub(super) client_started_ms: Option<i64>,
     counters: Vec<Counter>,
+    /// Partitions in the last push with any; more than are kept where a consumer has many.
+    pub(super) partitions_pushed: Option<usize>,
 }
 
 impl Instance {
@@ -143,6 +145,7 @@ impl Instance {
             }
         }
         slot.points.sort_by_key(Point::key);
+        self.partitions_pushed = partitions_of(reading);
         self.software = reading.software;
         self.client.library = reading.software.library;
         self.client.role = reading.role.unwrap_or_default();
@@ -217,6 +220,7 @@ impl Instance {
         slot: &mut Slot,
     ) {
         let own = reading.span_seconds().unwrap_or(0.0);
+        self.partitions_pushed = partitions_of(reading).or(self.partitions_pushed);
         let chosen = Chosen::of(reading);
         if self.subjects.is_half_full() {
             self.forget_old_subjects(slot);
@@ -448,6 +452,14 @@ fn keep_text(kept: &mut Option<String>, text: Option<&str>) {
 
 pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+}
+
+fn partitions_of(reading: &Reading<'_>) -> Option<usize> {
+    let lags = reading
+        .values
+        .iter()
+        .filter(|value| value.measure == Measure::Lag);
+    Some(lags.count()).filter(|count| *count > 0)
 }
 
 /// The nodes, topics and partitions of a push that are kept; `None`: all of them.

@@ -207,6 +207,7 @@ fn consumer(window: &Window<'_>) -> Consumer {
         commits_per_second: window.rate(M::Commits),
         partitions,
         without_sample: without_sample(window),
+        partitions_pushed: window.instance().partitions_pushed.map(|count| count as f64),
         ..Consumer::default()
     }
 }

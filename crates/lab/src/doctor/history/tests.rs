@@ -533,7 +533,12 @@ fn a_wide_consumer_keeps_its_worst_partitions() {
             collector.bytes()
         );
     }
-    let consumer = pushes.snapshot().consumer.unwrap();
+    let snapshot = pushes.snapshot();
+    let consumer = snapshot.consumer.clone().unwrap();
+    let followed = consumer.partitions.len();
+    let expected = format!("{followed} of the 1,000 partitions that it pushes are followed");
+    let notes = crate::doctor::rules::examine(&snapshot).notes;
+    assert!(notes.iter().any(|note| note.starts_with(&expected)), "{notes:?}");
     assert_eq!(consumer.lag_max, Some(999.0));
     assert!(consumer.partitions.len() >= 100 && consumer.partitions[0].lag_slope == Some(0.0));
 }

@@ -3,17 +3,24 @@
 //! is asked for metrics. For clients that push nothing it is all there is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use ottla_client::Error;
-use ottla_client::admin::{Admin, GroupDescription, OffsetSpec, QuotaFilter, QuotaMatch, TopicPartition};
+use ottla_client::admin::{
+    Admin, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, QuotaMatch, TopicPartition,
+};
 
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
+use crate::numbers;
 
 /// At most this many groups and partitions are asked about, first by name: each reading asks every
 /// group's coordinator and every partition's leader.
 const GROUPS_MAX: usize = 500;
 const PARTITIONS_MAX: usize = 20_000;
+
+/// The limits of each entity, by the quota's name.
+type Described = BTreeMap<QuotaEntity, BTreeMap<String, f64>>;
 
 /// Rates are those of the last minute.
 const WINDOW_MS: i64 = 60_000;
@@ -29,10 +36,52 @@ pub struct ClusterReading {
     pub groups: BTreeMap<String, Vec<Member>>,
     /// Of each group's partitions: the committed offset and the log's end.
     pub positions: BTreeMap<(String, TopicPartition), Position>,
-    /// By client id, `None` for the default: bytes per second of a consumer.
+    /// By client id, `None` for the default: bytes per second of a consumer. Empty as well where
+    /// they are unknown.
     pub quotas: BTreeMap<Option<String>, f64>,
-    /// Groups that were left out because there are too many.
-    pub groups_left_out: usize,
+    /// What this reading lacks.
+    pub shortcomings: Vec<Shortcoming>,
+}
+
+/// What is not known of a cluster, for the one who runs the collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shortcoming {
+    /// Nothing is known.
+    Unanswered(String),
+    Groups {
+        followed: usize,
+        of: usize,
+    },
+    /// Partitions with a committed offset of a member's group.
+    Partitions {
+        followed: usize,
+        of: usize,
+    },
+    Quotas(String),
+}
+
+impl fmt::Display for Shortcoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |number: &usize| numbers::count(*number as u64);
+        match self {
+            Shortcoming::Unanswered(why) => f.write_str(why),
+            Shortcoming::Groups { followed, of } => write!(
+                f,
+                "{} of {} groups are followed, the first by name; the members of the others are not listed",
+                count(followed),
+                count(of)
+            ),
+            Shortcoming::Partitions { followed, of } => write!(
+                f,
+                "{} of {} partitions of consumer groups are followed, the first by group; the lag of the others is unknown",
+                count(followed),
+                count(of)
+            ),
+            Shortcoming::Quotas(why) => {
+                write!(f, "quotas are unknown, whether there are any or not: {why}")
+            }
+        }
+    }
 }
 
 /// A member of a group, as its coordinator describes it.
@@ -62,20 +111,32 @@ pub fn ask(admin: &Admin, at_ms: i64) -> Result<ClusterReading, Error> {
         group.protocol_type == "consumer" || group.kind.eq_ignore_ascii_case("consumer")
     });
     let mut ids: Vec<String> = consumers.map(|(id, _)| id.clone()).collect();
-    let groups_left_out = ids.len().saturating_sub(GROUPS_MAX);
-    ids.truncate(GROUPS_MAX);
+    let mut shortcomings = Vec::new();
+    if ids.len() > GROUPS_MAX {
+        shortcomings.push(Shortcoming::Groups {
+            followed: GROUPS_MAX,
+            of: ids.len(),
+        });
+        ids.truncate(GROUPS_MAX);
+    }
     let described = admin.describe_groups(ids).wait()?.into_iter();
     let groups: BTreeMap<String, Vec<Member>> = described
         .filter_map(|(id, group)| Some((id, members(group.ok()?))))
         .filter(|(_, members)| !members.is_empty())
         .collect();
+    let positions = positions(admin, &groups, &mut shortcomings)?;
+    // Quotas by client id; the users of members are not known.
+    let by_client = QuotaFilter::new()
+        .component("client-id", QuotaMatch::Any)
+        .strict();
+    let quotas = quotas(admin.describe_client_quotas(by_client).wait(), &mut shortcomings);
     Ok(ClusterReading {
         at_ms,
         asks_for_metrics: !admin.list_client_metrics_subscriptions().wait()?.is_empty(),
-        positions: positions(admin, &groups)?,
-        quotas: quotas(admin),
+        positions,
+        quotas,
         groups,
-        groups_left_out,
+        shortcomings,
     })
 }
 
@@ -92,8 +153,9 @@ fn members(group: GroupDescription) -> Vec<Member> {
 fn positions(
     admin: &Admin,
     groups: &BTreeMap<String, Vec<Member>>,
+    shortcomings: &mut Vec<Shortcoming>,
 ) -> Result<BTreeMap<(String, TopicPartition), Position>, Error> {
-    let mut committed = BTreeMap::new();
+    let mut committed = Vec::new();
     for (group, members) in groups {
         let assigned: BTreeSet<&TopicPartition> =
             members.iter().flat_map(|member| &member.assignment).collect();
@@ -101,14 +163,15 @@ fn positions(
             continue;
         };
         for (partition, offset) in offsets {
-            if assigned.contains(&partition) && committed.len() < PARTITIONS_MAX {
-                committed.insert((group.clone(), partition), offset.offset);
+            if assigned.contains(&partition) {
+                committed.push(((group.clone(), partition), offset.offset));
             }
         }
     }
+    shorten(&mut committed, PARTITIONS_MAX, shortcomings);
     let asked = committed
-        .keys()
-        .map(|(_, partition)| (partition.clone(), OffsetSpec::Latest));
+        .iter()
+        .map(|((_, partition), _)| (partition.clone(), OffsetSpec::Latest));
     let ends = admin.list_offsets(asked.collect()).wait()?;
     let end_of = |partition: &TopicPartition| ends.get(partition)?.as_ref().ok().map(|end| end.offset);
     let positions = committed.into_iter().filter_map(|(key, committed)| {
@@ -118,12 +181,26 @@ fn positions(
     Ok(positions.collect())
 }
 
-/// Quotas by client id; the users of members are not known. Empty if they may not be described.
-fn quotas(admin: &Admin) -> BTreeMap<Option<String>, f64> {
-    let by_client = QuotaFilter::new()
-        .component("client-id", QuotaMatch::Any)
-        .strict();
-    let described = admin.describe_client_quotas(by_client).wait().unwrap_or_default();
+/// Keeps the first of all partitions.
+fn shorten<T>(partitions: &mut Vec<T>, count_max: usize, shortcomings: &mut Vec<Shortcoming>) {
+    if partitions.len() > count_max {
+        shortcomings.push(Shortcoming::Partitions {
+            followed: count_max,
+            of: partitions.len(),
+        });
+        partitions.truncate(count_max);
+    }
+}
+
+/// Clusters may forbid to describe them: `DescribeConfigs` of the cluster is needed.
+fn quotas<E: fmt::Display>(
+    described: Result<Described, E>,
+    shortcomings: &mut Vec<Shortcoming>,
+) -> BTreeMap<Option<String>, f64> {
+    let described = described.unwrap_or_else(|error| {
+        shortcomings.push(Shortcoming::Quotas(error.to_string()));
+        Described::default()
+    });
     let limits = described.into_iter().filter_map(|(entity, limits)| {
         let name = entity.get("client-id")?.clone();
         Some((name, *limits.get("consumer_byte_rate")?))
@@ -248,6 +325,37 @@ mod tests {
             quotas: BTreeMap::from([(None, 1e6)]),
             ..ClusterReading::default()
         }
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let mut shortcomings = Vec::new();
+        let mut all: Vec<u32> = (0..20_000).collect();
+        shorten(&mut all, PARTITIONS_MAX, &mut shortcomings);
+        assert_eq!((all.len(), shortcomings.len()), (20_000, 0));
+        all.push(0);
+        shorten(&mut all, PARTITIONS_MAX, &mut shortcomings);
+        let told = shortcomings[0].to_string();
+        assert!(
+            all.len() == 20_000 && told.starts_with("20,000 of 20,001 partitions "),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn quotas_that_may_not_be_described_are_unknown_and_not_none() {
+        let mut shortcomings = Vec::new();
+        let none: Result<Described, &str> = Ok(Described::default());
+        assert!(quotas(none, &mut shortcomings).is_empty() && shortcomings.is_empty());
+        assert!(quotas(Err("CLUSTER_AUTHORIZATION_FAILED"), &mut shortcomings).is_empty());
+        let told = shortcomings[0].to_string();
+        let expected = "quotas are unknown, whether there are any or not: CLUSTER_AUTHORIZATION_FAILED";
+        assert_eq!(told, expected);
+        let one = BTreeMap::from([("client-id".to_owned(), Some("reader".to_owned()))]);
+        let limits = BTreeMap::from([("consumer_byte_rate".to_owned(), 1e6)]);
+        let known: Result<Described, &str> = Ok([(one, limits)].into_iter().collect());
+        assert_eq!(quotas(known, &mut shortcomings)[&Some("reader".to_owned())], 1e6);
+        assert_eq!(shortcomings.len(), 1);
     }
 
     #[test]

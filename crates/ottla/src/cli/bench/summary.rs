@@ -1,4 +1,5 @@
-//! A report on a terminal: verdict, table, small plots. Every number is shown with its caveats.
+//! A report on a terminal: answer, verdict, table, small plots. Every number is shown with its
+//! caveats.
 
 use std::io::IsTerminal;
 
@@ -17,6 +18,9 @@ pub fn text(report: &Report) -> String {
 
 fn render(report: &Report, is_coloured: bool) -> String {
     let mut out = String::new();
+    if let Some(answer) = &report.answer {
+        line(&mut out, format_args!("{}", clean(&answer.sentence)));
+    }
     let name = clean(&report.scenario.name);
     line(
         &mut out,
@@ -370,9 +374,12 @@ mod tests {
     use ottla_lab::bench::sample;
 
     #[test]
-    fn verdict_reasons_and_caveats_come_before_the_numbers() {
+    fn answer_verdict_reasons_and_caveats_come_before_the_numbers() {
         let text = render(&sample::report(), false);
-        assert!(text.starts_with("INVALID"), "{text}");
+        let mut lines = text.lines();
+        let answer = lines.next().unwrap_or_default();
+        assert!(answer.starts_with("Not answered: the run is INVALID: "), "{text}");
+        assert!(lines.next().unwrap_or_default().starts_with("INVALID"), "{text}");
         let place = |what: &str| {
             text.find(what)
                 .unwrap_or_else(|| panic!("{what} is missing:\n{text}"))
@@ -431,7 +438,7 @@ mod tests {
         let plain = render(&report, false);
         assert!(!plain.contains('\x1b') && !plain.contains('\r'), "{plain}");
         let coloured = render(&report, true);
-        assert!(coloured.starts_with("\x1b[1;31mINVALID"));
+        assert!(coloured.contains("\n\x1b[1;31mINVALID"), "{coloured}");
         assert!(!coloured.contains("\x1b[2J"));
     }
 

@@ -8,7 +8,7 @@ use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::calculator::{formula, predict};
 use ottla_lab::doctor::severity;
 
-use super::stated::Stated;
+use super::stated::{self, Stated};
 use super::text::{Paper, calculation};
 use super::{Failure, Format, Place, json, print, replay};
 
@@ -49,9 +49,15 @@ pub struct Predict {
     #[arg(value_name = "FILE|CLIENT")]
     of: String,
 
-    /// A changed setting; may be repeated
+    /// A changed setting; may be repeated. It states nothing about the present: --client-config
+    /// does
     #[arg(long, value_name = "KEY=VALUE", required = true)]
     set: Vec<String>,
+
+    /// State the client's present settings by its properties file, as for `ottla doctor`; may be
+    /// repeated
+    #[arg(long, value_name = "[CLIENT=]FILE")]
+    client_config: Vec<String>,
 
     #[command(flatten)]
     place: Place,
@@ -76,13 +82,15 @@ impl Predict {
     ///
     /// - Errors: the file or the doctor cannot be read; several clients match.
     fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let stated = Stated::by_files(&self.client_config);
         let is_file = self.of == "-" || Path::new(&self.of).is_file() || self.of.contains('/');
         if is_file {
             let path = PathBuf::from(&self.of);
-            let snapshots = replay::read(&path)?;
+            let statements = stated.read()?;
+            let snapshots = stated::apply(&statements, replay::read(&path)?);
             return only(snapshots).map_err(|problem| Failure::of_file(&path, problem));
         }
-        let source = self.place.source(&Stated::default())?;
+        let source = self.place.source(&stated)?;
         let all = source.snapshots()?;
         let address = &source.address;
         let is_it = |snapshot: &&Snapshot| {

@@ -104,7 +104,7 @@ impl Explain {
 }
 
 /// The diagnoses are shown without them where a doctor of an earlier version has no such page.
-fn promises_of(address: &str) -> Promises {
+pub(super) fn promises_of(address: &str) -> Promises {
     fetch(address).unwrap_or_default()
 }
 

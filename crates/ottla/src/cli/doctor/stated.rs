@@ -20,6 +20,14 @@ pub struct Stated {
 }
 
 impl Stated {
+    /// For a command whose `--set` means something else.
+    pub fn by_files(client_config: &[String]) -> Stated {
+        Stated {
+            set: Vec::new(),
+            client_config: client_config.to_vec(),
+        }
+    }
+
     /// Reads and checks the statements.
     ///
     /// - Errors: name the setting and what it allows.

@@ -211,6 +211,21 @@ fn surroundings(diagnosis: &mut Diagnosis, snapshot: &Snapshot, reading: &Readin
         }
     }
     diagnosis.notes.extend(broker::pause(snapshot));
+    diagnosis.notes.extend(left_out(snapshot));
+}
+
+/// The history of a client is bounded: of many partitions it keeps those with the largest lag.
+fn left_out(snapshot: &Snapshot) -> Option<String> {
+    let consumer = snapshot.consumer.as_ref()?;
+    let followed = consumer.partitions.len();
+    let pushed = consumer
+        .partitions_pushed
+        .filter(|pushed| *pushed > followed as f64)?;
+    Some(format!(
+        "{} of the {} partitions that it pushes are followed, those with the largest lag",
+        number(followed as f64),
+        number(pushed)
+    ))
 }
 
 fn is_broker_slow(reading: &Reading<'_>) -> bool {

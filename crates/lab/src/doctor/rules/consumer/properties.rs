@@ -76,6 +76,7 @@ prop_compose! {
             partitions,
             expelled: is_expelled.then(|| String::from("other")).into_iter().collect(),
             without_sample: Vec::new(),
+            partitions_pushed: None,
         }
     }
 }

@@ -104,6 +104,22 @@ fn an_idle_consumer_keeps_up() {
     );
 }
 
+#[test]
+fn partitions_that_are_not_followed_are_counted() {
+    let note = |pushed: f64| {
+        let consumer = Consumer {
+            partitions: partitions(&[(0.0, 0.0, 10.0); 3]),
+            partitions_pushed: Some(pushed),
+            ..idle()
+        };
+        let notes = check(&of(consumer), Verdict::KeepsUp).notes;
+        notes.into_iter().find(|note| note.contains("followed"))
+    };
+    let expected = "3 of the 500 partitions that it pushes are followed, those with the largest lag";
+    assert_eq!(note(500.0).as_deref(), Some(expected));
+    assert_eq!(note(3.0), None);
+}
+
 // T10: 25 MB/s with one and with three partitions: one consumer is the limit.
 #[test]
 fn partitions_that_do_not_matter_mean_the_consumer() {

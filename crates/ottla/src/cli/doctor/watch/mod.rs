@@ -16,12 +16,15 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::promises::Promises;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use self::draw::Palette;
-use self::state::{ClientKey, News, Screen, Wish};
+use self::state::{ClientKey, News, Promised, Screen, Wish};
+use super::examine::promises_of;
 use super::place::Source;
 use super::{Failure, json, now_ms, text, write_file};
 
@@ -110,10 +113,13 @@ fn ask_again_and_again(source: &Source, interval_seconds: f64, sender: Sender<Ne
     let ask = move || {
         loop {
             let news = match source.examination() {
-                Ok(examination) => News::Examined(examination),
-                Err(Failure { text: why, .. }) => News::Lost(why),
+                Ok(examination) => {
+                    let promised = promised(&promises_of(&source.address), &examination);
+                    vec![News::Examined(examination), News::Promised(promised)]
+                }
+                Err(Failure { text: why, .. }) => vec![News::Lost(why)],
             };
-            if sender.send(news).is_err() {
+            if news.into_iter().any(|one| sender.send(one).is_err()) {
                 return;
             }
             std::thread::sleep(Duration::from_secs_f64(interval_seconds));
@@ -128,6 +134,16 @@ fn ask_again_and_again(source: &Source, interval_seconds: f64, sender: Sender<Ne
     thread
         .map(drop)
         .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))
+}
+
+/// The sentences of the page without `--watch`, by client.
+fn promised(promises: &Promises, examination: &Examination) -> Vec<Promised> {
+    let sentences = text::promises::lately(promises, examination).into_iter();
+    let of_client = sentences.map(|(place, sentence)| {
+        let client = &examination.clients[place];
+        (ClientKey::of(client), client.role, sentence)
+    });
+    of_client.collect()
 }
 
 /// Writes a client's readings to the current directory, and reports it on the screen.
@@ -171,7 +187,29 @@ fn file_name(client_id: &str, at_ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ottla_lab::doctor::promises::{Row, Score};
+
     use super::*;
+    use crate::cli::doctor::sample;
+
+    #[test]
+    fn the_screen_is_told_the_sentences_of_the_page() {
+        let examination = sample::examination();
+        let client = &examination.clients[0];
+        let decided = Row {
+            client_id: client.client_id.clone(),
+            set: "linger.ms=5".into(),
+            score: Score::Kept,
+            decided_ms: Some(examination.at_ms - 1),
+            ..Row::default()
+        };
+        let promises = Promises {
+            promises: vec![decided.clone()],
+            ..Promises::default()
+        };
+        let found = promised(&promises, &examination);
+        assert_eq!(found, [(ClientKey::of(client), client.role, decided.sentence())]);
+    }
 
     #[test]
     fn a_file_is_named_after_its_client_and_stays_in_the_current_directory() {

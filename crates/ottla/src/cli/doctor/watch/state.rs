@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use ottla_lab::doctor::Diagnosis;
 use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::snapshot::Role;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Messages from the other threads.
 #[derive(Clone, Debug)]
 pub enum News {
     Examined(Examination),
+    /// What came of promises that were decided lately, in the words of `ottla doctor`.
+    Promised(Vec<Promised>),
     /// The doctor does not answer, with the reason.
     Lost(String),
     /// Text for the message line.
@@ -39,6 +42,9 @@ impl ClientKey {
         }
     }
 }
+
+/// A client, and the sentence about its promise.
+pub type Promised = (ClientKey, Role, String);
 
 /// Whether the doctor answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +77,7 @@ pub struct Screen {
     clients: Vec<Arc<Diagnosis>>,
     /// The latest answer while the screen is paused.
     held_back: Option<Vec<Arc<Diagnosis>>>,
+    promised: Vec<Promised>,
     pub is_paused: bool,
     pub view: View,
     pub filter: String,
@@ -90,6 +97,7 @@ impl Screen {
             contact: Contact::Waiting,
             clients: Vec::new(),
             held_back: None,
+            promised: Vec::new(),
             is_paused: false,
             view: View::List,
             filter: String::new(),
@@ -111,6 +119,7 @@ impl Screen {
                 };
                 self.contact = Contact::Lost { since, why };
             }
+            News::Promised(promised) => self.promised = promised,
             News::Examined(mut examination) => {
                 examination.sort();
                 self.contact = Contact::Since(now);
@@ -131,6 +140,13 @@ impl Screen {
                 || client.verdict.name().to_lowercase().contains(&wanted)
         };
         self.clients.iter().map(|client| &**client).filter(fits).collect()
+    }
+
+    pub fn promised(&self, client: &Diagnosis) -> Option<&str> {
+        let key = ClientKey::of(client);
+        let mut promised = self.promised.iter();
+        let found = promised.find(|(of, role, _)| *of == key && *role == client.role);
+        found.map(|(_, _, sentence)| sentence.as_str())
     }
 
     pub fn all(&self) -> &[Arc<Diagnosis>] {

@@ -194,12 +194,14 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, palette: Pa
         lines.push(Line::styled(text, palette.faint()));
     }
     for (index, client) in shown.iter().enumerate().skip(screen.top).take(rows) {
-        lines.push(row(client, &columns, palette, index == screen.place()));
+        let text = change_of(client, screen.promised(client));
+        lines.push(row(client, &text, &columns, palette, index == screen.place()));
     }
     frame.render_widget(Paragraph::new(lines), list);
     if let (Some(area), Some(client)) = (detail, screen.selected()) {
         let sentence_rows = usize::from(area.height.saturating_sub(ROWS_BESIDE_SENTENCE));
-        let lines = detail_lines(client, usize::from(area.width), sentence_rows, palette);
+        let promised = screen.promised(client);
+        let lines = detail_lines(client, promised, usize::from(area.width), sentence_rows, palette);
         frame.render_widget(Paragraph::new(lines), area);
     }
 }
@@ -236,7 +238,21 @@ fn heads(columns: &Columns, palette: Palette) -> Line<'static> {
     Line::styled(text, palette.faint())
 }
 
-fn row(client: &Diagnosis, columns: &Columns, palette: Palette, is_selected: bool) -> Line<'static> {
+/// The recommended change; without one, what came of the last.
+fn change_of(client: &Diagnosis, promised: Option<&str>) -> String {
+    match &client.recommendation {
+        Some(recommendation) => change(recommendation),
+        None => promised.unwrap_or_default().to_owned(),
+    }
+}
+
+fn row(
+    client: &Diagnosis,
+    change: &str,
+    columns: &Columns,
+    palette: Palette,
+    is_selected: bool,
+) -> Line<'static> {
     let severity = client.severity();
     let mark = if is_selected { "▶ " } else { "  " };
     let mut spans = vec![
@@ -256,9 +272,8 @@ fn row(client: &Diagnosis, columns: &Columns, palette: Palette, is_selected: boo
         spans.push(Span::raw(" ".repeat(columns.bar - used)));
     }
     if columns.change > 0 {
-        let text = client.recommendation.as_ref().map_or_else(String::new, change);
         spans.push(Span::raw("  "));
-        spans.push(Span::raw(cut(&text, columns.change)));
+        spans.push(Span::raw(cut(change, columns.change)));
     }
     let line = Line::from(spans);
     match is_selected {
@@ -267,9 +282,11 @@ fn row(client: &Diagnosis, columns: &Columns, palette: Palette, is_selected: boo
     }
 }
 
-/// Renders the selected client in a few lines: the sentence, the change, the times.
+/// Renders the selected client in a few lines: the sentence, what came of a promise, the change,
+/// the times.
 fn detail_lines(
     client: &Diagnosis,
+    promised: Option<&str>,
     width: usize,
     sentence_rows: usize,
     palette: Palette,
@@ -290,6 +307,10 @@ fn detail_lines(
     } else {
         &client.summary
     };
+    let sentence_rows = match promised {
+        Some(_) => sentence_rows.saturating_sub(1).max(1),
+        None => sentence_rows,
+    };
     let mut said = wrap(sentence, width);
     if said.len() > sentence_rows {
         said.truncate(sentence_rows);
@@ -298,6 +319,7 @@ fn detail_lines(
         }
     }
     lines.extend(said.into_iter().map(Line::raw));
+    lines.extend(promised.map(|promised| Line::raw(cut(promised, width))));
     if let Some(recommendation) = &client.recommendation {
         let text = format!("change  {}", clean(&recommendation.set));
         lines.push(Line::styled(
@@ -350,7 +372,10 @@ fn draw_explanation(frame: &mut Frame<'_>, area: Rect, screen: &mut Screen, pale
         width: usize::from(area.width).min(120),
         is_coloured: false,
     };
-    let text = explain::render(client, paper);
+    let mut text = explain::render(client, paper);
+    if let Some(promised) = screen.promised(client) {
+        text = format!("{text}\n{}\n", wrap(promised, paper.width).join("\n"));
+    }
     let severity = client.severity();
     let lines: Vec<Line<'static>> = text
         .lines()

@@ -12,7 +12,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::cli::doctor::sample;
-use crate::cli::doctor::watch::state::News;
+use crate::cli::doctor::watch::state::{ClientKey, News};
 
 const PLAIN: Palette = Palette { is_coloured: false };
 
@@ -67,6 +67,42 @@ fn the_screen_shows_limited_clients_where_time_goes_and_what_to_change() {
         "↑↓ choose  enter explain  e export evidence  / filter  p pause  q quit",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn what_came_of_a_promise_is_shown_with_its_client() {
+    const SENTENCE: &str = "Promised 80,000 records/s by linger.ms=5; measured 83,550: kept.";
+    let now = Instant::now();
+    let told = |place: usize| {
+        let client = &sample::examination().clients[place];
+        let key = ClientKey::of(client);
+        let mut state = examined(now);
+        state.receive(News::Promised(vec![(key, client.role, SENTENCE.into())]), now);
+        state
+    };
+    let found = lines(&frame(&mut told(0), 110, 16, PLAIN, now));
+    assert_eq!(found[11], SENTENCE, "below the client's sentence: {found:?}");
+    assert!(found[14].starts_with("time "), "{found:?}");
+    assert!(
+        found[2].ends_with("100,000 records/s"),
+        "the next change: {found:?}"
+    );
+    // A client without a recommendation has it on its own line.
+    let mut state = told(1);
+    let found = lines(&frame(&mut state, 110, 16, PLAIN, now));
+    assert!(
+        found[3].contains("Promised 80,000 records/s by linger.ms=5"),
+        "{found:?}"
+    );
+    assert!(!found[11].contains("Promised"), "{found:?}");
+    for code in [KeyCode::Down, KeyCode::Enter, KeyCode::End] {
+        state.on_key(KeyEvent::from(code));
+    }
+    let found = lines(&frame(&mut state, 110, 16, PLAIN, now));
+    assert!(found.iter().any(|line| line == SENTENCE), "{found:?}");
+    state.receive(News::Promised(Vec::new()), now);
+    let found = lines(&frame(&mut state, 110, 16, PLAIN, now));
+    assert!(!found.iter().any(|line| line.contains("Promised")), "{found:?}");
 }
 
 #[test]
