@@ -4,6 +4,7 @@ mod bench_client;
 mod bench_kafka;
 mod bench_report;
 mod codegen;
+mod commit_paths;
 mod crash;
 mod damage;
 mod docs;
@@ -40,6 +41,8 @@ tasks:
                       many partitions with few file descriptors: creation, records, kill -9, stops; prints times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
                       damage any file of directories written by Ottla and Apache Kafka, then start, read, write, kill, read
+  commit-paths [--rounds N] [--directory DIRECTORY] [--processor N]
+                      what a group commit costs through the page cache and without it; the directory may be on another file system
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
                       a broker with little memory (control group) and many peers that send incomplete requests or read no answers
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
+        "commit-paths" => commit_paths::run(rest),
         "doctor-truth" => doctor_truth::run(rest),
         "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),
