@@ -14,7 +14,8 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
         "# Is the doctor right?\n\n\
          <!-- Written by `cargo xtask doctor-truth`. -->\n\n\
          Clients whose bottleneck is known because it was built, on Ottla and on Apache Kafka. The doctor is asked as soon as its verdict is\n\
-         stable; then a fresh client runs with the change that it advises, and another with the true remedy. Delayed ways are kernel TCP\n\
+         stable; then a fresh client runs with the change that it advises (a consumer at the end of the log: what is promised is what is written,\n\
+         not how fast it makes up a lag), and another with the true remedy. Delayed ways are kernel TCP\n\
          between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %, and the range is no wider\n\
          than a factor of 2; the advised change is tried also where the verdict is wrong. Latency is from send to callback. A promise\n\
          that no member polls late is held against how often the advised client's group went on without it. A row whose remedy gained\n\

@@ -274,9 +274,12 @@ impl Trial<'_> {
         }
         // Also after a wrong verdict: its promise is as much a promise as any.
         if let Some((key, value)) = row.advice.as_deref().and_then(setting) {
-            let change = [(key, value)];
-            let advised = self
-                .beside(|| self.measured("advised", (self.regime.way, self.regime.around), &[], &change))?;
+            let (around, change) = match quota(&key, &value) {
+                Some(quota) => (quota, Vec::new()),
+                None => (self.regime.around, vec![(key, value)]),
+            };
+            let advised =
+                self.beside(|| self.measured("advised", (self.regime.way, around), &[], &change))?;
             row.advised = Some(self.figure(&advised));
             row.promised_figure = row
                 .promise
@@ -334,6 +337,20 @@ impl Trial<'_> {
         }
     }
 
+    /// Where a consumer begins: with a lag, which the bottleneck keeps it from making up. With the
+    /// change that was advised it is promised to carry what is written; what it carries while it
+    /// makes up a lag would be another figure.
+    fn beginning(&self, phase: &str) -> &'static str {
+        let feed = self.regime.feed;
+        let is_steady = phase == "advised" && feed.is_some_and(|feed| feed.stored == 0);
+        // What was written while the keys were uneven stays uneven.
+        let is_skewed = feed.is_some_and(|feed| feed.is_skewed);
+        match self.regime.figure {
+            Figure::Rate if !is_skewed && !is_steady => "earliest",
+            Figure::Rate | Figure::Latency => "latest",
+        }
+    }
+
     fn start(
         &self,
         phase: &str,
@@ -350,13 +367,8 @@ impl Trial<'_> {
             ("client.id", &*id),
         ];
         if !self.regime.is_producer() {
-            // What was written while the keys were uneven stays uneven.
-            let is_skewed = self.regime.feed.is_some_and(|feed| feed.is_skewed);
-            let from = match self.regime.figure {
-                Figure::Rate if !is_skewed => "earliest",
-                Figure::Rate | Figure::Latency => "latest",
-            };
-            own.extend([("group.id", &*id), ("auto.offset.reset", from)]);
+            own.push(("auto.offset.reset", self.beginning(phase)));
+            own.push(("group.id", &*id));
         }
         pairs.extend(
             own.into_iter()
@@ -466,6 +478,14 @@ fn setting(set: &str) -> Option<(String, String)> {
     let (key, value) = set.split_once('=')?;
     let is_plain = |text: &str| !text.is_empty() && !text.contains(' ');
     (is_plain(key) && is_plain(value)).then(|| (key.to_owned(), value.to_owned()))
+}
+
+/// A setting of the broker for the client: the quota that it will have.
+fn quota(key: &str, value: &str) -> Option<Around> {
+    let key = ["producer_byte_rate", "consumer_byte_rate", "request_percentage"]
+        .into_iter()
+        .find(|quota| *quota == key)?;
+    Some(Around::Quota(key, value.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -142,12 +142,12 @@ fn fetches() -> Vec<Regime> {
             &[],
         ),
         Regime {
-            around: Around::ColdDisk(1_000_000),
+            around: Around::ColdDisk(200_000),
             brokers: OTTLA,
             ..remedied(
                 consumer(
                     "cold-read",
-                    "reads 80,000 stored records of 2,000 bytes that are not in the page cache, from a disk of 1 MB/s",
+                    "reads 80,000 stored records of 2,000 bytes that are not in the page cache, from a disk of 0.2 MB/s",
                     Way::Loopback,
                     (
                         1,

@@ -108,22 +108,6 @@ pub fn all() -> Vec<Regime> {
                 None,
             )
         },
-        // Without linger the requests are small, and all that is offered goes through.
-        Regime {
-            clients: JAVA,
-            ..healthy(
-                "small-records",
-                "20,000 records/s of 50 bytes with linger.ms=0",
-                Way::Loopback,
-                1,
-                &[
-                    ("linger.ms", "0"),
-                    ("load.rate", "20000"),
-                    ("load.record.bytes", "50"),
-                ],
-                None,
-            )
-        },
         acks(
             "acks-all",
             "acks=all, 2,000 records/s of 500 bytes across 4 ms",

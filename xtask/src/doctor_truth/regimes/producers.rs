@@ -216,6 +216,18 @@ fn batches() -> Vec<Regime> {
 fn network() -> Vec<Regime> {
     vec![
         producer(
+            "small-buffer",
+            "buffer.memory=65536, 4,000 records/s of 1,000 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("buffer.memory", "65536"),
+                ("load.rate", "4000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["SENDER_RATE"],
+        )
+        .remedy(&[("buffer.memory", "33554432")], &["buffer.memory"]),
+        producer(
             "send-buffer-16k",
             "send.buffer.bytes=16384, requests of 64 KiB, 3,000 records/s of 1,000 bytes across 40 ms",
             Way::Far,
@@ -364,9 +376,9 @@ fn threads() -> Vec<Regime> {
         .remedy(&[("load.threads", "2")], &[]),
         producer(
             "busy-host",
-            "processes that take all processors, 30,000 records/s of 500 bytes",
+            "processes that take all processors, 100,000 records/s of 500 bytes",
             Way::Loopback,
-            &[("load.rate", "30000"), ("load.record.bytes", "500")],
+            &[("load.rate", "100000"), ("load.record.bytes", "500")],
             &["HOST"],
         )
         .around(Around::BusyHost)
