@@ -33,6 +33,7 @@
 //! | all below, soft backlog, U ≥ 0.7 | requests: near the ceiling |
 //! | all below, soft backlog | nothing: the application sets the pace |
 //! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | nothing: requests can still grow (F9) |
+//! | all below, hard backlog, batches under way take half of buffer.memory | memory: a batch keeps its own until its answer |
 //! | all below, hard backlog | something blocks: retries, ordering, an unknown leader, two regimes in one window |
 //!
 //! U is the mean number of requests under way over the allowed number (Little's law), so at 1 the
@@ -55,7 +56,7 @@ use crate::numbers::number;
 
 use super::super::words::{known, step};
 use super::reading::{Bound, Pipe, Reading, clean, reaches};
-use super::{bandwidth, window, worker};
+use super::{bandwidth, buffer, window, worker};
 
 const BUFFER_WAIT: f64 = 0.05;
 const FREE: f64 = 0.1;
@@ -274,6 +275,9 @@ fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
 }
 
 fn blocked_by(reading: &Reading<'_>) -> String {
+    if let Some(under_way) = buffer::of_requests(reading) {
+        return buffer::sentence(reading, under_way);
+    }
     let none = Default::default();
     let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
     let is_mixed = reading

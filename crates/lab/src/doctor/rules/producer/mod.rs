@@ -24,6 +24,7 @@ mod lines;
 mod promise;
 mod evidence;
 mod backlog;
+mod buffer;
 pub(crate) mod reading;
 mod pipes;
 
@@ -40,6 +41,7 @@ use evidence::Evidence;
 use reading::{Bound, Reading};
 
 const BATCH: &str = "batch.size";
+const BUFFER: &str = "buffer.memory";
 const LINGER: &str = "linger.ms";
 const IN_FLIGHT: &str = "max.in.flight.requests.per.connection";
 const SEND_BUFFER: &str = "send.buffer.bytes";

@@ -227,6 +227,9 @@ pub(crate) fn partitions(reading: &Reading<'_>) -> Option<Refusal> {
 
 fn buffer_memory(reading: &Reading<'_>) -> Option<Refusal> {
     let failing = &reading.failing;
+    if super::buffer::of_requests(reading).is_some() {
+        return None;
+    }
     if !failing.is_exhausted && !failing.is_expiring && reading.backlog != Backlog::Hard {
         return None;
     }

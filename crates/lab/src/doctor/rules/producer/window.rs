@@ -34,7 +34,7 @@ use super::super::words::known;
 use super::evidence::confidence;
 use super::promise;
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
-use super::{IN_FLIGHT, Rule, SEND_BUFFER, refusals, rule};
+use super::{IN_FLIGHT, Rule, SEND_BUFFER, buffer, refusals, rule};
 use crate::model::constants::FULL;
 use crate::numbers::{bytes, number, plain};
 
@@ -241,6 +241,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         .zip(reading.queue_ms)
         .is_some_and(|(most, mean)| most > 10.0 * mean);
     is_blocked
+        && buffer::of_requests(reading).is_none()
         && is_large
         && !is_fresh
         && reading.settings.in_flight.value > 1.0
