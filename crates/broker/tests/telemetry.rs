@@ -421,6 +421,24 @@ fn subscriptions_are_configurations_and_reach_clients_at_once() {
     assert_eq!(fixture.subscription(nothing.id).metrics.len(), 0);
 }
 
+/// Java asks on a connection that it never produces on.
+#[test]
+fn a_connection_that_only_asked_is_known_with_its_instance_and_interval() {
+    let mut fixture = Fixture::start(&[]);
+    let granted = fixture.subscription(Uuid::ZERO);
+    let is_known = |fixture: &Fixture| {
+        let connections = fixture.broker.activity().read().connections;
+        connections.iter().any(|one| {
+            let identity = &one.who.identity;
+            let interval_ms = identity.push_interval_ms().map(|ms| ms as i32);
+            identity.instance_id() == Some(granted.id) && interval_ms == Some(granted.interval_ms)
+        })
+    };
+    while !is_known(&fixture) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_client_that_is_asked_for_nothing_is_known() {
     let mut fixture = Fixture::start(&[NO_OTTLA_DEFAULT]);

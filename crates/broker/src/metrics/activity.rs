@@ -219,6 +219,18 @@ impl ApiActivity {
     }
 }
 
+/// What the kernel knows of a connection's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// The round trip, in microseconds: the minimum, because the smoothed value contains the forty
+    /// milliseconds by which an idle peer delays its acknowledgement.
+    pub round_trip_micros: u32,
+    /// The smoothed value. While the broker is sending it contains what queues on the way.
+    pub smoothed_micros: u32,
+    /// Time since the connection was opened in which bytes of the broker were not acknowledged.
+    pub sending_micros: u64,
+}
+
 /// The activity of one connection's client.
 #[derive(Clone, Debug)]
 pub struct Activity {
@@ -229,8 +241,8 @@ pub struct Activity {
     /// All other requests: their number and their time in handlers.
     pub other_requests: u64,
     pub other_micros: u64,
-    /// The path's round trip as measured by the kernel, without long queueing delays.
-    pub round_trip_micros: Option<u32>,
+    /// As the kernel measured it last.
+    pub path: Option<Path>,
     /// The positions of its fetches when they were last noted, and when that was.
     pub fetched: Option<(Moment, Vec<FetchedPartition>)>,
     pub is_closed: bool,
@@ -251,7 +263,8 @@ impl Activity {
                 return;
             }
         };
-        side.get_or_insert_default().add(exchange, self.round_trip_micros);
+        let round_trip_micros = self.path.map(|path| path.round_trip_micros);
+        side.get_or_insert_default().add(exchange, round_trip_micros);
     }
 }
 
@@ -278,7 +291,7 @@ impl Activities {
             written: None,
             other_requests: 0,
             other_micros: 0,
-            round_trip_micros: None,
+            path: None,
             fetched: None,
             is_closed: false,
         }))
@@ -288,8 +301,8 @@ impl Activities {
         self.open[index.0].add(exchange);
     }
 
-    pub fn set_round_trip(&mut self, index: ActivityIndex, micros: Option<u32>) {
-        self.open[index.0].round_trip_micros = micros;
+    pub fn set_path(&mut self, index: ActivityIndex, path: Option<Path>) {
+        self.open[index.0].path = path;
     }
 
     pub fn set_fetched(&mut self, index: ActivityIndex, at: Moment, partitions: Vec<FetchedPartition>) {
@@ -427,7 +440,11 @@ mod tests {
             );
         };
         add(&mut activities, 500);
-        activities.set_round_trip(index, Some(10_000));
+        let path = Path {
+            round_trip_micros: 10_000,
+            ..Path::default()
+        };
+        activities.set_path(index, Some(path));
         add(&mut activities, 14_000);
         add(&mut activities, 14_001);
         let read = read_all(&activities);

@@ -8,12 +8,12 @@ use ottla_core::seen::{FetchedPartition, Position, Written};
 use ottla_core::time::Moment;
 
 use super::super::loop_context::LoopContext;
-use super::super::round_trip::round_trip_micros;
+use super::super::round_trip::path;
 use super::client::Client;
 use super::sending::Answered;
 use super::served_request::ServedRequest;
 use crate::metrics::accounts::Sum;
-use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Who};
+use crate::metrics::activity::{ActivityIndex, Exchange, Gap, Path, Who};
 use crate::metrics::recorder::{Finished, bounded_name};
 use crate::metrics::stage::Stage;
 
@@ -42,7 +42,7 @@ pub(super) struct Accounting {
     /// The same for the last answers that moved records, and how many those were.
     answers: [Moment; ANSWERS_KEPT],
     answer_count: usize,
-    round_trip_micros: Option<u32>,
+    path: Option<Path>,
     next_round_trip: Moment,
     next_positions: Moment,
     /// Of a fetch that is not accounted for yet.
@@ -60,7 +60,7 @@ impl Accounting {
             last_answered: None,
             answers: [now; ANSWERS_KEPT],
             answer_count: 0,
-            round_trip_micros: None,
+            path: None,
             next_round_trip: now,
             next_positions: now,
             positions: None,
@@ -93,7 +93,7 @@ impl Accounting {
     /// How many of the last answers were still on their way when the client sent the request whose
     /// first byte came at `began`: those that left within the round trip before it.
     pub fn answers_under_way(&self, began: Moment) -> usize {
-        let Some(round_trip) = self.round_trip_micros.map(u64::from) else {
+        let Some(round_trip) = self.path.map(|path| u64::from(path.round_trip_micros)) else {
             return 0;
         };
         if round_trip < ROUND_TRIP_MICROS_MIN {
@@ -184,7 +184,8 @@ impl Accounting {
     }
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
-    /// records.
+    /// records or asks for a subscription to metrics: Java asks on another connection than the one
+    /// that it produces on.
     fn activity_index(
         &mut self,
         context: &LoopContext,
@@ -194,8 +195,8 @@ impl Accounting {
         now: Moment,
     ) -> Option<ActivityIndex> {
         let is_data = request.moves_records();
-        if self.activity.is_none() && is_data {
-            let facts = client.context();
+        let facts = client.context();
+        if self.activity.is_none() && (is_data || facts.identity.instance_id().is_some()) {
             let who = Who {
                 connection_id: facts.connection_id,
                 client_id: bounded_name(client.name()).into(),
@@ -211,9 +212,8 @@ impl Accounting {
         let index = self.activity?;
         if is_data && now >= self.next_round_trip {
             self.next_round_trip = now.after(ROUND_TRIP_INTERVAL);
-            let round_trip = round_trip_micros(socket);
-            self.round_trip_micros = round_trip;
-            context.records().activities.set_round_trip(index, round_trip);
+            self.path = path(socket);
+            context.records().activities.set_path(index, self.path);
         }
         if let Some(positions) = self.positions.take() {
             context.records().activities.set_fetched(index, now, positions);

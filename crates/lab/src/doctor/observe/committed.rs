@@ -149,6 +149,8 @@ mod tests {
             }),
             other_micros: 0,
             round_trip_micros: None,
+            smoothed_micros: None,
+            sending_micros: 0,
             fetched: Some((at * 1_000_000, vec![position(partition, offset, offset + 10)])),
             is_closed: false,
         }

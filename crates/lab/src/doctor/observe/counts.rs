@@ -51,6 +51,10 @@ pub struct ConnectionCounts {
     pub other_micros: u64,
     /// The path's round trip as measured by the kernel.
     pub round_trip_micros: Option<u32>,
+    /// The same with what queues on the way, where the broker is sending; and the time in which it
+    /// was: bytes were not acknowledged.
+    pub smoothed_micros: Option<u32>,
+    pub sending_micros: u64,
     /// The positions of its fetches when they were last noted, and when that was, in
     /// `moment_micros`.
     pub fetched: Option<(u64, Vec<FetchCounts>)>,

@@ -25,6 +25,10 @@ const PAST_MAX: usize = 60;
 /// Clients whose past is kept: bounded, because ids and addresses come from the network.
 const CLIENTS_MAX: usize = 16_384;
 
+/// A connection on which the broker was sending for this share of a slice shows what queues on the
+/// way; otherwise a delayed acknowledgement looks the same.
+const SENDING_SHARE: f64 = 0.5;
+
 /// At most this many neighbours are named, each with at least this share of the event loops' time.
 const NEIGHBOURS_MAX: usize = 3;
 const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
@@ -67,6 +71,7 @@ pub(super) struct ClientSums {
     push_interval_ms: Option<u32>,
     is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
+    loaded_micros: Option<u32>,
     /// A consumer's first and last position in each partition.
     pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
@@ -90,6 +95,7 @@ impl ClientSums {
         self.push_interval_ms = later.push_interval_ms.or(self.push_interval_ms);
         self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
+        self.loaded_micros = later.loaded_micros.or(self.loaded_micros);
         self.software = later.software.clone().or_else(|| self.software.take());
         // A partition that is no longer fetched was reassigned to another member.
         if !later.positions.is_empty() {
@@ -117,7 +123,12 @@ fn add_connection(
     clients: &mut HashMap<Key, ClientSums>,
     now: &ConnectionCounts,
     before: Option<&ConnectionCounts>,
+    elapsed_micros: u64,
 ) {
+    let sending = before.map_or(0, |before| {
+        now.sending_micros.saturating_sub(before.sending_micros)
+    });
+    let is_sending = sending as f64 >= SENDING_SHARE * elapsed_micros.max(1) as f64;
     let none = RequestCounts::default();
     let produce_before = before.and_then(|before| before.produce.as_ref());
     let fetch_before = before.and_then(|before| before.fetch.as_ref());
@@ -130,6 +141,7 @@ fn add_connection(
         let sums = clients.entry(Key::of(now, role)).or_default();
         sums.api.merge(&api.since(api_before.unwrap_or(&none)));
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
+        sums.loaded_micros = sums.loaded_micros.max(now.smoothed_micros.filter(|_| is_sending));
         sums.other_micros += std::mem::take(&mut other_micros);
         sums.connections += u64::from(!now.is_closed);
         sums.is_local = now.is_local;
@@ -419,14 +431,14 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
         .map(|connection| (connection.connection_id, connection))
         .collect();
     let mut clients: HashMap<Key, ClientSums> = HashMap::new();
+    let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
     for connection in &now.connections {
         let before = earlier.get(&connection.connection_id).copied();
-        add_connection(&mut clients, connection, before);
+        add_connection(&mut clients, connection, before, elapsed_micros);
     }
     for sums in clients.values_mut() {
         sums.written.end();
     }
-    let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
     Slice {
         seconds: elapsed_micros as f64 / 1e6,
         loop_micros_available: elapsed_micros as f64 * now.loop_count as f64,
@@ -480,6 +492,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         total_micros: per_request(api.total_micros()),
         throttle_ms: per_request(api.throttled_micros).map(|micros| micros / 1e3),
         round_trip_ms: sums.round_trip_micros.map(|micros| f64::from(micros) / 1e3),
+        loaded_round_trip_ms: sums.loaded_micros.map(|micros| f64::from(micros) / 1e3),
         gap_ms: ratio(api.gap_micros as f64 / 1e3, api.gaps),
         back_to_back_share: (api.gaps_judged > 0).then(|| api.back_to_back as f64 / api.requests as f64),
         has_overlap: Some(api.overlaps > 0),
@@ -606,6 +619,8 @@ mod tests {
             written: None,
             other_micros: 0,
             round_trip_micros: Some(2_500),
+            smoothed_micros: Some(4_000),
+            sending_micros: 10_000 * requests,
             fetched: None,
             is_closed: false,
         }
@@ -658,6 +673,8 @@ mod tests {
             (Some(3.0), Some(1.0), Some(false))
         );
         assert_eq!((side.round_trip_ms, side.connections), (Some(2.5), Some(1.0)));
+        // It was sending for 10 ms of every request: all of the time.
+        assert_eq!(side.loaded_round_trip_ms, Some(4.0));
         // 5 of 20 seconds of two loops.
         assert_eq!((side.network_idle, side.cpu_use), (Some(0.75), Some(0.25)));
         assert_eq!(told.settings.acks.map(|acks| acks.value), Some(-1));
@@ -669,6 +686,16 @@ mod tests {
             (told.client.role, told.seconds, told.has_subscription),
             (Role::Producer, 10.0, false)
         );
+    }
+
+    #[test]
+    fn a_round_trip_is_under_load_only_where_the_broker_was_sending() {
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![producer(1, "p", 1_000)]));
+        let told = windows.take(reading(10, 0, vec![producer(1, "p", 1_400)]));
+        assert_eq!(told[0].broker.loaded_round_trip_ms, None, "4 of 10 seconds");
+        let told = windows.take(reading(20, 0, vec![producer(1, "p", 1_900)]));
+        assert_eq!(told[0].broker.loaded_round_trip_ms, Some(4.0), "5 of 10 seconds");
     }
 
     #[test]

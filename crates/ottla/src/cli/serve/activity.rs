@@ -47,7 +47,9 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         fetch: (activity.fetch.as_deref()).map(|api| requests(reading.moment, api)),
         written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
-        round_trip_micros: activity.round_trip_micros,
+        round_trip_micros: activity.path.map(|path| path.round_trip_micros),
+        smoothed_micros: activity.path.map(|path| path.smoothed_micros),
+        sending_micros: activity.path.map_or(0, |path| path.sending_micros),
         fetched: activity.fetched.map(|(at, partitions)| {
             let positions = partitions.into_iter().map(|partition| FetchCounts {
                 topic: partition.topic,

@@ -8,7 +8,8 @@
 //! bytes per round trip, which with a window are the window.
 //!
 //! - Numbers: bytes of a fetch, its latency without the broker's waits and work, the round trip by
-//!   TCP_INFO, receive.buffer.bytes.
+//!   TCP_INFO, at rest and while answers are sent (a queue on the way is a full link, consumer 7),
+//!   receive.buffer.bytes.
 //! - Thresholds: an answer takes at least 3 round trips; where the buffer is not known, less than 1
 //!   MiB passes in each; else the bytes per round trip are 0.5 to 1.35
 //!   of receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
@@ -48,6 +49,10 @@ const LARGE_ANSWER_BYTES: f64 = 262_144.0;
 const SLOW_ANSWER_MS: f64 = 300.0;
 const FAST_BYTES_PER_MS: f64 = 4_000.0;
 
+/// A round trip under load that is longer than this has met a queue.
+const QUEUE_RATIO: f64 = 1.3;
+const QUEUE_MS: f64 = 1.0;
+
 const BUFFER_RANGE: (f64, f64) = (1_048_576.0, 16_777_216.0);
 
 pub fn receive_window(reading: &Reading<'_>) -> Found {
@@ -69,6 +74,9 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     let Some(flow) = flow.filter(|_| is_free_of_others(reading)) else {
         return Found::nothing(numbers, "no sign of it");
     };
+    if queue(reading).is_some() {
+        return Found::nothing(numbers, "no: what is sent queues on the way, so the link is full");
+    }
     let is_small = flow.per_round_trip < GROWN_WINDOW_BYTES;
     match buffer {
         Some(buffer) if flow.is_pinned_at(buffer.0) => {
@@ -141,6 +149,27 @@ pub fn ceiling(reading: &Reading<'_>) -> Option<(f64, String)> {
         bytes(buffer.0)
     );
     (rate.is_finite() && rate > 0.0).then_some((rate, words))
+}
+
+/// A queue on the way to the client.
+#[derive(Clone, Copy)]
+pub struct Queue {
+    pub round_trip_ms: f64,
+    pub loaded_ms: f64,
+}
+
+/// The queue that large answers meet on the way, by the broker's TCP: a window that is too small
+/// leaves the link idle, so it makes none.
+pub fn queue(reading: &Reading<'_>) -> Option<Queue> {
+    Flow::of(reading).filter(|_| is_free_of_others(reading))?;
+    let queues = reading.sides().filter_map(|side| {
+        let queue = Queue {
+            round_trip_ms: sane(side.round_trip_ms)?,
+            loaded_ms: sane(side.loaded_round_trip_ms)?,
+        };
+        (queue.loaded_ms >= QUEUE_RATIO * queue.round_trip_ms + QUEUE_MS).then_some(queue)
+    });
+    queues.max_by(|a, b| a.loaded_ms.total_cmp(&b.loaded_ms))
 }
 
 /// The way of one answer.
@@ -384,6 +413,20 @@ mod tests {
         let mut queued = small_window();
         queued.network.round_trip_ms = Some(700.0);
         is_not_window(&queued);
+    }
+
+    // As it was built: a link of 1 MB/s, 4 ms away, and Java's default buffer.
+    #[test]
+    fn a_queue_on_the_way_is_a_full_link() {
+        let mut narrow = small_window();
+        narrow.network.round_trip_ms = Some(4.0);
+        narrow.brokers[0].round_trip_ms = Some(4.0);
+        narrow.brokers[0].loaded_round_trip_ms = Some(65.0);
+        let diagnosis = check(&narrow, Verdict::NetworkBandwidth);
+        assert!(diagnosis.summary.contains("for 61 ms"), "{}", diagnosis.summary);
+        refuses(&diagnosis, "receive.buffer.bytes");
+        narrow.brokers[0].loaded_round_trip_ms = Some(4.5);
+        check(&narrow, Verdict::NetworkWindow);
     }
 
     // Java's setting was changed, or another library's: the bytes per round trip are the window.
