@@ -381,6 +381,8 @@ pub struct Consumer {
     pub without_sample: Vec<String>,
     /// The partitions whose lag the client pushed last; `partitions` may have fewer of them.
     pub partitions_pushed: Option<f64>,
+    /// Share of time that the application waited in `commitSync`.
+    pub commit_wait: Option<f64>,
 }
 
 /// One partition of a consumer.

@@ -202,6 +202,18 @@ fn work() -> Vec<Regime> {
         },
         remedied(
             consumer(
+                "commit-each",
+                "a synchronous commit after each of 200 records/s across 40 ms",
+                Way::Far,
+                (1, evenly(200, 500)),
+                &[("load.commit", "record")],
+                &["PROCESSING"],
+            ),
+            &[("load.commit", "none")],
+            &[],
+        ),
+        remedied(
+            consumer(
                 "processing-1ms",
                 "1 ms for each of 2,000 records/s in one partition",
                 Way::Loopback,

@@ -105,7 +105,8 @@ pub const BOTH: &[Target] = &[Target::Ottla, Target::Kafka];
 pub const OTTLA: &[Target] = &[Target::Ottla];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
 /// Keys of the load that only Java's program knows.
-const JAVA_LOADS: [&str; 6] = [
+const JAVA_LOADS: [&str; 7] = [
+    "load.commit",
     "load.work.micros",
     "load.values",
     "load.slow.partition",

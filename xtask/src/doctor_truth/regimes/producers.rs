@@ -216,6 +216,20 @@ fn batches() -> Vec<Regime> {
 fn network() -> Vec<Regime> {
     vec![
         producer(
+            "request-40k",
+            "max.request.size=40000, 12,000 records/s of 1,000 bytes with keys over twelve partitions across 40 ms",
+            Way::Far,
+            &[
+                ("max.request.size", "40000"),
+                ("load.rate", "12000"),
+                ("load.record.bytes", "1000"),
+                ("load.keys", "spread"),
+            ],
+            REQUEST_RATE,
+        )
+        .partitions(12)
+        .remedy(&[("max.request.size", "1048576")], &["max.request.size"]),
+        producer(
             "small-buffer",
             "buffer.memory=65536, 4,000 records/s of 1,000 bytes across 40 ms",
             Way::Far,

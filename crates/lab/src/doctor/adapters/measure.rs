@@ -143,6 +143,7 @@ measures! {
     LastHeartbeat: Client "consumer.coordinator.last.heartbeat.seconds.ago" Fold::Last;
     CommitTime: Client "consumer.coordinator.commit.latency.avg" Fold::Mean(Weight::Of(Measure::Commits));
     Commits: Client "consumer.coordinator.commit.total" Fold::Sum;
+    CommitSyncNanos: Client "consumer.commit.sync.time.ns.total" Fold::Sum;
     Lag: Partition "consumer.fetch.manager.records.lag" Fold::Last;
     Lead: Partition "consumer.fetch.manager.records.lead" Fold::Last;
     LagMean: Partition "consumer.fetch.manager.records.lag.avg" Fold::Last;

@@ -205,6 +205,7 @@ fn consumer(window: &Window<'_>) -> Consumer {
         heartbeat_gap_s: window.get(M::LastHeartbeat),
         commit_ms: window.get(M::CommitTime),
         commits_per_second: window.rate(M::Commits),
+        commit_wait: window.rate(M::CommitSyncNanos).map(|nanos| nanos / 1e9),
         partitions,
         without_sample: without_sample(window),
         partitions_pushed: window.instance().partitions_pushed.map(|count| count as f64),

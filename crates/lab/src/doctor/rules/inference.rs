@@ -5,6 +5,7 @@
 //! | batch.size | batches of one size although records wait are full, however small they are: the largest batch seen, or the power of two just above it; otherwise no less than the largest batch, and the default |
 //! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated |
 //! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) |
+//! | max.request.size | the size at which requests end although batches of more partitions wait |
 //! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
 //!
 //! The number of threads is never inferred: no metric depends on it alone. Everything inferred or
@@ -17,6 +18,12 @@ use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
 
 /// Kafka's default batch.size.
 pub(crate) const BATCH_BYTES: f64 = 16_384.0;
+/// Kafka's default max.request.size.
+pub(crate) const MAX_REQUEST_BYTES: f64 = 1_048_576.0;
+/// A batch of each partition is more than the largest request by this much: one batch more.
+const MORE: f64 = 1.3;
+/// Partitions have the same load if the heaviest has no more than this many times the mean.
+const EVEN: f64 = 1.5;
 /// Records queued for longer than this are a hard backlog (S1).
 const LONG_QUEUE_MS: f64 = 1_000.0;
 const BUFFER_WAIT: f64 = 0.05;
@@ -90,7 +97,9 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
             origin: Origin::Default,
         }),
         send_buffer_bytes: usable(stated.send_buffer_bytes).or(defaults.send_buffer_bytes.map(assumed)),
-        max_request_bytes: or(stated.max_request_bytes, defaults.max_request_bytes),
+        max_request_bytes: usable(stated.max_request_bytes)
+            .or_else(|| request_limit(snapshot, producer, batch_bytes.value))
+            .unwrap_or(assumed(defaults.max_request_bytes)),
         buffer_bytes: producer
             .buffer_bytes
             .filter(|bytes| bytes.is_finite() && *bytes > 0.0)
@@ -194,7 +203,7 @@ fn defaults(snapshot: &Snapshot) -> Defaults {
         linger_ms: 5.0,
         in_flight: 5.0,
         send_buffer_bytes: Some(131_072.0),
-        max_request_bytes: 1_048_576.0,
+        max_request_bytes: MAX_REQUEST_BYTES,
         buffer_bytes: 33_554_432.0,
         delivery_timeout_ms: 120_000.0,
     };
@@ -344,7 +353,7 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
         .as_ref()
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
-    let is_more = is_far(snapshot) && under_way(snapshot).is_some_and(|count| count >= 1.5);
+    let is_more = is_long(snapshot) && under_way(snapshot).is_some_and(|count| count >= 1.5);
     (is_silent && is_back_to_back(snapshot) && !is_more).then(|| inferred(1.0))
 }
 
@@ -352,15 +361,7 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
 /// alone: rate × (round trip + the broker's time).
 pub(crate) fn under_way(snapshot: &Snapshot) -> Option<f64> {
     let side = busiest(snapshot)?;
-    let parts = [
-        side.queue_micros,
-        side.local_micros,
-        side.remote_micros,
-        side.response_queue_micros,
-        side.send_micros,
-    ];
-    let broker_ms = side.total_micros.unwrap_or(parts.into_iter().flatten().sum()) / 1_000.0;
-    let count = side.requests_per_second? * (side.round_trip_ms? + broker_ms) / 1_000.0;
+    let count = side.requests_per_second? * (side.round_trip_ms? + broker_ms(side)) / 1_000.0;
     Some(count / side.connections.unwrap_or(1.0).max(1.0)).filter(|count| count.is_finite())
 }
 
@@ -369,10 +370,23 @@ fn busiest(snapshot: &Snapshot) -> Option<&BrokerSide> {
     snapshot.brokers.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
-/// Below a millisecond the round trip is less than what a client takes to send its next request.
-fn is_far(snapshot: &Snapshot) -> bool {
-    let trip_ms = busiest(snapshot).and_then(|side| side.round_trip_ms);
-    trip_ms.is_some_and(|ms| ms >= 1.0)
+/// Below a millisecond the broker's view of a request is less than what a client takes to send the
+/// next one.
+fn is_long(snapshot: &Snapshot) -> bool {
+    let request_ms = busiest(snapshot).and_then(|side| Some(side.round_trip_ms? + broker_ms(side)));
+    request_ms.is_some_and(|ms| ms >= 1.0)
+}
+
+/// The time that a broker takes for a request.
+fn broker_ms(side: &BrokerSide) -> f64 {
+    let parts = [
+        side.queue_micros,
+        side.local_micros,
+        side.remote_micros,
+        side.response_queue_micros,
+        side.send_micros,
+    ];
+    side.total_micros.unwrap_or(parts.into_iter().flatten().sum()) / 1_000.0
 }
 
 /// Push intervals without a push after which a client that was asked to push cannot.
@@ -413,13 +427,29 @@ fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f6
     let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max));
     let brokers = snapshot.brokers.len().max(1) as f64;
     let under_way = match snapshot.client.library {
-        _ if snapshot.producer.is_none() && is_far(snapshot) => under_way(snapshot)?,
+        _ if snapshot.producer.is_none() && is_long(snapshot) => under_way(snapshot)?,
         Library::Librdkafka | Library::FranzGo => rate? * request_ms? / 1_000.0 / brokers,
         _ => return None,
     };
     (0.9 * ORDERED_IN_FLIGHT..=1.1 * ORDERED_IN_FLIGHT)
         .contains(&under_way)
         .then(|| inferred(ORDERED_IN_FLIGHT))
+}
+
+/// Requests that could hold more: one takes a full batch of each partition whose records wait. Where
+/// all partitions have as much, and every request is as large as the largest but holds fewer
+/// batches than there are partitions, that size is the limit.
+fn request_limit(snapshot: &Snapshot, producer: &Producer, batch_size: f64) -> Option<Setting<f64>> {
+    let side = busiest(snapshot)?;
+    let largest = producer.request_bytes_max.or(side.request_bytes_max)?;
+    let mean = producer.request_bytes.or(side.request_bytes)?;
+    let batch = producer.batch_bytes.or(side.batch_bytes)?;
+    let partitions = side.partitions_written?;
+    let heaviest = side.partitions.first()?.bytes_per_second?;
+    let is_even = heaviest * partitions <= EVEN * side.bytes_per_second?;
+    let is_more = partitions * batch >= MORE * largest && largest < MAX_REQUEST_BYTES;
+    let is_pinned = mean >= ALIKE * largest && batch >= FULL * batch_size;
+    (is_even && is_more && is_pinned && largest > 0.0).then(|| inferred(largest))
 }
 
 fn acks(snapshot: &Snapshot) -> Option<Setting<i16>> {

@@ -23,7 +23,7 @@ pub const GAIN_MIN: f64 = 1.2;
 pub const RATE_VARIES: f64 = 0.95;
 
 /// The widest range that is still a promise.
-const PROMISE_WIDTH_MAX: f64 = 2.0;
+pub const PROMISE_WIDTH_MAX: f64 = 2.0;
 
 /// The setting that bounds the size of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,6 +18,7 @@ mod cold_read;
 mod idle_members;
 mod retention;
 mod catching_up;
+mod commits;
 pub(crate) mod fetches;
 pub(crate) mod reading;
 

@@ -13,12 +13,15 @@
 //!   partitions (F29).
 //! - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the
 //!   time; rates within 5 %.
+//! - Commits that the application waits for look like work; where they take half of the time they
+//!   are named, and fewer of them are the change.
 //! - Says: "It falls behind because its own work takes 521 µs on each record, which makes 1,863
 //!   records/s."
 //! - Source: measured here (0.5 ms of work per record: ratio 0.027, 1,863 records/s); 2.3.0 test
 //!   report (25 MB/s with one and three partitions).
 
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
+use super::commits;
 use super::fetches::{self, CATCH_UP_SECONDS, RATE_VARIES};
 use super::found::{Found, known, promise};
 use super::reading::{IDLE_LOW, Reading, sane};
@@ -137,26 +140,22 @@ fn same_rate_with_other_partitions(reading: &Reading<'_>) -> Option<f64> {
 
 fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confidence) -> Found {
     let work = work_of(reading);
-    let summary = match (work, reading.consumed, reading.idle) {
-        (Some(work), Some(consumed), Some(_)) => format!(
-            "It falls behind because its own work takes {} on each record, which makes {} records/s.",
-            duration(work / 1_000.0),
-            number(consumed)
-        ),
-        (Some(_), Some(consumed), None) => format!(
-            "It falls behind at {} records/s, and the time goes into its own work on the records.",
-            number(consumed)
-        ),
-        _ => format!("Its own work on the records leaves it no time: {why}."),
+    let commits = commits::waited_for(reading);
+    let summary = commits.map_or_else(|| summary(reading, work, why), |commits| commits.summary());
+    let change = match commits {
+        Some(commits) => commits.fewer(reading),
+        None => recommendation(reading, work),
     };
     let mut found = Found::verdict(numbers, Verdict::Processing, confidence, summary)
         .finding(FindingId::C1, why)
+        .evidence(commits.map(|commits| commits.line()))
         .evidence(work_line(reading))
         .evidence(needed_line(reading, work))
         .evidence(catch_up_line(reading))
-        .recommend(Some(recommendation(reading, work)));
-    // Fewer at a time would keep a member from being expelled.
-    if reading.poll_interval_ms().is_some() {
+        .recommend(Some(change));
+    // Fewer at a time would keep a member from being expelled; more at a time may mean fewer
+    // commits.
+    if reading.poll_interval_ms().is_some() && commits.is_none() {
         found = found.refuse(
             "max.poll.records",
             "how many records a poll hands over does not change what each costs",
@@ -193,6 +192,21 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         );
     }
     poll_interval(reading, found)
+}
+
+fn summary(reading: &Reading<'_>, work: Option<f64>, why: &str) -> String {
+    match (work, reading.consumed, reading.idle) {
+        (Some(work), Some(consumed), Some(_)) => format!(
+            "It falls behind because its own work takes {} on each record, which makes {} records/s.",
+            duration(work / 1_000.0),
+            number(consumed)
+        ),
+        (Some(_), Some(consumed), None) => format!(
+            "It falls behind at {} records/s, and the time goes into its own work on the records.",
+            number(consumed)
+        ),
+        _ => format!("Its own work on the records leaves it no time: {why}."),
+    }
 }
 
 fn fetches_wait(reading: &Reading<'_>) -> String {

@@ -46,7 +46,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_consumer()(
-        numbers in prop::collection::vec(number(), 22),
+        numbers in prop::collection::vec(number(), 23),
         partitions in prop::collection::vec(any_partition(), 0..4),
         is_expelled in any::<bool>(),
     ) -> Consumer {
@@ -77,6 +77,7 @@ prop_compose! {
             expelled: is_expelled.then(|| String::from("other")).into_iter().collect(),
             without_sample: Vec::new(),
             partitions_pushed: None,
+            commit_wait: numbers[22],
         }
     }
 }

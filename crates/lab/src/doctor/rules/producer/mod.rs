@@ -25,6 +25,7 @@ mod promise;
 mod evidence;
 mod backlog;
 mod buffer;
+mod capped;
 pub(crate) mod reading;
 mod pipes;
 
@@ -42,6 +43,7 @@ use reading::{Bound, Reading};
 
 const BATCH: &str = "batch.size";
 const BUFFER: &str = "buffer.memory";
+const MAX_REQUEST: &str = "max.request.size";
 const LINGER: &str = "linger.ms";
 const IN_FLIGHT: &str = "max.in.flight.requests.per.connection";
 const SEND_BUFFER: &str = "send.buffer.bytes";
@@ -63,11 +65,14 @@ const fn rule(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
+const HOST_ID: &str = "host";
+const HOST_QUESTION: &str = "Has the machine processor time left?";
+
 const RULES: [Rule; 14] = [
     quota::RULE,
     failing::RULE,
     skew::RULE,
-    rule("host", "Has the machine processor time left?", host_full),
+    rule(HOST_ID, HOST_QUESTION, host_full),
     sender_thread::RULE,
     broker::RULE,
     bandwidth::RULE,
@@ -81,7 +86,12 @@ const RULES: [Rule; 14] = [
 ];
 
 /// For a client that pushes nothing while the broker sees requests without a pause.
-const RULES_BY_BROKER: [Rule; 3] = [quota::RULE, failing::RULE, silent::RULE];
+const RULES_BY_BROKER: [Rule; 4] = [
+    quota::RULE,
+    failing::RULE,
+    rule(HOST_ID, HOST_QUESTION, host_of_silent),
+    silent::RULE,
+];
 
 /// For a client of which too little is known: a quota and a missing topic are certain even so.
 const RULES_AT_ONCE: [Rule; 2] = [quota::RULE, failing::RULE];
@@ -137,6 +147,17 @@ fn host_full(reading: &Reading<'_>) -> Found {
     });
     let is_slow = reading.bound != Bound::Source && !is_far && !reading.has_slow_callbacks();
     host::ask(reading.snapshot, is_slow)
+}
+
+/// The same where only the broker speaks: a request takes the broker longer than the network.
+fn host_of_silent(reading: &Reading<'_>) -> Found {
+    let is_near = reading.nodes.iter().any(|pipe| {
+        let trip_ms = silent::round_trip(reading, pipe).map_or(0.0, |trip| trip.ms);
+        reading
+            .broker_ms(pipe)
+            .is_some_and(|broker_ms| broker_ms > trip_ms)
+    });
+    host::ask(reading.snapshot, is_near)
 }
 
 /// What a broker's own numbers say of a client of which too little is known.

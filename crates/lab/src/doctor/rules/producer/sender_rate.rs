@@ -2,10 +2,11 @@
 //!
 //! **Asks** what is left where records wait for requests and nothing before explains how long
 //! requests take: the rate of requests itself, so larger requests are the lever, in this order:
-//! (1) buffer.memory where what is under way takes most of it; (2) batch.size where batches are
-//! full (phi ≥ 0.85), linger where they are known not to be (phi < 0.5) and it collects at least
-//! one record more; (3) more in flight, up to 1 + RTT / D; (4) another producer. More partitions
-//! would enlarge requests too, but are permanent, so they are only mentioned.
+//! (1) buffer.memory where what is under way takes most of it; (2) max.request.size where requests
+//! end at one size although batches of more partitions wait; (3) batch.size where batches are full
+//! (phi ≥ 0.85), linger where they are known not to be (phi < 0.5) and it collects at least one
+//! record more; (4) more in flight, up to 1 + RTT / D; (5) another producer. More partitions would
+//! enlarge requests too, but are permanent, so they are only mentioned.
 //!
 //! It is also the verdict where a hard backlog exists, the pipe has room and no thread is busy:
 //! then what holds the batches is named as far as it is known.
@@ -26,7 +27,7 @@ use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Reading, positive};
 use super::round_trip::later;
-use super::{BATCH, LINGER, Rule, broker, buffer, refusals, rule, sender_thread};
+use super::{BATCH, LINGER, Rule, broker, buffer, capped, refusals, rule, sender_thread};
 use crate::model::ceilings::{cut, next};
 use crate::model::constants::ROOM;
 use crate::numbers::{bytes, number, percent, plain};
@@ -106,6 +107,7 @@ fn sentence(reading: &Reading<'_>) -> String {
 /// The levers that make requests larger, or their number.
 pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
     buffer::larger(reading)
+        .or_else(|| capped::larger(reading))
         .or_else(|| larger_batches(reading))
         .or_else(|| longer_linger(reading))
         .or_else(|| later(reading))

@@ -3,7 +3,7 @@
 use super::rows::{ROW, Row};
 use crate::doctor::diagnosis::{Confidence, FindingId, Verdict};
 use crate::doctor::rules::examine;
-use crate::doctor::snapshot::{BrokerSide, Client, Library, Node, Producer, Snapshot, Telemetry};
+use crate::doctor::snapshot::{BrokerSide, Client, Host, Library, Node, Producer, Snapshot, Telemetry};
 
 const LIVE: Row = Row {
     name: "live",
@@ -305,6 +305,31 @@ fn a_java_client_that_cannot_push_uses_every_request_that_it_may_have() {
         change(&mut other);
         assert_eq!(examine(&other).verdict, Verdict::NotEnoughData);
     }
+}
+
+/// As it was built: processes that take all processors, and a client that never got to ask for a
+/// subscription. Five requests are at the broker all the time.
+#[test]
+fn five_at_the_broker_all_the_time_wait_for_a_processor_where_the_machine_has_none() {
+    let mut busy = silent(2_300.0, 16_200.0, 30.0, 2_100.0, 0.06);
+    busy.telemetry.has_subscription = false;
+    busy.brokers[0].back_to_back_share = Some(0.4);
+    busy.brokers[0].has_overlap = Some(true);
+    assert_eq!(examine(&busy).verdict, Verdict::Broker, "{:#?}", examine(&busy));
+    busy.brokers[0].host = Some(Host {
+        used: Some(0.99),
+        waiting: Some(0.8),
+        ..Host::default()
+    });
+    assert_eq!(examine(&busy).verdict, Verdict::Host, "{:#?}", examine(&busy));
+    busy.brokers[0].round_trip_ms = Some(40.0);
+    busy.brokers[0].requests_per_second = Some(118.0);
+    assert_eq!(
+        examine(&busy).verdict,
+        Verdict::NetworkRtt,
+        "{:#?}",
+        examine(&busy)
+    );
 }
 
 #[test]

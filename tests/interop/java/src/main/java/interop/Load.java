@@ -14,6 +14,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -205,6 +206,7 @@ final class Load {
         long recordMicros = number("processing.micros", 0);
         long pollMicros = number("poll.micros", 0);
         String slow = load.getProperty("load.slow.partition", "");
+        boolean commitsEach = load.getProperty("load.commit", "").equals("record");
         KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(load.getProperty("load.topic")), new ConsumerRebalanceListener() {
@@ -225,6 +227,10 @@ final class Load {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                 boolean isSlow = slow.isEmpty() || Integer.toString(record.partition()).equals(slow);
                 sleep(isSlow ? recordMicros : 0);
+                if (commitsEach) {
+                    TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+                    consumer.commitSync(Map.of(partition, new OffsetAndMetadata(record.offset() + 1)));
+                }
                 if (record.offset() > seen.getOrDefault(record.partition(), -1L)) {
                     seen.put(record.partition(), record.offset());
                     finished((System.currentTimeMillis() - record.timestamp()) * 1_000_000, false);
