@@ -436,8 +436,8 @@ fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f6
         .then(|| inferred(ORDERED_IN_FLIGHT))
 }
 
-/// Requests that could hold more: one takes a full batch of each partition whose records wait. Where
-/// all partitions have as much, and every request is as large as the largest but holds fewer
+/// Requests that could hold more: one takes a full batch of each partition whose records wait.
+/// Where all partitions have as much, and every request is as large as the largest but holds fewer
 /// batches than there are partitions, that size is the limit.
 fn request_limit(snapshot: &Snapshot, producer: &Producer, batch_size: f64) -> Option<Setting<f64>> {
     let side = busiest(snapshot)?;
