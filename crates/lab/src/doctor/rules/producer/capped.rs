@@ -36,7 +36,7 @@ pub(super) fn larger(reading: &Reading<'_>) -> Option<Recommendation> {
 mod tests {
     use crate::doctor::Snapshot;
     use crate::doctor::rules::examine;
-    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row, stated};
     use crate::doctor::snapshot::{BrokerSide, WrittenPartition};
 
     /// max.request.size=40000 with twelve even partitions across 40 ms.
@@ -85,6 +85,12 @@ mod tests {
             "{:#?}",
             examine(&small())
         );
+        // Measured: 4,493 of 20,926, because the default window was full.
+        let unknown = |snapshot: &Snapshot| examine(snapshot).recommendation.unwrap().promise.unknown;
+        assert!(unknown(&small()).is_some_and(|words| words.contains("send.buffer.bytes")));
+        let mut known = small();
+        known.settings.send_buffer_bytes = stated(4_194_304.0);
+        assert_eq!(unknown(&known), None);
         let changes: [fn(&mut BrokerSide); 3] = [
             // Sometimes a request is larger.
             |side| side.request_bytes_max = Some(98_000.0),

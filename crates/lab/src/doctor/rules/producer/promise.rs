@@ -8,6 +8,7 @@
 //! the text says so.
 
 use crate::doctor::diagnosis::Promise;
+use crate::doctor::snapshot::Origin;
 use crate::formulas::{buffer, latency, wire};
 
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
@@ -127,7 +128,6 @@ pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Ve
 }
 
 fn by_window(reading: &Reading<'_>) -> Option<f64> {
-    use crate::doctor::snapshot::Origin;
     let pipe = reading.hottest()?;
     let trip = reading.round_trip(pipe)?;
     let window = positive(reading.snapshot.network.window_bytes).or_else(|| {
@@ -220,7 +220,28 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     if super::sender_thread::is_short_of_cpu(reading) {
         promise.unknown = Some("whether the client's machine has processor time for more".to_owned());
     }
+    if fills_a_guessed_window(reading, promise.high) {
+        promise.unknown = Some(
+            "how much the connection's window lets through: send.buffer.bytes is not known, and its default is less".to_owned(),
+        );
+    }
     Some((promise, next(&ceilings)))
+}
+
+/// Whether this many records per second are more than the default of send.buffer.bytes has room for
+/// in a round trip, and nothing says what it is.
+fn fills_a_guessed_window(reading: &Reading<'_>, records_per_second: f64) -> bool {
+    let known = positive(reading.snapshot.network.window_bytes);
+    let guessed = reading.settings.send_buffer_bytes;
+    let (None, Some(buffer)) = (known, guessed.filter(|buffer| buffer.origin != Origin::Stated)) else {
+        return false;
+    };
+    let on_the_way = || {
+        let trip_ms = reading.round_trip(reading.hottest()?)?.ms;
+        let bytes = records_per_second * reading.record_bytes()? * trip_ms / 1_000.0;
+        Some(bytes / reading.nodes.len().max(1) as f64)
+    };
+    on_the_way().is_some_and(|bytes| bytes > buffer.value)
 }
 
 /// Whether no thread waits for memory and the queue is short: then nothing holds the application
