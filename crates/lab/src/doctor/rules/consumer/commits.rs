@@ -103,7 +103,7 @@ impl Commits {
 mod tests {
     use super::super::samples::{check, of, partitions};
     use crate::doctor::diagnosis::Verdict;
-    use crate::doctor::snapshot::Consumer;
+    use crate::doctor::snapshot::{BrokerSide, Consumer};
 
     /// One commit for each record, across 40 ms.
     fn each() -> Consumer {
@@ -147,6 +147,28 @@ mod tests {
             !diagnosis.refused.iter().any(refuses_polls),
             "a commit for each poll"
         );
+    }
+
+    // As it was measured: polls are 20 s apart, so that there is no sample of their idle share, and
+    // a fetch waits at the broker all the time.
+    #[test]
+    fn commits_are_seen_without_a_sample_of_polls() {
+        let mut snapshot = of(Consumer {
+            poll_idle_share: None,
+            ms_between_polls: Some(20_000.0),
+            fetches_per_second: Some(2.0),
+            fetch_ms: Some(500.0),
+            ..each()
+        });
+        snapshot.brokers = vec![BrokerSide {
+            bytes_per_second: Some(12_000.0),
+            cold_reads_per_second: Some(1.0),
+            cold_read_ms: Some(2.0),
+            cold_bytes_per_second: Some(10_000.0),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = check(&snapshot, Verdict::Processing);
+        assert!(diagnosis.summary.contains("for its commits"), "{}", diagnosis.summary);
     }
 
     #[test]

@@ -77,6 +77,9 @@ pub fn processing(reading: &Reading<'_>) -> Found {
 
 /// The signs that the application is the limit, most certain first.
 fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Option<(String, Confidence)> {
+    if let Some(commits) = commits::waited_for(reading) {
+        return Some((commits.summary(), Confidence::High));
+    }
     if let Some(idle) = reading.idle {
         let confidence = if is_small.is_none() {
             Confidence::Medium

@@ -33,6 +33,10 @@ const FETCH_USE_HIGH: f64 = 0.8;
 /// Two sums of the same records differ by less than this where both are right.
 const RATES_AGREE: f64 = 0.25;
 
+/// Polls this many fetches apart, each of a second at least, do not wait for them.
+const POLLS_APART: f64 = 5.0;
+const FETCH_MS_MIN: f64 = 1_000.0;
+
 /// Measured numbers and those derived from them. Values that are not finite are absent.
 pub struct Reading<'a> {
     pub snapshot: &'a Snapshot,
@@ -156,7 +160,12 @@ impl<'a> Reading<'a> {
                 _ => None,
             };
         }
-        (self.asks_at_once() == Some(true)).then_some(Confidence::Medium)
+        // Between two polls that are much further apart than fetches the application does something
+        // else.
+        let fetch_ms = self.fetch_ms.unwrap_or(0.0).max(FETCH_MS_MIN);
+        let is_elsewhere =
+            sane(self.consumer.ms_between_polls).is_some_and(|ms| ms >= POLLS_APART * fetch_ms);
+        (self.asks_at_once() == Some(true) && !is_elsewhere).then_some(Confidence::Medium)
     }
 
     /// Whether a fetch is under way nearly always, or each follows its answer by one round trip.
