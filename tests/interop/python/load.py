@@ -12,7 +12,11 @@ import time
 
 from confluent_kafka import Consumer, Producer
 
-NAMES = {"send.buffer.bytes": "socket.send.buffer.bytes", "receive.buffer.bytes": "socket.receive.buffer.bytes"}
+NAMES = {
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+}
 
 
 class Load:

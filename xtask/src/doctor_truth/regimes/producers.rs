@@ -76,10 +76,12 @@ fn batches() -> Vec<Regime> {
     vec![
         larger(producer(
             "batch-4096",
-            "batch.size=4096, 2,000 records/s of 1,000 bytes across 40 ms",
+            "batch.size=4096, five requests in flight, 2,000 records/s of 1,000 bytes across 40 ms",
             Way::Far,
             &[
                 ("batch.size", "4096"),
+                // librdkafka's default has no limit.
+                ("max.in.flight.requests.per.connection", "5"),
                 ("load.rate", "2000"),
                 ("load.record.bytes", "1000"),
             ],
@@ -199,10 +201,11 @@ fn batches() -> Vec<Regime> {
         },
         larger(producer(
             "queue-full",
-            "batch.size=4000 and a queue of 1,000 records across 40 ms",
+            "batch.size=4000, five requests in flight and a queue of 1,000 records across 40 ms",
             Way::Far,
             &[
                 ("batch.size", "4000"),
+                ("max.in.flight.requests.per.connection", "5"),
                 ("load.rate", "2000"),
                 ("load.record.bytes", "1000"),
                 ("queue.buffering.max.messages", "1000"),
