@@ -47,11 +47,13 @@ impl Commits {
     }
 
     pub fn summary(&self) -> String {
+        let each = match self.records() {
+            records if records < 1.5 => "one for each record".to_owned(),
+            records => format!("one for every {} records", number(records)),
+        };
         format!(
-            "It falls behind because it waits {} of the time for its commits: one for every {} records, and each takes {} ms.",
-            percent(self.share),
-            number(self.records()),
-            number(self.ms())
+            "It falls behind because it waits {} of the time for its commits, {each}.",
+            percent(self.share)
         )
     }
 
@@ -129,9 +131,7 @@ mod tests {
         snapshot.settings.max_poll_interval_ms = super::super::samples::stated(300_000.0);
         let diagnosis = check(&snapshot, Verdict::Processing);
         assert!(
-            diagnosis
-                .summary
-                .contains("for its commits: one for every 1 records"),
+            diagnosis.summary.contains("for its commits, one for each record"),
             "{}",
             diagnosis.summary
         );
@@ -168,7 +168,11 @@ mod tests {
             ..BrokerSide::default()
         }];
         let diagnosis = check(&snapshot, Verdict::Processing);
-        assert!(diagnosis.summary.contains("for its commits"), "{}", diagnosis.summary);
+        assert!(
+            diagnosis.summary.contains("for its commits"),
+            "{}",
+            diagnosis.summary
+        );
     }
 
     #[test]

@@ -111,7 +111,18 @@ pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
         .or_else(|| larger_batches(reading))
         .or_else(|| longer_linger(reading))
         .or_else(|| later(reading))
+        .or_else(|| larger_than_full(reading))
         .or_else(|| second_producer(reading))
+}
+
+/// Under a hard backlog batches are full or of partitions that nothing waits for: where the mean is
+/// near the largest, most bytes are in full ones.
+fn larger_than_full(reading: &Reading<'_>) -> Option<Recommendation> {
+    let largest = inference::largest_batch(reading.snapshot)?;
+    let is_near = reading.batch_bytes? >= HALF_EMPTY * largest;
+    (reading.backlog == Backlog::Hard && is_near)
+        .then(|| larger_than_largest(reading))
+        .flatten()
 }
 
 /// The next batch.size: at least twice the current one and Kafka's default, up to eight times where
