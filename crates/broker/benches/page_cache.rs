@@ -11,7 +11,7 @@ mod support;
 use support::page_cache::{MIB, catch_up};
 
 fn main() {
-    let counts = catch_up(2048 * MIB);
+    let counts = catch_up(2048 * MIB, "page-cache");
     println!(
         "{:<16} {:>7} {:>12} {:>12}",
         "threads", "number", "KiB read", "major faults"

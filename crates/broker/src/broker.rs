@@ -14,6 +14,7 @@ use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
 use ottla_log::disk::Disk;
 use ottla_log::disk::os::{Descriptors, OsDisk};
+use ottla_log::disk::owned::LogMemory;
 use tracing::{error, info, warn};
 
 use crate::activity::ActivityView;
@@ -229,6 +230,11 @@ impl Broker {
     /// The address on which the first listener accepts connections.
     pub fn address(&self) -> SocketAddr {
         self.listeners[0].1.address()
+    }
+
+    /// The memory of the logs, unless they live in the page cache.
+    pub fn log_memory(&self) -> Option<&Arc<LogMemory>> {
+        self.node.storage.disk.memory()
     }
 
     pub fn admin_address(&self) -> Option<SocketAddr> {

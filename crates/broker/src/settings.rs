@@ -19,7 +19,10 @@ const LOOPS_MAX: usize = 16;
 /// An event loop has buffers of its own, and at least 4 MiB of the request memory.
 const MEMORY_BYTES_PER_LOOP_MIN: u64 = 32 << 20;
 
-/// The fraction of the memory that data read for lagging consumers may occupy in the page cache.
+/// The fraction of the memory that the newest records of all logs may occupy.
+const LOG_MEMORY_DIVISOR: u64 = 4;
+
+/// The fraction of the memory that data read for lagging consumers may occupy.
 const COLD_READ_CACHE_DIVISOR: u64 = 4;
 
 /// Everything a broker is started with.
@@ -54,6 +57,10 @@ impl Settings {
         if !properties.contains_key("ottla.cold.read.cache.bytes") {
             let cache_bytes = &mut node.storage.cold_read_cache_bytes;
             *cache_bytes = (*cache_bytes).min(memory.bytes / COLD_READ_CACHE_DIVISOR);
+        }
+        if !properties.contains_key("ottla.log.memory.bytes") {
+            let log_bytes = &mut node.storage.log_memory_bytes;
+            *log_bytes = (*log_bytes).min(memory.bytes / LOG_MEMORY_DIVISOR);
         }
         let network = &node.network;
         // The kernel tunes socket buffers better than a constant does, so only an explicit value

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arc_swap::Guard;
 use ottla_log::crew::{Alone, Crew};
 use ottla_log::disk::cold_cache::ColdCache;
+use ottla_log::disk::owned::{LogMemory, OwnedDisk};
 use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::config::NodeConfig;
+use crate::config::{Durability, NodeConfig};
 use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
 use crate::fetch::cold::ReadAhead;
@@ -97,7 +98,8 @@ impl Node {
         clock: Arc<dyn Clock>,
         crew: Arc<dyn Crew>,
     ) -> Result<Node, StartError> {
-        let config = config.into();
+        let config: Arc<NodeConfig> = config.into();
+        let disk = log_disk(disk, &config);
         let random = Arc::new(Random::new(config.seed));
         let locks = lock_directories(&*disk, &config)?;
         let TakenOver {
@@ -122,8 +124,8 @@ impl Node {
         let quotas = Quotas::new(quota_config, client_quotas, clock.clone(), is_crowd_shared);
         let parts = Parts {
             services: Services::new(clock, random),
-            config,
             disk,
+            config,
             crew,
             log_directory,
             removed_topics,
@@ -264,8 +266,23 @@ impl Node {
                 .control(Box::new(|node| node.storage.open_missing()));
         }
         self.storage.maintain();
+        if let Some(memory) = self.storage.disk.memory() {
+            memory.tick();
+        }
         self.groups.maintain(&self.storage);
         self.telemetry.expire(self.clock().moment());
         self.quotas.maintain();
+    }
+}
+
+/// Puts memory of the log's own over `disk`, unless acknowledged records may stay in the page cache.
+fn log_disk(disk: Arc<dyn Disk>, config: &NodeConfig) -> Arc<dyn Disk> {
+    match config.durability {
+        Durability::PageCache => disk,
+        Durability::Disk => {
+            let storage = &config.storage;
+            let memory = LogMemory::new(storage.log_memory_bytes, storage.cold_read_cache_bytes);
+            Arc::new(OwnedDisk::new(disk, memory))
+        }
     }
 }

@@ -33,8 +33,9 @@ pub trait PendingReply: Send {
 
     fn waits_for(&self) -> WaitKind;
 
-    /// Whether another thread has yet to handle the request itself; until then the connection does
-    /// not serve its next request. Asked again after each poll.
+    /// Whether the connection must not serve its next request before this one is answered or asked
+    /// again: another thread has yet to handle the request itself, or what it appended fills the
+    /// memory. Asked again after each poll.
     fn is_alone(&self) -> bool {
         false
     }

@@ -36,6 +36,9 @@ use crate::transaction_index::AbortedTransaction;
 /// Output is written in pieces of about this size.
 const WRITE_BYTES: usize = 1024 * 1024;
 
+/// A rewritten segment is synced after this many bytes: until then they may take memory of the log.
+const SYNC_BYTES: u64 = 8 * 1024 * 1024;
+
 /// The state of a producer when the job was planned.
 #[derive(Clone, Copy, Debug)]
 struct LastOfProducer {
@@ -388,7 +391,7 @@ impl CompactionJob {
         let base_offset = group[0].base_offset;
         let path = self.temporary(base_offset, ".cleaned");
         let failed = |source| LogError::io("write", &path, source);
-        let file = self.disk.open(&path, OpenMode::Create).map_err(failed)?;
+        let file = self.disk.open_log(&path, OpenMode::Create).map_err(failed)?;
         file.set_bytes(0).map_err(failed)?;
         let new = Arc::new(Segment::new(
             Arc::clone(&self.disk),
@@ -672,6 +675,7 @@ struct Output {
     file: Arc<dyn DiskFile>,
     buffer: Vec<u8>,
     position: u64,
+    synced: u64,
     progress: IndexProgress,
     index_interval_bytes: u32,
 }
@@ -683,6 +687,7 @@ impl Output {
             file,
             buffer: Vec::new(),
             position: 0,
+            synced: 0,
             progress: IndexProgress::default(),
             index_interval_bytes,
         }
@@ -706,12 +711,18 @@ impl Output {
             self.file.write_at(&[IoSlice::new(&self.buffer)], self.position)?;
             self.position += self.buffer.len() as u64;
             self.buffer.clear();
+            // What is not synced takes memory.
+            if self.position >= self.synced + SYNC_BYTES {
+                self.file.sync()?;
+                self.synced = self.position;
+            }
         }
         Ok(())
     }
 
     fn finish(mut self) -> io::Result<()> {
         self.flush()?;
+        self.file.set_bytes(self.position)?;
         self.file.sync()?;
         self.progress.finish(&self.segment);
         self.segment

@@ -11,7 +11,7 @@ use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
 
 use crate::config::LogConfig;
 use crate::directory::write_partition_metadata;
-use crate::disk::{Disk, FileRegion, OpenMode, is_shortage};
+use crate::disk::{Disk, DiskFile, FileRegion, OpenMode, is_shortage};
 use crate::error::{AppendError, LogError, is_full};
 use crate::group_commit::PAGE_BYTES;
 use crate::leader_epoch::LeaderEpochs;
@@ -105,7 +105,7 @@ pub struct PartitionLog {
 
 #[derive(Debug, Default)]
 pub(crate) struct Unsynced {
-    pub sealed: Vec<Arc<dyn crate::disk::DiskFile>>,
+    pub sealed: Vec<Arc<Segment>>,
     pub directory: bool,
     pub in_flight: bool,
 }
@@ -581,7 +581,9 @@ impl PartitionLog {
     /// the closed file too.
     pub(crate) fn roll(&mut self, now_ms: i64) -> Result<(), LogError> {
         let base_offset = self.end_offset;
-        let segment = create_segment(&self.disk, &self.directory, base_offset)?;
+        let path = file_path(&self.directory, base_offset, FileKind::Log);
+        let file = self.disk.create_log(&path);
+        let segment = new_segment(&self.disk, &self.directory, base_offset, file)?;
         self.seal_active();
         self.active = ActiveSegment::empty(Arc::clone(&segment), now_ms);
         let mut state = self.reader.state();
@@ -597,7 +599,7 @@ impl PartitionLog {
         self.active.progress.finish(&sealed);
         sealed.set_largest_timestamp(self.active.progress.largest_timestamp);
         sealed.set_first_timestamp(self.active.first_timestamp.unwrap_or(UNKNOWN_TIMESTAMP));
-        self.unsynced.sealed.push(Arc::clone(&sealed.file));
+        self.unsynced.sealed.push(Arc::clone(&sealed));
         self.unsynced.directory = true;
         self.checkpoints
             .snapshots
@@ -633,26 +635,39 @@ impl ActiveSegment {
     }
 }
 
-/// Creates an empty segment. A leftover file of that name holds nothing that counts.
+/// Creates an empty segment. A leftover file of that name holds nothing that counts. Waits for the
+/// device.
 pub(crate) fn create_segment(
     disk: &Arc<dyn Disk>,
     directory: &Arc<Path>,
     base_offset: i64,
 ) -> Result<Arc<Segment>, LogError> {
-    let path = file_path(directory, base_offset, FileKind::Log);
     let create = || {
-        let file = disk.open(&path, OpenMode::Create)?;
+        let file = disk.open_log(
+            &file_path(directory, base_offset, FileKind::Log),
+            OpenMode::Create,
+        )?;
         if file.bytes()? > 0 {
             file.set_bytes(0)?;
         }
         Ok(file)
     };
-    let file = create().map_err(|source: io::Error| match source.kind() {
-        _ if is_full(&source) => LogError::NoSpace {
-            path: path.clone(),
+    new_segment(disk, directory, base_offset, create())
+}
+
+fn new_segment(
+    disk: &Arc<dyn Disk>,
+    directory: &Arc<Path>,
+    base_offset: i64,
+    file: io::Result<Arc<dyn DiskFile>>,
+) -> Result<Arc<Segment>, LogError> {
+    let path = file_path(directory, base_offset, FileKind::Log);
+    let file = file.map_err(|source| match is_full(&source) {
+        true => LogError::NoSpace {
+            path,
             needed_bytes: 0,
         },
-        _ => LogError::io("create", &path, source),
+        false => LogError::io("create", &path, source),
     })?;
     Ok(Arc::new(Segment::new(
         Arc::clone(disk),

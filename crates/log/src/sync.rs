@@ -21,7 +21,7 @@ use crate::transaction_index::AbortedTransaction;
 pub struct SyncJob {
     pub(crate) active: Arc<dyn DiskFile>,
     /// Closed segments that were never synced, oldest first.
-    pub(crate) sealed: Vec<Arc<dyn DiskFile>>,
+    pub(crate) sealed: Vec<Arc<Segment>>,
     /// Set when a segment was created: its directory entry must be durable before its contents
     /// count.
     pub(crate) directory: Option<(Arc<dyn Disk>, Arc<Path>)>,
@@ -33,8 +33,12 @@ impl SyncJob {
     /// Waits for the device. An error poisons the log when passed to `finish_sync`, unless it is a
     /// shortage.
     pub fn run(&self) -> io::Result<()> {
-        for file in &self.sealed {
-            file.sync()?;
+        for segment in &self.sealed {
+            // Before anything of the next segment is durable: a log whose middle ends in padding or
+            // reserved space would look damaged to a recovery, and Apache Kafka's would remove what
+            // follows.
+            segment.file.set_bytes(segment.bytes())?;
+            segment.file.sync()?;
         }
         self.active.sync()?;
         match &self.directory {
@@ -107,14 +111,12 @@ impl IndexWrite {
         self.write_index(FileKind::OffsetIndex, &self.offsets, files)?;
         self.write_index(FileKind::TimeIndex, &self.times, files)?;
         self.write_aborted(disk, files)?;
-        match self.sealed_bytes {
-            Some(bytes) => self
-                .segment
-                .file
-                .set_bytes(bytes)
-                .map_err(|source| LogError::io("trim", &self.segment.path(FileKind::Log), source)),
-            None => Ok(()),
-        }
+        let Some(bytes) = self.sealed_bytes else {
+            return Ok(());
+        };
+        files.push(Arc::clone(&self.segment.file));
+        let trimmed = self.segment.file.set_bytes(bytes);
+        trimmed.map_err(|source| LogError::io("trim", &self.segment.path(FileKind::Log), source))
     }
 
     fn write_index(
@@ -264,9 +266,10 @@ pub(crate) fn run_together(
         outcome
     })?;
     // Batches first, then the index entries that point to them.
-    let batches = syncs
-        .iter()
-        .flat_map(|sync| sync.sealed.iter().chain([&sync.active]));
+    let batches = syncs.iter().flat_map(|sync| {
+        let sealed = sync.sealed.iter().map(|segment| &segment.file);
+        sealed.chain([&sync.active])
+    });
     let mut files: Vec<Arc<dyn DiskFile>> = batches.cloned().collect();
     files.extend(written.into_inner().unwrap_or_else(PoisonError::into_inner));
     let directories: Vec<&Path> = checkpoints.iter().map(|job| &*job.directory).collect();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::{MemoryDisk, Random};
+use ottla_log::disk::owned::{LogMemory, OwnedDisk};
 use ottla_log::{
     AppendError, BatchToAppend, Bound, LogConfig, LogError, OpenOptions, PartitionLog, Read, ReadMode,
     RecoveryReport,
@@ -41,6 +42,8 @@ struct World {
     seed: u64,
     random: Random,
     disk: MemoryDisk,
+    /// Half of the worlds keep the newest bytes in memory of the log's own, a small one.
+    has_memory: bool,
     config: LogConfig,
     log: Option<PartitionLog>,
     now_ms: i64,
@@ -77,6 +80,7 @@ impl World {
             seed,
             random,
             disk,
+            has_memory: seed % 2 == 1,
             config,
             log: None,
             now_ms: START_MS,
@@ -91,7 +95,7 @@ impl World {
             retried: 0,
         };
         let log = PartitionLog::create(
-            world.disk.shared(),
+            world.disk(),
             Path::new(DIRECTORY),
             Uuid([9; 16]),
             world.config.clone(),
@@ -101,6 +105,14 @@ impl World {
         world.disk.sync_directory(Path::new("")).expect("there is power");
         world.log = Some(log.expect("an empty disk takes a log"));
         world
+    }
+
+    fn disk(&self) -> Arc<dyn Disk> {
+        let disk = self.disk.shared();
+        match self.has_memory {
+            true => Arc::new(OwnedDisk::new(disk, LogMemory::new(16 * 1024, 128 * 1024))),
+            false => disk,
+        }
     }
 
     fn log(&mut self) -> &mut PartitionLog {
@@ -377,7 +389,7 @@ impl World {
             now_ms: self.now_ms,
             ..OpenOptions::default()
         };
-        let disk: Arc<dyn Disk> = self.disk.shared();
+        let disk = self.disk();
         let (log, report) = PartitionLog::open(disk, Path::new(DIRECTORY), self.config.clone(), options)?;
         self.log = Some(log);
         Ok(report)

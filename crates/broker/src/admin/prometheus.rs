@@ -1,5 +1,6 @@
 //! `GET /metrics`: names that existing Kafka dashboards query, and Ottla's own with finer stages.
 
+use ottla_log::disk::owned::LogMemory;
 use ottla_wire::api_key::ApiKey;
 
 use super::AdminView;
@@ -486,6 +487,30 @@ fn write_memory(page: &mut Page, view: &AdminView) {
     );
 }
 
+fn write_log_memory(page: &mut Page, memory: &LogMemory) {
+    let now = memory.now();
+    const NAME: &str = "ottla_log_memory_bytes";
+    page.metric(
+        NAME,
+        "gauge",
+        "Memory of the logs by use: all that was taken (held), of it not yet written, read for lagging consumers, and free.",
+    );
+    for (purpose, bytes) in [
+        ("held", now.held),
+        ("unwritten", now.unwritten),
+        ("loaded", now.loaded),
+        ("free", now.free),
+    ] {
+        page.sample(NAME, &[("use", purpose)], bytes);
+    }
+    page.single(
+        "ottla_log_memory_limit_bytes",
+        "gauge",
+        "Limit of that memory (ottla.log.memory.bytes and ottla.cold.read.cache.bytes).",
+        now.limit,
+    );
+}
+
 fn write_closed(page: &mut Page, totals: &Totals) {
     const NAME: &str = "ottla_connections_closed_total";
     page.metric(
@@ -532,6 +557,9 @@ fn write_process(page: &mut Page, view: &AdminView) {
         view.queues.long_answers().queued(),
     );
     write_memory(page, view);
+    if let Some(memory) = view.node.storage.disk.memory() {
+        write_log_memory(page, memory);
+    }
     if let Some(bytes) = resident_bytes() {
         page.single(
             "process_resident_memory_bytes",

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ottla_core::reply::ReplyBuffer;
 use ottla_log::disk::FileRegion;
+use ottla_log::disk::owned::Pinned;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
@@ -272,21 +273,17 @@ impl Output {
                 None => return Ok(Flushed::All),
                 Some(_) if has_sent && is_over() => return Ok(Flushed::Cut),
                 Some(Segment::Bytes(_)) => self.send_bytes(socket),
-                Some(Segment::Region(region)) => {
-                    let step = sendable_bytes(region);
-                    if step > 0 {
-                        self.send_file(socket, step)
-                    } else {
-                        let is_sendable = region.file.descriptor().is_some();
-                        let path = match is_sendable && self.loaded_at != Some(self.sent) {
-                            true => ColdPath::Load,
-                            false => ColdPath::Copy,
-                        };
+                Some(Segment::Region(region)) => match Source::of(region) {
+                    Source::Memory(pinned) => self.send_memory(socket, &pinned),
+                    Source::PageCache(step) => self.send_file(socket, step),
+                    Source::Device => {
+                        let stays = region.file.is_sendable() && self.loaded_at != Some(self.sent);
+                        let path = if stays { ColdPath::Load } else { ColdPath::Copy };
                         let cold = fetch_cold(region.clone(), path);
                         self.replace_first(Segment::Cold(cold));
                         continue;
                     }
-                }
+                },
                 Some(Segment::Cold(cold)) => match cold.take() {
                     None => return Ok(Flushed::Cold),
                     Some(Err(error)) => return Err(OutputError::File(error)),
@@ -334,28 +331,33 @@ impl Output {
         } else {
             SendFlags::empty()
         };
-        let wanted: usize = slices[..count].iter().map(|slice| slice.len()).sum();
-        let flags = flags | SendFlags::NOSIGNAL;
-        let result = if count == 1 {
-            rustix::net::send(socket, &slices[0], flags)
+        let (sent, took_all) = send(socket, &slices[..count], flags)?;
+        self.sent += sent as u64;
+        self.front_sent += sent;
+        Ok(took_all)
+    }
+
+    /// Sends the beginning of the leading region. False when the socket is full.
+    fn send_memory(&mut self, socket: BorrowedFd<'_>, pinned: &Pinned) -> Result<bool, OutputError> {
+        let flags = if self.segments.len() > 1 {
+            SendFlags::MORE
         } else {
-            rustix::net::sendmsg(
-                socket,
-                &slices[..count],
-                &mut SendAncillaryBuffer::default(),
-                flags,
-            )
+            SendFlags::empty()
         };
-        match result {
-            Ok(sent) => {
-                self.sent += sent as u64;
-                self.front_sent += sent;
-                Ok(sent == wanted)
-            }
-            Err(Errno::AGAIN) => Ok(false),
-            Err(Errno::INTR) => Ok(true),
-            Err(error) => Err(OutputError::Socket(error.into())),
+        let Some(Segment::Region(region)) = self.segments.front_mut() else {
+            unreachable!("called for a leading region");
+        };
+        let mut slices = [io::IoSlice::new(&[]); SLICES_MAX];
+        let mut count = 0;
+        for (place, slice) in slices.iter_mut().zip(pinned.slices()) {
+            *place = io::IoSlice::new(slice);
+            count += 1;
         }
+        let (sent, took_all) = send(socket, &slices[..count], flags)?;
+        region.position += sent as u64;
+        region.bytes -= sent as u64;
+        self.sent += sent as u64;
+        Ok(took_all)
     }
 
     /// Sends the first `step` bytes of the leading region from the page cache. False when the
@@ -409,10 +411,49 @@ impl Output {
     }
 }
 
-/// Returns how much of the region can be sent now without blocking on the device.
-fn sendable_bytes(region: &FileRegion) -> u64 {
-    match region.file.descriptor() {
-        Some(_) => region.resident_bytes(REGION_STEP_BYTES),
-        None => 0,
+/// Returns how much the socket took, and whether it may take more.
+fn send(
+    socket: BorrowedFd<'_>,
+    slices: &[io::IoSlice<'_>],
+    flags: SendFlags,
+) -> Result<(usize, bool), OutputError> {
+    let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+    let flags = flags | SendFlags::NOSIGNAL;
+    let result = match slices {
+        [slice] => rustix::net::send(socket, slice, flags),
+        _ => rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags),
+    };
+    match result {
+        Ok(sent) => Ok((sent, sent == wanted)),
+        Err(Errno::AGAIN) => Ok((0, false)),
+        Err(Errno::INTR) => Ok((0, true)),
+        Err(error) => Err(OutputError::Socket(error.into())),
+    }
+}
+
+/// Where the beginning of a region can be sent from without blocking on the device.
+enum Source {
+    /// Memory of the log's own.
+    Memory(Pinned),
+    /// The page cache: this many bytes.
+    PageCache(u64),
+    Device,
+}
+
+impl Source {
+    fn of(region: &FileRegion) -> Source {
+        let step = region.bytes.min(REGION_STEP_BYTES);
+        if let Some(pinned) = region.file.pinned(region.position, step) {
+            return Source::Memory(pinned);
+        }
+        let resident = match region.file.descriptor() {
+            Some(_) => region.resident_bytes(step),
+            None => 0,
+        };
+        if resident > 0 {
+            Source::PageCache(resident)
+        } else {
+            Source::Device
+        }
     }
 }

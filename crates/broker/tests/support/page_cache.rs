@@ -73,13 +73,14 @@ fn counts() -> BTreeMap<String, Counts> {
     by_name
 }
 
-fn start(directory: &Directory) -> Broker {
+fn start(directory: &Directory, durability: &str) -> Broker {
     let path = directory.0.to_string_lossy().into_owned();
     let properties = [
         ("listeners", "PLAINTEXT://127.0.0.1:0"),
         ("log.dirs", path.as_str()),
         ("ottla.admin.listener", ""),
         ("num.network.threads", "2"),
+        ("ottla.durability", durability),
     ];
     let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let broker = Broker::start(&properties.into()).unwrap();
@@ -158,8 +159,11 @@ fn fetch(client: &mut Client, topic: &str, fetch_offset: i64) -> i64 {
     whole.count() as i64
 }
 
-/// Writes a topic's files back and drops them from the page cache.
-fn evict(directory: &Directory, topic: &str) {
+/// Writes a topic's files back and drops them from memory and the page cache.
+fn evict(broker: &Broker, directory: &Directory, topic: &str) {
+    if let Some(memory) = broker.log_memory() {
+        memory.forget();
+    }
     for entry in std::fs::read_dir(directory.0.join(format!("{topic}-0"))).unwrap() {
         let file = File::open(entry.unwrap().path()).unwrap();
         file.sync_all().unwrap();
@@ -171,9 +175,9 @@ fn evict(directory: &Directory, topic: &str) {
 /// that keeps up.
 ///
 /// Returns the counts of each kind of thread for this time.
-pub fn catch_up(bytes: u64) -> BTreeMap<String, Counts> {
-    let directory = Directory::new("page-cache");
-    let broker = start(&directory);
+pub fn catch_up(bytes: u64, durability: &str) -> BTreeMap<String, Counts> {
+    let directory = Directory::new(durability);
+    let broker = start(&directory, durability);
     let mut client = Client::connect(broker.address());
     let records = (bytes / RECORD_BYTES as u64) as i64;
     for _ in 1..records {
@@ -181,7 +185,7 @@ pub fn catch_up(bytes: u64) -> BTreeMap<String, Counts> {
     }
     produce(&mut client, OLD, -1);
     produce(&mut client, HOT, -1);
-    evict(&directory, OLD);
+    evict(&broker, &directory, OLD);
     let mut lagging = Client::connect(broker.address());
     let mut tail = Client::connect(broker.address());
     let before = counts();

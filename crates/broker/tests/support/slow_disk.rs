@@ -207,6 +207,12 @@ impl DiskFile for SlowFile {
         self.inner.read_at(buffer, position)
     }
 
+    fn read_parts_at(&self, parts: &mut [io::IoSliceMut<'_>], position: u64) -> io::Result<usize> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        self.wait_for(pages(position, bytes as u64));
+        self.inner.read_parts_at(parts, position)
+    }
+
     fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let Some(cold) = self.first_cold(pages(position, buffer.len() as u64)) else {
             return self.inner.read_at(buffer, position);

@@ -105,7 +105,10 @@ pub struct StorageConfig {
     /// Bytes of metadata records between two snapshots of the metadata log.
     pub metadata_bytes_between_snapshots: i64,
     pub metadata_segment_bytes: i32,
-    /// How much of the page cache is left to data read for consumers that lag behind.
+    /// Memory for the newest bytes of all logs, with `Durability::Disk`.
+    pub log_memory_bytes: u64,
+    /// How much memory (with `Durability::PageCache`, of the page cache) is left to data read for
+    /// consumers that lag behind.
     pub cold_read_cache_bytes: u64,
 }
 
@@ -482,6 +485,8 @@ fn storage_config(read: &Properties<'_>) -> Result<StorageConfig, ConfigError> {
             .into(),
         high_watermark_checkpoint_interval_ms: read.long("replica.high.watermark.checkpoint.interval.ms")?,
         producer_id_expiration_ms: read.int("producer.id.expiration.ms")?,
+        log_memory_bytes: u64::try_from(read.long("ottla.log.memory.bytes")?)
+            .expect("the table limits it to 16 MiB and more"),
         cold_read_cache_bytes: u64::try_from(read.long("ottla.cold.read.cache.bytes")?)
             .expect("the table limits it to 1 MiB and more"),
         producer_id_expiration_check_interval_ms: read.int("producer.id.expiration.check.interval.ms")?,

@@ -1149,7 +1149,7 @@ fn an_answer_with_thousands_of_partitions_is_written_on_another_thread_and_is_th
 
 #[test]
 fn the_page_in_which_the_next_append_begins_is_kept_resident() {
-    let broker = Broker::new(&[]);
+    let broker = Broker::new(&[("ottla.durability", "page-cache")]);
     broker.create("t", 1, 5);
     let partition = broker.node.partition_by_name("t", 0).unwrap();
     let mut builder = BatchBuilder::new(BatchOptions::default());
@@ -1157,6 +1157,7 @@ fn the_page_in_which_the_next_append_begins_is_kept_resident() {
     partition
         .append_internal(broker.node.services(), &builder.finish())
         .unwrap();
+    partition.with_log(|log| log.request_checkpoint());
     partition.clone().run_sync(broker.node.services());
     let page = partition.with_log(|log| log.unfilled_page()).unwrap();
     broker.disk.evict();

@@ -33,7 +33,7 @@ use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::pending::{Handled, PendingReply};
 use crate::placement::{NotValid, Place, Unfolding};
-use crate::reply::{ReplyBuffer, WaitKind};
+use crate::reply::{Ending, ReplyBuffer, WaitKind};
 use crate::request::Request;
 use crate::seen::WrittenBatch;
 use crate::time::Moment;
@@ -41,7 +41,7 @@ use crate::time::Moment;
 const ACKS_ALL: i16 = -1;
 const ACKS_NONE: i16 = 0;
 
-/// Unsynced bytes of a partition above which acks=1 waits for the sync, too (back pressure): a
+/// Unsynced bytes of a partition above which every produce waits for the sync (back pressure): a
 /// tenth of a second of a disk that writes 160 MB/s, and far below the share of memory at which
 /// Linux throttles writers.
 const UNSYNCED_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -71,20 +71,28 @@ fn serve(
         return Ok(serve_rest_elsewhere(request, begun, reply));
     }
     let Begun { waits, refused, .. } = begun;
+    let is_over = waits.iter().all(Wait::is_over);
     if acks == ACKS_NONE {
         reply.bytes.clear();
         // Without an answer the only way to tell the client is to close the connection.
-        return Ok(refused.map_or(Handled::NoReply, |code| {
-            Handled::Close(format!("produce with acks=0 was refused: {}", code.name()))
-        }));
+        if let Some(code) = refused {
+            let reason = format!("produce with acks=0 was refused: {}", code.name());
+            return Ok(Handled::Close(reason));
+        }
     }
-    if waits.iter().all(Wait::is_over) {
-        return Ok(Handled::Replied);
+    if is_over {
+        return Ok(if acks == ACKS_NONE {
+            Handled::NoReply
+        } else {
+            Handled::Replied
+        });
     }
     Ok(Handled::Pending(Box::new(PendingProduce {
         answer: std::mem::take(&mut reply.bytes),
         waits,
         deadline: request.received.after_ms(timeout_ms),
+        is_silent: acks == ACKS_NONE,
+        is_alone: acks == ACKS_NONE || node.storage.is_short_of_memory(),
     })))
 }
 
@@ -188,10 +196,10 @@ impl Begun {
         reply: &mut ReplyBuffer,
     ) {
         match outcome {
-            Ok(accepted) if acks == ACKS_ALL || accepted.is_ahead_of_the_disk() => self.waits.push(Wait {
+            Ok(accepted) if accepted.must_wait(acks) => self.waits.push(Wait {
                 required: accepted.appended.last_offset + 1,
                 position,
-                is_asked_for: acks == ACKS_ALL,
+                is_asked_for: accepted.is_asked_for(acks),
                 token: None,
                 partition: accepted.partition,
             }),
@@ -379,8 +387,20 @@ struct Accepted {
 }
 
 impl Accepted {
+    fn must_wait(&self, acks: i16) -> bool {
+        self.is_asked_for(acks) || self.is_ahead_of_the_disk()
+    }
+
+    /// Whether the client must not get its answer before the batch is on the disk. With acks=1 it may
+    /// get it once a killed process loses nothing of it: with `ottla.durability=disk` that is after
+    /// the write to the device, which is durable when it returns.
+    fn is_asked_for(&self, acks: i16) -> bool {
+        acks == ACKS_ALL || acks != ACKS_NONE && self.partition.is_read_when_durable()
+    }
+
     /// True when the disk falls behind the appends. Without back pressure on producers that do not
-    /// wait for it, dirty pages pile up until the kernel stalls the next writer: an event loop.
+    /// wait for it, unwritten bytes pile up: in memory of the log's own, or in the page cache until
+    /// the kernel stalls the next writer, an event loop.
     fn is_ahead_of_the_disk(&self) -> bool {
         self.appended.unsynced_bytes > UNSYNCED_BYTES_MAX
     }
@@ -519,7 +539,7 @@ struct Wait {
     required: i64,
     /// Position of the partition's error code in the answer.
     position: usize,
-    /// False for acks=1: the wait is back pressure only, so a timeout is no error.
+    /// False if the wait is back pressure only, so that a timeout is no error.
     is_asked_for: bool,
     token: Option<WaitToken>,
 }
@@ -535,6 +555,10 @@ struct PendingProduce {
     answer: Vec<u8>,
     waits: Vec<Wait>,
     deadline: Moment,
+    /// With acks=0 the client gets no answer.
+    is_silent: bool,
+    /// Nothing more may be appended for this connection until the wait is over.
+    is_alone: bool,
 }
 
 impl PendingReply for PendingProduce {
@@ -563,8 +587,15 @@ impl PendingReply for PendingProduce {
         if !self.waits.is_empty() {
             return Poll::Pending;
         }
+        if self.is_silent {
+            reply.ending = Ending::NoReply;
+        }
         reply.bytes.append(&mut self.answer);
         Poll::Ready(())
+    }
+
+    fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     fn deadline(&self) -> Option<Moment> {

@@ -16,7 +16,7 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use super::metadata_tests::{Broker, error, poll, read};
 use crate::partition::Partition;
 use crate::pending::{Handled, PendingReply};
-use crate::reply::ReplyBuffer;
+use crate::reply::{Ending, ReplyBuffer};
 use crate::services::Syncable;
 
 const PRODUCE_VERSION: i16 = 9;
@@ -41,6 +41,14 @@ fn produce(
     acks: i16,
     records: &[u8],
 ) -> Result<ErrorCode, Box<dyn PendingReply>> {
+    match send(broker, topic, acks, records) {
+        (Handled::Replied, reply) => Ok(produced(&reply)),
+        (Handled::Pending(pending), _) => Err(pending),
+        _ => panic!("no answer"),
+    }
+}
+
+fn send(broker: &Broker, topic: &str, acks: i16, records: &[u8]) -> (Handled, ReplyBuffer) {
     let partition = PartitionProduceData {
         index: 0,
         records: Some(records),
@@ -57,11 +65,8 @@ fn produce(
     };
     let (mut body, mut reply) = (Vec::new(), ReplyBuffer::default());
     request.encode(&mut body, PRODUCE_VERSION);
-    match broker.send(ApiKey::Produce, PRODUCE_VERSION, &body, &mut reply) {
-        Handled::Replied => Ok(produced(&reply)),
-        Handled::Pending(pending) => Err(pending),
-        Handled::NoReply | Handled::Close(_) => panic!("no answer"),
-    }
+    let handled = broker.send(ApiKey::Produce, PRODUCE_VERSION, &body, &mut reply);
+    (handled, reply)
 }
 
 fn produced(reply: &ReplyBuffer) -> ErrorCode {
@@ -169,32 +174,76 @@ fn clients_may_not_write_to_internal_topics() {
 }
 
 #[test]
-fn acks_1_waits_for_the_sync_once_the_disk_is_16_mib_behind() {
+fn acks_1_is_answered_when_a_killed_process_would_lose_nothing() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    let Err(mut waiting) = produce(&broker, "t", 1, &batch_of(1)) else {
+        panic!("answered although the record is only in memory of the process");
+    };
+    let mut reply = ReplyBuffer::default();
+    assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Pending);
+    assert!(!waiting.is_alone(), "others may be appended meanwhile");
+    partition(&broker, "t", 0).run_sync(broker.node.services());
+    assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Ready(()));
+    assert_eq!(produced(&reply), ErrorCode::None);
+
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    assert_eq!(produce(&broker, "t", 1, &batch_of(1)).ok(), Some(ErrorCode::None));
+}
+
+#[test]
+fn a_producer_without_answers_is_held_once_the_disk_is_16_mib_behind() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
     let batch = batch_of(1_000_000);
     for _ in 0..16 {
-        assert_eq!(produce(&broker, "t", 1, &batch).ok(), Some(ErrorCode::None));
+        assert!(matches!(send(&broker, "t", 0, &batch).0, Handled::NoReply));
     }
-    let Err(mut waiting) = produce(&broker, "t", 1, &batch) else {
-        panic!("answered although 17 MB are not synced");
+    let Handled::Pending(mut waiting) = send(&broker, "t", 0, &batch).0 else {
+        panic!("served on although 17 MB are not synced");
     };
+    assert!(waiting.is_alone());
     let mut reply = ReplyBuffer::default();
     assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Pending);
     partition(&broker, "t", 0).run_sync(broker.node.services());
     assert_eq!(poll(&broker, &mut waiting, &mut reply), Poll::Ready(()));
-    assert_eq!(produced(&reply), ErrorCode::None);
-    assert_eq!(produce(&broker, "t", 1, &batch).ok(), Some(ErrorCode::None));
+    assert!(matches!(reply.ending, Ending::NoReply) && reply.bytes.is_empty());
+    assert!(matches!(send(&broker, "t", 0, &batch).0, Handled::NoReply));
+}
+
+#[test]
+fn connections_are_held_while_half_of_the_memory_waits_for_the_disk() {
+    let broker = Broker::new(&[("ottla.log.memory.bytes", "16777216")]);
+    broker.create("t", 1, 7);
+    let batch = batch_of(1_000_000);
+    let mut waiting: Vec<_> = (0..9)
+        .map(|_| produce(&broker, "t", -1, &batch).expect_err("not synced"))
+        .collect();
+    let alone: Vec<bool> = waiting.iter().map(|pending| pending.is_alone()).collect();
+    assert_eq!(alone.iter().position(|is_alone| *is_alone), Some(8), "{alone:?}");
+    partition(&broker, "t", 0).run_sync(broker.node.services());
+    let mut reply = ReplyBuffer::default();
+    assert_eq!(poll(&broker, &mut waiting[8], &mut reply), Poll::Ready(()));
+    assert!(
+        !produce(&broker, "t", -1, &batch)
+            .expect_err("not synced")
+            .is_alone()
+    );
 }
 
 #[test]
 fn unsynced_records_are_not_served() {
     let broker = Broker::new(&[]);
     broker.create("t", 1, 7);
-    assert_eq!(produce(&broker, "t", 1, &batch_of(1)).ok(), Some(ErrorCode::None));
+    let mut waiting = produce(&broker, "t", 1, &batch_of(1)).expect_err("not synced");
     assert_eq!(fetch_one(&broker, from(0)), Answered::default());
     partition(&broker, "t", 0).run_sync(broker.node.services());
     assert_eq!(fetch_one(&broker, from(0)).offsets, [0]);
+    assert_eq!(
+        poll(&broker, &mut waiting, &mut ReplyBuffer::default()),
+        Poll::Ready(())
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! One partition: appends under its lock, moves the high watermark, wakes its waiters.
 //!
-//! The lock is held for an append to the page cache, never across a sync or a disk read.
+//! The lock is held for an append to memory or the page cache, never across a sync or a disk read.
 
 mod group_commit;
 mod unreadable;
@@ -277,6 +277,11 @@ impl Partition {
 
     pub fn key(&self) -> Key {
         (self.topic_id, self.index)
+    }
+
+    /// Whether records can be read and acknowledged only when they are on the disk.
+    pub fn is_read_when_durable(&self) -> bool {
+        self.durability == Durability::Disk
     }
 
     pub fn high_watermark(&self) -> i64 {

@@ -85,6 +85,11 @@ impl Storage {
         Ok(storage)
     }
 
+    /// Whether so much waits for the disk that nothing more should be appended for now.
+    pub fn is_short_of_memory(&self) -> bool {
+        self.disk.memory().is_some_and(|memory| memory.is_short())
+    }
+
     /// Returns the state of the cluster now.
     pub fn image(&self) -> Guard<Arc<MetadataImage>> {
         self.image.load()

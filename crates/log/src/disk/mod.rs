@@ -7,6 +7,7 @@
 pub mod memory;
 pub mod damage;
 pub mod os;
+pub mod owned;
 pub mod cold_cache;
 
 use std::any::Any;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use os::Descriptor;
+use owned::{LogMemory, Pinned};
 
 /// How a file is opened. Every mode can read; none truncates the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,25 @@ pub fn is_shortage(error: &io::Error) -> bool {
 ///   meanwhile.
 pub trait Disk: Send + Sync + fmt::Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file of batches: it is only appended to or truncated, in large pieces, and need not
+    /// pass through the page cache.
+    fn open_log(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path, mode)
+    }
+    /// Begins a new file of batches, empty even if there is one of that name. Its name may appear
+    /// only with the first sync. Never waits longer than creating a file takes.
+    fn create_log(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.open_log(path, OpenMode::Create)?;
+        if file.bytes()? > 0 {
+            file.set_bytes(0)?;
+        }
+        Ok(file)
+    }
+    /// Opens a file past the page cache where that is possible; for `DiskFile::write_durably` and
+    /// large reads.
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.open(path, mode)
+    }
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
     fn exists(&self, path: &Path) -> bool;
     fn create_directories(&self, directory: &Path) -> io::Result<()>;
@@ -107,6 +128,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Takes the exclusive lock that Kafka keeps on `.lock` while a broker uses a directory.
     /// Fails with `ResourceBusy` when another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;
+    /// The memory that holds the newest bytes of log files, if that is not the page cache.
+    fn memory(&self) -> Option<&Arc<LogMemory>> {
+        None
+    }
+    /// The disk below that memory.
+    fn below(&self) -> Option<&Arc<dyn Disk>> {
+        None
+    }
 }
 
 /// An exclusive lock, given back when dropped.
@@ -142,6 +171,19 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// Reads at most `buffer.len()` bytes; 0 means end of file. May wait for the device.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
+    /// Like `read_at`, into consecutive parts, with one request to the device where that is possible.
+    fn read_parts_at(&self, parts: &mut [io::IoSliceMut<'_>], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        for part in parts {
+            let read = self.read_at(part, position + done as u64)?;
+            done += read;
+            if read < part.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
     /// Like `read_at`, but fails with `WouldBlock` instead of waiting for the device. Short reads
     /// are possible.
     fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
@@ -149,6 +191,16 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// Writes all parts consecutively, starting at `position`. On error an unknown prefix has been
     /// written.
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()>;
+
+    /// Writes whole blocks of a file that `open_direct` has opened; they are durable when this
+    /// returns.
+    /// On error an unknown part has been written.
+    ///
+    /// - Shape: memory, length and position of each part are multiples of 4,096.
+    fn write_durably(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        self.write_at(parts, position)?;
+        self.sync()
+    }
 
     fn bytes(&self) -> io::Result<u64>;
 
@@ -195,6 +247,18 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// The descriptor for `sendfile`, kept open until it is dropped. `None` for a file that is not
     /// the operating system's, or that would have to be reopened from the device.
     fn descriptor(&self) -> Option<Descriptor<'_>>;
+
+    /// Whether what `load` brings can be sent without another copy: through `descriptor` or
+    /// `pinned`.
+    fn is_sendable(&self) -> bool {
+        self.descriptor().is_some()
+    }
+
+    /// The beginning of the range, as far as it lies in memory of the log's own; `None` if nothing
+    /// of it does. It stays there while it is held.
+    fn pinned(&self, _position: u64, _bytes: u64) -> Option<Pinned> {
+        None
+    }
 }
 
 /// The buffer for loads that cannot avoid a copy.

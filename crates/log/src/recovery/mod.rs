@@ -511,7 +511,7 @@ impl Opening {
         let path = self.files.path(base_offset, FileKind::Log).expect("listed");
         let file = self
             .disk
-            .open(path, OpenMode::Write)
+            .open_log(path, OpenMode::Write)
             .map_err(|source| LogError::io("open", path, source))?;
         let entries = |kind, entry_bytes: usize| {
             self.files

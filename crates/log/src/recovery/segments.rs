@@ -1,6 +1,7 @@
 //! Examines segments: where their batches end, whether they are contiguous, and whether their
 //! indexes match.
 
+use std::io;
 use std::sync::Arc;
 
 use super::repair::Repair;
@@ -9,7 +10,7 @@ use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::error::LogError;
 use crate::index_file::{IndexEntry, last_where};
 use crate::offset_index::OffsetEntry;
-use crate::read_mode::ReadMode;
+use crate::read_mode::{ReadMode, read_up_to};
 use crate::reader::segment_index;
 use crate::segment::{BatchPlace, FileKind, IndexProgress, Segment, SegmentIndexes};
 use crate::time_index::TimeEntry;
@@ -420,7 +421,9 @@ impl Opening {
         } else {
             FindingKind::CutEnd
         };
-        self.note_cut(kind, &segment, tail, file_bytes - tail.position);
+        if keep || !is_padding(&segment, tail.position).map_err(failed)? {
+            self.note_cut(kind, &segment, tail, file_bytes - tail.position);
+        }
         // Later segments first: an interruption must not leave a gap.
         self.set_aside_from(segments, index + 1, keep);
         self.repairs.push(Repair::Cut {
@@ -486,6 +489,21 @@ impl Opening {
         }
         self.repairs.push(Repair::SyncDirectory);
     }
+}
+
+/// Direct writes are whole blocks, and small ones have zeros written ahead of them: a file may end
+/// in this many.
+const PADDING_BYTES_MAX: u64 = 512 * 1024;
+
+/// Whether a segment's bytes from `position` on are such zeros.
+fn is_padding(segment: &Segment, position: u64) -> io::Result<bool> {
+    let bytes = segment.bytes() - position;
+    if bytes > PADDING_BYTES_MAX {
+        return Ok(false);
+    }
+    let mut padding = vec![0; bytes as usize];
+    let read = read_up_to(&*segment.file, &mut padding, position, ReadMode::Blocking)?;
+    Ok(padding[..read].iter().all(|byte| *byte == 0))
 }
 
 /// Whether a walk adds index entries.

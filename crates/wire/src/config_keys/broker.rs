@@ -258,16 +258,20 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .unset(),
     string("ottla.admin.listener", "127.0.0.1:9644", "The admin address, which serves /metrics, /debug and the doctor over HTTP, as host:port; empty disables it.")
         .costs("every process that can connect to it can read the names of topics, groups and clients"),
-    long("ottla.cold.read.cache.bytes", "134217728", "How much of the page cache may hold data read from disk for lagging consumers; beyond that the oldest such data is evicted, so that recently written data stays cached.")
+    long("ottla.cold.read.cache.bytes", "134217728", "How much memory may hold data read from disk for lagging consumers (with ottla.durability=page-cache: of the page cache); beyond that the oldest such data goes, never recently written data.")
         .bytes()
         .at_least(1_048_576)
         .costs("with less than 1 MB for each consumer that catches up at the same time, some data is read from disk twice"),
     long("ottla.disk.reserve.bytes", "67108864", "Disk space to keep free: with less, writes are refused while reads continue.")
         .bytes()
         .at_least(0),
-    string("ottla.durability", "disk", "When records count as committed for acks=all and for consumers: with disk after a sync, so that they survive a power cut; with page-cache after the write to the page cache, as in Apache Kafka.")
+    string("ottla.durability", "disk", "When records count as committed for producers and consumers: with disk when they are durable on the device, so that they survive a power cut; with page-cache after the write to the page cache, as in Apache Kafka.")
         .one_of(&["disk", "page-cache"])
-        .costs("disk adds one device sync to the latency of acks=all, shared by all waiting requests (group commit); page-cache loses the latest acknowledged records in a power cut"),
+        .costs("disk adds one write to the device to the latency of acks=1 and acks=all, shared by all waiting requests (group commit), and keeps recent records in memory of the broker's own (ottla.log.memory.bytes); page-cache loses the latest acknowledged records in a power cut"),
+    long("ottla.log.memory.bytes", "1073741824", "The maximum memory for the newest records of all partitions, with ottla.durability=disk: what is not written yet, and what readers at the tail are served from. Unless it is set, no more than a quarter of the memory of the machine or of the control group. Only what readers need is taken.")
+        .bytes()
+        .at_least(16_777_216)
+        .costs("consumers that lag behind by more than fits are served from the disk"),
     boolean("ottla.quota.dry.run", "false", "Whether client quotas only count the throttling that would have happened, without throttling any client.")
         .cluster_wide(),
     long("ottla.slow.request.ms", "500", "Requests slower than this are logged with the time of each stage; -1 logs none.")

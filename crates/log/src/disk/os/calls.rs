@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::Advice;
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{Advice, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 pub(super) const PAGE_BYTES: u64 = 4096;
 
@@ -19,33 +19,51 @@ const ASK_STEP_BYTES: u64 = 128 * 1024;
 const PARTS_MAX: usize = 1024;
 
 /// Writes all parts consecutively.
-pub(super) fn write_all(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
-    let wanted: usize = parts.iter().map(|part| part.len()).sum();
-    let written = if parts.len() <= PARTS_MAX {
-        write_some(&file, parts, position)?
-    } else {
-        0
-    };
-    if written == wanted {
-        Ok(())
-    } else {
-        write_rest(&file, parts, position, written)
+///
+/// - `flags`: with `RWF_DSYNC` they are durable when this returns.
+pub(super) fn write_all(
+    file: impl AsFd,
+    parts: &[io::IoSlice<'_>],
+    mut position: u64,
+    flags: ReadWriteFlags,
+) -> io::Result<()> {
+    for parts in parts.chunks(PARTS_MAX) {
+        let wanted: usize = parts.iter().map(|part| part.len()).sum();
+        let written = write_some(&file, parts, position, flags)?;
+        if written < wanted {
+            write_rest(&file, parts, position, written, flags)?;
+        }
+        position += wanted as u64;
     }
+    Ok(())
 }
 
-fn write_some(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<usize> {
-    Ok(retry_on_intr(|| rustix::io::pwritev(&file, parts, position))?)
+fn write_some(
+    file: impl AsFd,
+    parts: &[io::IoSlice<'_>],
+    position: u64,
+    flags: ReadWriteFlags,
+) -> io::Result<usize> {
+    Ok(retry_on_intr(|| {
+        rustix::io::pwritev2(&file, parts, position, flags)
+    })?)
 }
 
 /// Continues after a short write: part by part, skipping what has been written.
-fn write_rest(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64, written: usize) -> io::Result<()> {
+fn write_rest(
+    file: impl AsFd,
+    parts: &[io::IoSlice<'_>],
+    position: u64,
+    written: usize,
+    flags: ReadWriteFlags,
+) -> io::Result<()> {
     let mut part_start = 0;
     let mut done = written;
     for part in parts {
         let part_end = part_start + part.len();
         while done < part_end {
             let rest = &part[done - part_start..];
-            match write_some(&file, &[io::IoSlice::new(rest)], position + done as u64)? {
+            match write_some(&file, &[io::IoSlice::new(rest)], position + done as u64, flags)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 bytes => done += bytes,
             }
@@ -53,6 +71,18 @@ fn write_rest(file: impl AsFd, parts: &[io::IoSlice<'_>], position: u64, written
         part_start = part_end;
     }
     Ok(())
+}
+
+/// Whether a direct read or write may use this memory at this position of a file.
+pub(super) fn is_aligned(bytes: &[u8], position: u64) -> bool {
+    let unit = PAGE_BYTES as usize;
+    bytes.as_ptr().addr() % unit == 0 && bytes.len() % unit == 0 && position % PAGE_BYTES == 0
+}
+
+/// Lets a file that refused a direct transfer use the page cache.
+pub(super) fn make_cached(file: impl AsFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    Ok(rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT)?)
 }
 
 /// Requests read-ahead of the whole range, so that its parts are read concurrently.

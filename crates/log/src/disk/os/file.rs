@@ -16,6 +16,7 @@ use super::inode_hold::InodeHold;
 use super::names::Directory;
 use super::slot::{Descriptor, Slot};
 use super::{Shared, calls};
+use crate::disk::owned::AlignedBuffer;
 use crate::disk::{DiskFile, OpenMode, read_through};
 
 /// Not in the clock.
@@ -31,6 +32,8 @@ pub(super) struct OsFile {
     /// Set once the kernel has been told not to read ahead.
     is_random: AtomicBool,
     is_writable: bool,
+    /// Reads and writes go past the page cache.
+    is_direct: AtomicBool,
     /// Loads under way: pages may be in the page cache without being filled yet.
     loads: AtomicU32,
     identity: Identity,
@@ -89,9 +92,12 @@ impl fmt::Debug for OsFile {
 /// Opening, closing and reopening.
 impl OsFile {
     /// Opens a file. Called while nothing in `directory` can be renamed.
+    ///
+    /// - `is_direct`: past the page cache, where the file system allows that.
     pub fn open(
         path: &Path,
         mode: OpenMode,
+        is_direct: bool,
         directory: &Arc<Directory>,
         disk: &Arc<Shared>,
     ) -> io::Result<Arc<OsFile>> {
@@ -102,11 +108,20 @@ impl OsFile {
             OFlags::empty()
         };
         let rights = Mode::from_raw_mode(0o666);
-        let (fd, identity) = disk.descriptors.open_file(path, || {
-            let fd = retry_on_intr(|| rustix::fs::open(path, access(is_writable) | create, rights))?;
-            let identity = Identity::of(&fd)?;
-            Ok((fd, identity))
-        })?;
+        let open = |is_direct| {
+            let flags = access(is_writable, is_direct) | create;
+            disk.descriptors.open_file(path, || {
+                let fd = retry_on_intr(|| rustix::fs::open(path, flags, rights))?;
+                let identity = Identity::of(&fd)?;
+                Ok((fd, identity))
+            })
+        };
+        let (is_direct, opened) = match open(is_direct) {
+            // A file system without direct access (or this kind of file).
+            Err(error) if is_direct && error.raw_os_error() == Some(libc::EINVAL) => (false, open(false)),
+            opened => (is_direct, opened),
+        };
+        let (fd, identity) = opened?;
         let name: Arc<OsStr> = path.file_name().unwrap_or_default().into();
         let file = Arc::new_cyclic(|this| OsFile {
             slot: Slot::default(),
@@ -114,6 +129,7 @@ impl OsFile {
             synced_writes: AtomicU32::new(0),
             is_random: AtomicBool::new(false),
             is_writable,
+            is_direct: AtomicBool::new(is_direct),
             loads: AtomicU32::new(0),
             identity,
             state: Mutex::new(FileState {
@@ -181,7 +197,7 @@ impl OsFile {
     }
 
     fn open_same(&self, path: &Path, wait: Wait) -> io::Result<OwnedFd> {
-        let flags = access(self.is_writable);
+        let flags = access(self.is_writable, self.is_direct());
         let fd = match wait {
             Wait::Allowed => retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?,
             // Fails when a name or an inode would have to be read from the device.
@@ -249,6 +265,10 @@ impl OsFile {
         {
             state.hold = None;
         }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.is_direct.load(Ordering::Relaxed)
     }
 
     pub fn device(&self) -> u64 {
@@ -322,12 +342,26 @@ impl Drop for OsFile {
 impl DiskFile for OsFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let descriptor = self.in_use()?;
+        if self.is_direct() && !calls::is_aligned(buffer, position) {
+            return read_around(&descriptor, buffer, position);
+        }
         Ok(retry_on_intr(|| {
             rustix::io::pread(&descriptor, &mut *buffer, position)
         })?)
     }
 
+    /// - Shape: of a file opened past the page cache, aligned blocks.
+    fn read_parts_at(&self, parts: &mut [io::IoSliceMut<'_>], position: u64) -> io::Result<usize> {
+        let descriptor = self.in_use()?;
+        Ok(retry_on_intr(|| {
+            rustix::io::preadv(&descriptor, parts, position)
+        })?)
+    }
+
     fn read_at_resident(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        if self.is_direct() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let Some(descriptor) = self.in_use_now() else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
@@ -344,10 +378,24 @@ impl DiskFile for OsFile {
 
     fn write_at(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
         let descriptor = self.in_use()?;
-        let written = calls::write_all(&descriptor, parts, position);
+        let written = calls::write_all(&descriptor, parts, position, ReadWriteFlags::empty());
         // After the write: a sync that began before it must not count as covering it.
         self.writes.fetch_add(1, Ordering::Relaxed);
         written
+    }
+
+    fn write_durably(&self, parts: &[io::IoSlice<'_>], position: u64) -> io::Result<()> {
+        if self.is_direct() {
+            let descriptor = self.in_use()?;
+            match calls::write_all(&descriptor, parts, position, ReadWriteFlags::DSYNC) {
+                // A file system that refuses only the transfer.
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => calls::make_cached(&descriptor)?,
+                written => return written,
+            }
+            self.is_direct.store(false, Ordering::Relaxed);
+        }
+        self.write_at(parts, position)?;
+        self.sync()
     }
 
     fn bytes(&self) -> io::Result<u64> {
@@ -398,6 +446,9 @@ impl DiskFile for OsFile {
     }
 
     fn is_resident(&self, position: u64, bytes: u64) -> bool {
+        if self.is_direct() {
+            return false;
+        }
         let Some(descriptor) = self.in_use_now() else {
             return false;
         };
@@ -486,12 +537,28 @@ impl OsFile {
     }
 }
 
+/// The most that one unaligned read brings.
+const AROUND_BYTES_MAX: u64 = 256 * 1024;
+
+/// Reads whole blocks into memory that the device accepts, and copies what was asked for.
+fn read_around(descriptor: &Descriptor<'_>, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+    let start = position / calls::PAGE_BYTES * calls::PAGE_BYTES;
+    let end = (position + buffer.len() as u64).min(start + AROUND_BYTES_MAX);
+    let mut around = AlignedBuffer::of((end - start) as usize);
+    let read = retry_on_intr(|| rustix::io::pread(descriptor, around.bytes_mut(), start))?;
+    let from = (position - start) as usize;
+    let count = read.saturating_sub(from).min(buffer.len());
+    buffer[..count].copy_from_slice(&around.bytes_mut()[from..from + count]);
+    Ok(count)
+}
+
 fn bytes_of(descriptor: &Descriptor<'_>) -> io::Result<u64> {
     Ok(u64::try_from(rustix::fs::fstat(descriptor)?.st_size).unwrap_or(0))
 }
 
-fn access(is_writable: bool) -> OFlags {
-    let access = if is_writable { OFlags::RDWR } else { OFlags::RDONLY };
+fn access(is_writable: bool, is_direct: bool) -> OFlags {
+    let mut access = if is_writable { OFlags::RDWR } else { OFlags::RDONLY };
+    access.set(OFlags::DIRECT, is_direct);
     // Without this flag opening a pipe would wait for its other end. It has no effect on regular
     // files.
     access | OFlags::CLOEXEC | OFlags::NONBLOCK

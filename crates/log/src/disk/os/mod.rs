@@ -57,6 +57,13 @@ impl OsDisk {
         Arc::new(OsDisk::default())
     }
 
+    fn open_file(&self, path: &Path, mode: OpenMode, is_direct: bool) -> io::Result<Arc<dyn DiskFile>> {
+        self.0.names.open(path, |directory| {
+            let file = OsFile::open(path, mode, is_direct, directory, &self.0)?;
+            Ok(file as Arc<dyn DiskFile>)
+        })
+    }
+
     /// Uses descriptors of its own; for tests.
     pub fn with_descriptors(descriptors: Arc<Descriptors>) -> OsDisk {
         OsDisk(Arc::new(Shared {
@@ -69,10 +76,11 @@ impl OsDisk {
 
 impl Disk for OsDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        self.0.names.open(path, |directory| {
-            let file = OsFile::open(path, mode, directory, &self.0)?;
-            Ok(file as Arc<dyn DiskFile>)
-        })
+        self.open_file(path, mode, false)
+    }
+
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.open_file(path, mode, true)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
