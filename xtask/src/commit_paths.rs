@@ -132,6 +132,12 @@ const WAYS: [Way; 10] = [
 
 /// Sizes of a commit, and how many of them a measurement makes.
 const SIZES: [(usize, usize); 3] = [(4 << 10, 4_000), (64 << 10, 2_000), (1 << 20, 512)];
+/// The same for a log that grows without end: pages that the machine has not touched yet, or not for
+/// long, are part of the cost.
+const SUSTAINED: (usize, usize) = (1 << 20, 8_192);
+const SUSTAINED_ROUNDS_MAX: usize = 2;
+/// Ways that are measured so: today's, and the two that a log could take.
+const SUSTAINED_WAYS: [usize; 3] = [0, 3, 5];
 
 struct Options {
     rounds: usize,
@@ -183,8 +189,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 measured.push(measure(&options.directory, *way, bytes, count)?);
             }
         }
-        print(bytes, &measured);
+        print(bytes, WAYS.iter().zip(&measured));
     }
+    let (bytes, count) = SUSTAINED;
+    let mut measured: Vec<Vec<Measured>> = SUSTAINED_WAYS.iter().map(|_| Vec::new()).collect();
+    for _ in 0..options.rounds.min(SUSTAINED_ROUNDS_MAX) {
+        for (way, measured) in SUSTAINED_WAYS.iter().zip(&mut measured) {
+            measured.push(measure(&options.directory, WAYS[*way], bytes, count)?);
+        }
+    }
+    println!("\nSustained, {} GiB each:", (bytes * count) >> 30);
+    print(bytes, SUSTAINED_WAYS.iter().map(|way| &WAYS[*way]).zip(&measured));
     fs::remove_dir_all(&options.directory)?;
     Ok(())
 }
@@ -297,12 +312,12 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn print(bytes: usize, measured: &[Vec<Measured>]) {
+fn print<'a>(bytes: usize, measured: impl Iterator<Item = (&'a Way, &'a Vec<Measured>)>) {
     println!(
         "\n| a commit of {} KiB | processor s/GB, thread | machine | MB/s | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|---|---|",
         bytes >> 10
     );
-    for (way, rounds) in WAYS.iter().zip(measured) {
+    for (way, rounds) in measured {
         let of = |figure: &dyn Fn(&Measured) -> f64| {
             let mut all: Vec<f64> = rounds.iter().map(figure).collect();
             all.sort_by(f64::total_cmp);

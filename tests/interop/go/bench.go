@@ -52,6 +52,7 @@ type result struct {
 	Service        *percentiles `json:"service,omitempty"`
 	Late           *percentiles `json:"late,omitempty"`
 	Curve          []point      `json:"curve,omitempty"`
+	Intervals      []interval   `json:"intervals,omitempty"`
 	BrokerCPU      float64      `json:"broker_cpu_s"`
 	BrokerPeakKiB  int64        `json:"broker_peak_kib"`
 	GeneratorCPU   float64      `json:"generator_cpu_s"`
@@ -63,6 +64,14 @@ type result struct {
 type point struct {
 	FromS float64 `json:"from_s"`
 	percentiles
+}
+
+// interval is a part of a run without a schedule.
+type interval struct {
+	FromS        float64 `json:"from_s"`
+	Seconds      float64 `json:"seconds"`
+	Acknowledged int64   `json:"acknowledged"`
+	BrokerCPU    float64 `json:"broker_cpu_s"`
 }
 
 func bench(kind, bootstrap string, arguments []string) {
@@ -90,6 +99,8 @@ func bench(kind, bootstrap string, arguments []string) {
 		return
 	case "bench-saturate":
 		r = saturate(s, w)
+	case "bench-sustained":
+		r = sustained(s, w)
 	case "bench-paced":
 		r = paced(s, w, false)
 	case "bench-e2e":
@@ -215,6 +226,47 @@ func saturate(s *suite, w workload) *result {
 	send(warmup, w.Records)
 	r.Sent = w.Records
 	r.account(before, measure(w))
+	r.Rate = float64(r.Acknowledged) / r.Seconds
+	return r
+}
+
+// sustained sends as fast as acknowledgements allow until the time or the records are used up, and accounts for it in intervals
+// of ten seconds: what a log costs that grows.
+func sustained(s *suite, w workload) *result {
+	r := &result{Workload: w, Invalid: []string{}}
+	content := newPayload(w)
+	client := s.client(producerOptions(w)...)
+	defer client.Close()
+	var number int64
+	send := func(until time.Time, records int64) {
+		for ; number < records && time.Now().Before(until); number++ {
+			client.Produce(background, content.record(w, number, time.Now()), func(_ *kgo.Record, err error) {
+				if err != nil {
+					atomic.AddInt64(&r.Errors, 1)
+				} else {
+					atomic.AddInt64(&r.Acknowledged, 1)
+				}
+			})
+		}
+	}
+	seconds := func(count float64) time.Duration { return time.Duration(count * float64(time.Second)) }
+	send(time.Now().Add(seconds(w.Warmup)), w.Records)
+	first := measure(w)
+	before, acknowledged := first, atomic.LoadInt64(&r.Acknowledged)
+	begun, warm := first.at, number
+	for number < w.Records && time.Since(begun) < seconds(w.Seconds) {
+		send(before.at.Add(10*time.Second), w.Records)
+		now, count := measure(w), atomic.LoadInt64(&r.Acknowledged)
+		r.Intervals = append(r.Intervals, interval{
+			FromS: before.at.Sub(begun).Seconds(), Seconds: now.at.Sub(before.at).Seconds(),
+			Acknowledged: count - acknowledged, BrokerCPU: now.broker - before.broker,
+		})
+		before, acknowledged = now, count
+	}
+	must(client.Flush(background))
+	r.Sent = number - warm
+	r.Acknowledged -= warm
+	r.account(first, measure(w))
 	r.Rate = float64(r.Acknowledged) / r.Seconds
 	return r
 }

@@ -29,6 +29,10 @@ pub struct Plan {
     pub warmup_seconds: u32,
     pub idle_seconds: u32,
     pub tail_seconds: u32,
+    pub sustained_seconds: u32,
+    /// A run ends earlier when it has written this much.
+    pub sustained_gigabytes: u32,
+    pub only_sustained: bool,
     pub skip_pairs: bool,
     pub output: PathBuf,
     pub command: String,
@@ -43,6 +47,9 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         warmup_seconds: 8,
         idle_seconds: 30,
         tail_seconds: 600,
+        sustained_seconds: 60,
+        sustained_gigabytes: 20,
+        only_sustained: false,
         skip_pairs: false,
         output: toolchain::root().join("docs/measurements/benchmarks.md"),
         command: format!("cargo xtask bench-kafka {}", arguments.join(" ")),
@@ -64,6 +71,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                     warmup_seconds: 3,
                     idle_seconds: 5,
                     tail_seconds: 20,
+                    sustained_seconds: 10,
                     output: toolchain::target_directory().join("benchmarks-quick.md"),
                     ..plan
                 }
@@ -73,6 +81,12 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--tail-seconds" => plan.tail_seconds = number()?,
             "--idle-seconds" => plan.idle_seconds = number()?,
             "--paced-seconds" => plan.paced_seconds = number()?,
+            "--sustained-seconds" => plan.sustained_seconds = number()?,
+            "--only-sustained" => {
+                plan.only_sustained = true;
+                plan.tail_seconds = 0;
+                plan.output = toolchain::target_directory().join("benchmarks-sustained.md");
+            }
             "--only-tails" => plan.skip_pairs = true,
             _ => bail!("unknown argument {argument}"),
         }
@@ -132,7 +146,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     };
     let mut samples = Samples::default();
     if !plan.skip_pairs {
-        session::calibrate(&lab, &plan, &mut samples)?;
+        if !plan.only_sustained {
+            session::calibrate(&lab, &plan, &mut samples)?;
+        }
         for pair in 0..plan.pairs {
             let order = if pair % 2 == 0 {
                 [Target::Kafka, Target::Ottla]
@@ -142,8 +158,13 @@ pub fn run(arguments: &[String]) -> Result<()> {
             for target in order {
                 println!("pair {} of {}: {}", pair + 1, plan.pairs, target.name());
                 samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-                session::page_cache(&lab, &plan, target, &mut samples)?;
-                session::disk(&lab, &plan, target, &mut samples)?;
+                if !plan.only_sustained {
+                    session::page_cache(&lab, &plan, target, &mut samples)?;
+                    session::disk(&lab, &plan, target, &mut samples)?;
+                }
+                for durability in [Durability::PageCache, Durability::Disk] {
+                    session::sustained(&lab, &plan, target, durability, &mut samples)?;
+                }
             }
         }
     }

@@ -43,6 +43,7 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
          | full batches | {} records as fast as acknowledgements allow, linger 5 ms, batches up to 1 MB; warm-up {} |\n\
          | tiny requests | 20,000 records/s for {} s on a schedule, linger 0; warm-up {} s |\n\
          | consume | {} records that were just written, {} times over, after one pass to warm up |\n\
+         | sustained | records of 1 KiB for {} s or {} GB, linger 5 ms, no warm-up |\n\
          | idle | {} s |",
         plan.pairs,
         plan.records,
@@ -51,6 +52,8 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
         plan.warmup_seconds * 2,
         CONSUMED_RECORDS,
         plan.consume_passes,
+        plan.sustained_seconds,
+        plan.sustained_gigabytes,
         plan.idle_seconds,
     );
     text.push_str(

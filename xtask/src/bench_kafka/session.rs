@@ -341,3 +341,66 @@ pub fn disk(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Re
     site.remove();
     Ok(())
 }
+
+/// A log that grows: records of 1 KiB as fast as acknowledgements allow, nothing deleted.
+pub fn sustained(
+    lab: &Lab,
+    plan: &Plan,
+    target: Target,
+    durability: Durability,
+    samples: &mut Samples,
+) -> Result<()> {
+    let site = site(target, durability, &[])?;
+    let mut server = start(lab, &site, target, durability)?;
+    generate(lab, "bench-create", &server, "sustained", &[])?;
+    let seconds = plan.sustained_seconds.to_string();
+    let records = (u64::from(plan.sustained_gigabytes) * 1_000_000_000 / 1_024).to_string();
+    let load = [
+        "-bytes", "1024", "-linger", "5", "-warmup", "0", "-seconds", &seconds, "-records", &records,
+    ];
+    let result = generate(lab, "bench-sustained", &server, "sustained", &load)?;
+    server.check_alive()?;
+    server.stop()?;
+    site.remove();
+    samples.keep(target, &format!("sustained, {}", durability.name()), &result);
+    let millions = figure(&result, "/acknowledged") / MILLION;
+    let rate = figure(&result, "/rate_per_s");
+    let cpu = figure(&result, "/broker_cpu_s") / millions;
+    let (rate_key, cpu_key, drift_key) = match durability {
+        Durability::PageCache => ("sustained_rate", "sustained_cpu", "sustained_drift"),
+        Durability::Disk => (
+            "sustained_disk_rate",
+            "sustained_disk_cpu",
+            "sustained_disk_drift",
+        ),
+    };
+    samples.add(target, rate_key, rate);
+    samples.add(target, cpu_key, cpu);
+    samples.add(target, drift_key, drift(&result));
+    if is_default(target, durability) {
+        samples.add(target, "sustained_default_rate", rate);
+        samples.add(target, "sustained_default_cpu", cpu);
+    }
+    Ok(())
+}
+
+fn is_default(target: Target, durability: Durability) -> bool {
+    match target {
+        Target::Kafka => durability == Durability::PageCache,
+        Target::Ottla => durability == Durability::Disk,
+    }
+}
+
+/// Broker CPU per record in the last whole interval over that in the first.
+fn drift(result: &Value) -> f64 {
+    let intervals = result["intervals"].as_array().map_or(&[][..], Vec::as_slice);
+    let whole: Vec<f64> = intervals
+        .iter()
+        .filter(|interval| figure(interval, "/seconds") > 5.0)
+        .map(|interval| figure(interval, "/broker_cpu_s") / figure(interval, "/acknowledged"))
+        .collect();
+    match (whole.first(), whole.last()) {
+        (Some(first), Some(last)) => last / first,
+        _ => f64::NAN,
+    }
+}
