@@ -335,7 +335,11 @@ fn a_consumer_catches_up_through_reads_of_50_ms_beside_a_producer_with(durabilit
     // resident.
     let waits = world.disk.waits().len() as i64;
     // Past the page cache a walk along headers reads pieces of its own.
-    let waits_max = if world.broker.log_memory().is_some() { 40 } else { 24 };
+    let waits_max = if world.broker.log_memory().is_some() {
+        40
+    } else {
+        24
+    };
     assert!(waits <= waits_max, "{waits} waits for the device");
 }
 

@@ -33,18 +33,22 @@ impl SyncJob {
     /// Waits for the device. An error poisons the log when passed to `finish_sync`, unless it is a
     /// shortage.
     pub fn run(&self) -> io::Result<()> {
-        for segment in &self.sealed {
-            // Before anything of the next segment is durable: a log whose middle ends in padding or
-            // reserved space would look damaged to a recovery, and Apache Kafka's would remove what
-            // follows.
-            segment.file.set_bytes(segment.bytes())?;
-            segment.file.sync()?;
-        }
+        self.finish_sealed()?;
         self.active.sync()?;
         match &self.directory {
             Some((disk, directory)) => disk.sync_directory(directory),
             None => Ok(()),
         }
+    }
+
+    /// Comes before anything of the next segment is durable: a log whose middle ends in padding or
+    /// reserved space would look damaged to a recovery, and Apache Kafka's would remove what follows.
+    fn finish_sealed(&self) -> io::Result<()> {
+        for segment in &self.sealed {
+            segment.file.set_bytes(segment.bytes())?;
+            segment.file.sync()?;
+        }
+        Ok(())
     }
 
     /// The end of what is durable after success.
@@ -108,6 +112,9 @@ impl IndexWrite {
         if self.segment.is_retired() {
             return Ok(());
         }
+        // Index entries without a log file would look like the remains of a lost segment.
+        let created = self.segment.file.create();
+        created.map_err(|source| LogError::io("create", &self.segment.path(FileKind::Log), source))?;
         self.write_index(FileKind::OffsetIndex, &self.offsets, files)?;
         self.write_index(FileKind::TimeIndex, &self.times, files)?;
         self.write_aborted(disk, files)?;
@@ -276,6 +283,10 @@ pub(crate) fn run_together(
     let Some(some_directory) = directories.first() else {
         return Ok(());
     };
+    syncs
+        .iter()
+        .try_for_each(|sync| sync.finish_sealed())
+        .map_err(|source| LogError::io("sync", some_directory, source))?;
     sync_files(disk, &files, some_directory)?;
     try_for_each(crew, checkpoints, CheckpointJob::name_files)?;
     disk.sync_all(&[], &directories)

@@ -38,10 +38,17 @@ fn a_full_disk_refuses_writes_serves_reads_and_accepts_writes_again_without_a_re
 
     world.disk.set_capacity(None);
     let last = (0..100).find_map(|_| produce_once(&mut world, 0, "last").ok());
-    assert_eq!(last, Some(before.len() as i64 + 1), "behind the one that timed out");
+    assert_eq!(
+        last,
+        Some(before.len() as i64 + 1),
+        "behind the one that timed out"
+    );
     let after = values(&mut world);
     assert_eq!(after[..before.len()], before);
-    assert_eq!((&after[before.len()], &after[before.len() + 1]), (&large, &"last".to_owned()));
+    assert_eq!(
+        (&after[before.len()], &after[before.len() + 1]),
+        (&large, &"last".to_owned())
+    );
 }
 
 #[test]

@@ -202,6 +202,11 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
         self.sync()
     }
 
+    /// Gives the file its name now if it was begun with `Disk::create_log` and has none yet.
+    fn create(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn bytes(&self) -> io::Result<u64>;
 
     /// Truncates or extends (with zeros) the file to `bytes`, and gives back space reserved beyond

@@ -535,6 +535,10 @@ impl DiskFile for OwnedFile {
         Ok(())
     }
 
+    fn create(&self) -> io::Result<()> {
+        self.below.get().map(drop)
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.tail().end)
     }
