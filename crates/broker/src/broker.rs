@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ottla_core::config::{ConfigError, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
-use ottla_core::random::Seed;
+use ottla_core::random::{SecretSeed, Seed};
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
 use ottla_log::disk::Disk;
@@ -99,6 +99,7 @@ impl Broker {
     pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
         settings.node.recovery = additions.recovery;
+        settings.node.secret_seed = SecretSeed(seed());
         for warning in &settings.node.warnings {
             warn!("{warning}");
         }
@@ -229,6 +230,13 @@ impl Broker {
     /// The address on which the first listener accepts connections.
     pub fn address(&self) -> SocketAddr {
         self.listeners[0].1.address()
+    }
+
+    /// The address of the listener of this name, in upper case.
+    pub fn address_of(&self, listener_name: &str) -> Option<SocketAddr> {
+        let mut listeners = self.listeners.iter();
+        let found = listeners.find(|(config, _)| &*config.name == listener_name);
+        found.map(|(_, listener)| listener.address())
     }
 
     pub fn admin_address(&self) -> Option<SocketAddr> {

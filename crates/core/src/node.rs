@@ -9,7 +9,7 @@ use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::config::NodeConfig;
+use crate::config::{ListenerSecurity, NodeConfig};
 use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
 use crate::fetch::cold::ReadAhead;
@@ -21,6 +21,7 @@ use crate::partition::Partition;
 use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
 use crate::request::ConnectionContext;
+use crate::security::Security;
 use crate::services::{Executor, Payer, Services};
 use crate::start::{self, TakenOver, lock_directories};
 use crate::storage::{Parts, Storage};
@@ -69,6 +70,7 @@ pub struct Node {
     pub tenants: Arc<Tenants>,
     pub quotas: Arc<Quotas>,
     pub producer_ids: ProducerIds,
+    pub(crate) security: Security,
     /// Locked on the controller thread only: the holder may be waiting for the disk.
     controller: Mutex<Controller>,
     cluster_id: String,
@@ -122,15 +124,18 @@ impl Node {
         let quotas = Quotas::new(quota_config, client_quotas, clock.clone(), is_crowd_shared);
         let parts = Parts {
             services: Services::new(clock, random),
-            config,
-            disk,
+            config: config.clone(),
+            disk: disk.clone(),
             crew,
             log_directory,
             removed_topics,
-            image,
+            image: image.clone(),
         };
+        let storage = Storage::open(parts, controller.broker_epoch())?;
+        let metadata_directory = &controller.directories().metadata.path;
+        let security = Security::new(&config, &image, &*disk, metadata_directory);
         Ok(Node {
-            storage: Storage::open(parts, controller.broker_epoch())?,
+            storage,
             fetch_sessions: FetchSessions::new(fetch_sessions),
             cold_cache,
             read_ahead: ReadAhead::default(),
@@ -139,6 +144,7 @@ impl Node {
             tenants,
             quotas: Arc::new(quotas),
             producer_ids: ProducerIds::default(),
+            security,
             controller: Mutex::new(controller),
             cluster_id,
             metadata_directory_id,
@@ -174,6 +180,11 @@ impl Node {
 
     pub fn config(&self) -> &NodeConfig {
         &self.storage.config
+    }
+
+    /// Returns the security of a listener as it is at this moment.
+    pub fn listener_security(&self, listener_name: &str) -> Option<Arc<ListenerSecurity>> {
+        self.security.of(listener_name)
     }
 
     pub fn cluster_id(&self) -> &str {
@@ -220,6 +231,7 @@ impl Node {
         self.storage.publish(image.clone());
         self.quotas
             .follow(&image.client_quotas, quota::is_dry_run(&image, self.config()));
+        self.security.follow(&old, &image);
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
         let gone: Vec<(&str, Uuid)> = old
             .topics
