@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ottla_core::config::{ConfigError, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
+use ottla_core::config::{ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
 use ottla_core::random::{SecretSeed, Seed};
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
@@ -21,6 +21,7 @@ use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
+use crate::first_users;
 use crate::http::guard::Names;
 use crate::metrics::accounts::Accounts;
 use crate::metrics::recorder::Records;
@@ -71,6 +72,8 @@ pub struct Additions {
     pub disk: Option<Arc<dyn Disk>>,
     /// Damage that the operator accepts: the start goes on without what is lost.
     pub recovery: RecoveryConfig,
+    /// SCRAM users that an empty directory begins with: `MECHANISM=[name=NAME,password=PASSWORD]`.
+    pub add_scram: Vec<String>,
 }
 
 /// One broker. Several may run in a process. Dropping it stops it cleanly: it answers what is due,
@@ -100,6 +103,7 @@ impl Broker {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
         settings.node.recovery = additions.recovery;
         settings.node.secret_seed = SecretSeed(seed());
+        settings.node.first_users = first_users(properties, &additions.add_scram, settings.node.secret_seed)?;
         for warning in &settings.node.warnings {
             warn!("{warning}");
         }
@@ -292,6 +296,16 @@ impl Drop for Broker {
             error!(%error, "not stopped cleanly; the next start will check the logs");
         }
     }
+}
+
+/// A mistake in an argument is one at every start; the file is needed at the first one only.
+fn first_users(
+    properties: &Properties,
+    arguments: &[String],
+    seed: SecretSeed,
+) -> Result<Result<Vec<FirstUser>, ConfigError>, StartError> {
+    let of_arguments = first_users::of_arguments(arguments, seed).map_err(StartError::Config)?;
+    Ok(first_users::of_file(properties, seed).map(|of_file| [of_file, of_arguments].concat()))
 }
 
 pub(crate) fn seed() -> Seed {

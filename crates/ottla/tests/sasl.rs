@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ottla_broker::Broker;
+use ottla_broker::{Additions, Broker};
 use ottla_client::Error;
 use ottla_client::admin::{Admin, NewTopic, ScramCredential, ScramMechanism};
 use ottla_client::config::{Config, Password};
@@ -192,4 +192,53 @@ fn sessions_are_extended_while_records_flow() {
         }
         assert_eq!(total("connection-creation-total"), connections);
     }
+}
+
+#[test]
+fn an_empty_directory_begins_with_the_users_that_it_is_given() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("users"));
+    std::fs::write(
+        &file,
+        "# the first\nSCRAM-SHA-256=[name=bob,password=builder]\n\n",
+    )
+    .unwrap();
+    let properties: ottla_broker::properties::Properties = [
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:0"),
+        ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512"),
+        ("connection.failed.authentication.delay.ms", "10"),
+        ("log.dirs", data.to_str().unwrap()),
+        ("ottla.bootstrap.scram.file", file.to_str().unwrap()),
+        ("ottla.admin.listener", ""),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let with = |user: &str| Additions {
+        add_scram: vec![user.to_owned()],
+        ..Additions::default()
+    };
+    let log_in = |broker: &Broker, mechanism: &str, user: &str, password: &str| {
+        let config = config(broker, mechanism, password).set("sasl.username", user);
+        Admin::new(&config).unwrap().list_topics().wait().is_ok()
+    };
+    let broken = Broker::start_with(&properties, with("SCRAM-SHA-256=[name=x]"));
+    let problem = broken.err().unwrap().to_string();
+    assert!(problem.starts_with("--add-scram=[hidden]: must be"), "{problem}");
+    let alice = "SCRAM-SHA-512=[name=alice,password=wonderland]";
+    let broker = Broker::start_with(&properties, with(alice)).unwrap();
+    assert!(log_in(&broker, "SCRAM-SHA-512", "alice", "wonderland"));
+    assert!(log_in(&broker, "SCRAM-SHA-256", "bob", "builder"));
+    drop(broker);
+    // Later the file is not needed, and the option changes nothing.
+    std::fs::remove_file(&file).unwrap();
+    let other = "SCRAM-SHA-512=[name=alice,password=looking-glass]";
+    let broker = Broker::start_with(&properties, with(other)).unwrap();
+    assert!(log_in(&broker, "SCRAM-SHA-512", "alice", "wonderland"));
+    assert!(!log_in(&broker, "SCRAM-SHA-512", "alice", "looking-glass"));
+    drop(broker);
+    // An empty directory is not begun without them.
+    std::fs::remove_dir_all(&data).unwrap();
+    let problem = Broker::start(&properties).err().unwrap().to_string();
+    assert!(problem.contains("ottla.bootstrap.scram.file"), "{problem}");
 }

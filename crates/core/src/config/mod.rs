@@ -1,6 +1,7 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod dynamic;
+mod first_user;
 mod jaas;
 mod listener;
 mod quota;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
+pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
 pub use quota::QuotaConfig;
 pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
@@ -42,7 +44,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    fn new(key: &str, value: &str, problem: impl fmt::Display) -> ConfigError {
+    pub fn new(key: &str, value: &str, problem: impl fmt::Display) -> ConfigError {
         let is_secret = config_keys::broker_or_listener_key(key).is_some_and(ConfigKey::is_sensitive);
         let shown = if is_secret && !value.is_empty() {
             "[hidden]"
@@ -213,6 +215,8 @@ pub struct NodeConfig {
     pub quota: QuotaConfig,
     pub recovery: RecoveryConfig,
     pub static_config: Arc<StaticConfig>,
+    /// Users that an empty metadata log begins with; an error refuses to begin one.
+    pub first_users: Result<Vec<FirstUser>, ConfigError>,
     /// Seed of all random names: topic ids, directory ids, member ids.
     pub seed: Seed,
     /// Seed of what must not be guessed: nonces. The names above are public, and enough of them
@@ -345,6 +349,7 @@ impl NodeConfig {
             quota: quota_config(&read)?,
             recovery: RecoveryConfig::default(),
             static_config: Arc::new(static_config),
+            first_users: Ok(Vec::new()),
             seed,
             secret_seed: SecretSeed(seed),
             warnings: Vec::new(),

@@ -48,7 +48,7 @@ use ottla_wire::metadata_records::{
 use ottla_wire::primitives::Uuid;
 use tracing::{info, warn};
 
-use crate::config::NodeConfig;
+use crate::config::{ConfigError, NodeConfig};
 use crate::image::error::ImageError;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
@@ -86,6 +86,8 @@ pub enum ControllerError {
         offset: i64,
         error: ImageError,
     },
+    /// A setting that matters only at the first start.
+    Config(ConfigError),
     /// A log directory that this node must not use.
     Directory {
         path: PathBuf,
@@ -125,6 +127,7 @@ impl fmt::Display for ControllerError {
             ControllerError::NotUnderstood { path, offset, error } => {
                 write!(f, "{}, record at offset {offset}: {error}", path.display())
             }
+            ControllerError::Config(error) => write!(f, "{error}"),
             ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),
         }
     }

@@ -8,7 +8,7 @@ use ottla_wire::metadata_records::remove_user_scram_credential::RemoveUserScramC
 use ottla_wire::metadata_records::user_scram_credential::UserScramCredentialRecord;
 
 use super::Decider;
-use crate::config::{SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, SaslMechanism};
+use crate::config::{FirstUser, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, SaslMechanism};
 use crate::image::access::ScramKey;
 use crate::image::record::RecordList;
 use crate::refusal::Refusal;
@@ -19,6 +19,24 @@ const SALT_BYTES_MAX: usize = 1_024;
 
 /// At most this many changes per request: they are one batch of the metadata log.
 const CHANGES_PER_REQUEST_MAX: usize = 10_000;
+
+/// The credential that an empty log begins with.
+pub(super) fn push_first_user(records: &mut RecordList, user: &FirstUser) {
+    let mechanism = user
+        .mechanism
+        .scram_code()
+        .expect("the mechanism is one of SCRAM's");
+    let keys = ScramHash::of(user.mechanism).stored_keys(&user.salted_password);
+    let record = UserScramCredentialRecord {
+        name: &user.name,
+        mechanism,
+        salt: &user.salt,
+        stored_key: &keys.stored_key,
+        server_key: &keys.server_key,
+        iterations: user.iterations,
+    };
+    records.push(MetadataRecord::UserScramCredential(record), 0);
+}
 
 /// A change of one credential.
 pub struct ScramAlteration {

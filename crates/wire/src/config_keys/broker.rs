@@ -269,6 +269,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("ottla.authentication.timeout.ms", "10000", "How long a client may take to authenticate after it has connected, on a listener with SASL.")
         .ms()
         .at_least(1),
+    string("ottla.bootstrap.scram.file", "", "A file with the users that an empty directory begins with: one in each line, in the syntax of ottla serve --add-scram, MECHANISM=[name=NAME,password=PASSWORD]. Once the directory is in use, the file is not needed any more.")
+        .unset(),
     long("ottla.cold.read.cache.bytes", "134217728", "How much of the page cache may hold data read from disk for lagging consumers; beyond that the oldest such data is evicted, so that recently written data stays cached.")
         .bytes()
         .at_least(1_048_576)
