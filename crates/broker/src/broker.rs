@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ottla_core::config::{ConfigError, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
+use ottla_core::config::{ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
-use ottla_core::random::Seed;
+use ottla_core::random::{SecretSeed, Seed};
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
 use ottla_log::disk::Disk;
@@ -22,6 +22,7 @@ use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
+use crate::first_users;
 use crate::http::guard::Names;
 use crate::metrics::accounts::Accounts;
 use crate::metrics::recorder::Records;
@@ -72,6 +73,8 @@ pub struct Additions {
     pub disk: Option<Arc<dyn Disk>>,
     /// Damage that the operator accepts: the start goes on without what is lost.
     pub recovery: RecoveryConfig,
+    /// SCRAM users that an empty directory begins with: `MECHANISM=[name=NAME,password=PASSWORD]`.
+    pub add_scram: Vec<String>,
 }
 
 /// One broker. Several may run in a process. Dropping it stops it cleanly: it answers what is due,
@@ -100,6 +103,8 @@ impl Broker {
     pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
         let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
         settings.node.recovery = additions.recovery;
+        settings.node.secret_seed = SecretSeed(seed());
+        settings.node.first_users = first_users(properties, &additions.add_scram, settings.node.secret_seed)?;
         for warning in &settings.node.warnings {
             warn!("{warning}");
         }
@@ -237,6 +242,13 @@ impl Broker {
         self.node.storage.disk.memory()
     }
 
+    /// The address of the listener of this name, in upper case.
+    pub fn address_of(&self, listener_name: &str) -> Option<SocketAddr> {
+        let mut listeners = self.listeners.iter();
+        let found = listeners.find(|(config, _)| &*config.name == listener_name);
+        found.map(|(_, listener)| listener.address())
+    }
+
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::address)
     }
@@ -290,6 +302,16 @@ impl Drop for Broker {
             error!(%error, "not stopped cleanly; the next start will check the logs");
         }
     }
+}
+
+/// A mistake in an argument is one at every start; the file is needed at the first one only.
+fn first_users(
+    properties: &Properties,
+    arguments: &[String],
+    seed: SecretSeed,
+) -> Result<Result<Vec<FirstUser>, ConfigError>, StartError> {
+    let of_arguments = first_users::of_arguments(arguments, seed).map_err(StartError::Config)?;
+    Ok(first_users::of_file(properties, seed).map(|of_file| [of_file, of_arguments].concat()))
 }
 
 pub(crate) fn seed() -> Seed {

@@ -16,6 +16,7 @@ pub mod activity;
 pub mod http;
 pub mod admin;
 pub mod growth;
+mod first_users;
 mod rate_limit;
 
 pub use admin::{Page, PageBody};

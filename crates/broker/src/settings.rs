@@ -9,7 +9,7 @@ use ottla_core::random::Seed;
 
 use crate::machine_memory::MachineMemory;
 use crate::net::connection_counts::ConnectionLimits;
-use crate::net::loop_context::NetSettings;
+use crate::net::loop_context::{AuthenticationSettings, NetSettings};
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 
@@ -77,6 +77,10 @@ impl Settings {
             send_buffer_bytes: explicit("socket.send.buffer.bytes", network.send_buffer_bytes),
             receive_buffer_bytes: explicit("socket.receive.buffer.bytes", network.receive_buffer_bytes),
             slow_request: u64::try_from(slow_request_ms).ok().map(Duration::from_millis),
+            authentication: AuthenticationSettings {
+                failed_delay: milliseconds(network.failed_authentication_delay_ms),
+                timeout: milliseconds(network.authentication_timeout_ms),
+            },
         };
         let limits = ConnectionLimits {
             connections_max: network.connections_max as usize,
@@ -192,6 +196,11 @@ fn check_request_memory(
         &configured.to_string(),
         &problem,
     ))
+}
+
+/// - Shape: the table limits `ms` to 0 and more.
+fn milliseconds(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, ConfigError> {

@@ -99,6 +99,7 @@ table! {
     AlterConfigs => alter_configs::AlterConfigsRequest,
     AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsRequest,
+    AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsRequest,
     ApiVersions => api_versions::ApiVersionsRequest,
     CreatePartitions => create_partitions::CreatePartitionsRequest,
     CreateTopics => create_topics::CreateTopicsRequest,
@@ -134,6 +135,8 @@ table! {
     OffsetFetch => offset_fetch::OffsetFetchRequest by answer_entries,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
     PushTelemetry => push_telemetry::PushTelemetryRequest,
+    SaslAuthenticate => sasl_authenticate::SaslAuthenticateRequest,
+    SaslHandshake => sasl_handshake::SaslHandshakeRequest,
     SyncGroup => sync_group::SyncGroupRequest,
     UpdateFeatures => update_features::UpdateFeaturesRequest,
 }

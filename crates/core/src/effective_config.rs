@@ -1,6 +1,7 @@
 //! Effective values of settings, and their sources: the answer to DescribeConfigs (KIP-133,
 //! KIP-226).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_wire::config_keys::{self, ConfigKey, GROUP_KEYS, TOPIC_KEYS};
@@ -117,25 +118,39 @@ pub fn describe_broker(image: &MetadataImage) -> Vec<EffectiveValue> {
             synonyms,
         }
     });
-    let unknown = image
-        .static_config
-        .values
-        .keys()
-        .filter(|name| config_keys::broker_key(name).is_none())
-        .map(|name| {
-            let given = GivenValue {
-                name: name.clone(),
-                value: None,
-                source: ConfigSource::StaticBroker,
-            };
-            EffectiveValue {
-                name: name.clone(),
-                value: None,
-                key: None,
-                synonyms: vec![given],
+    known.chain(described_without_row(image)).collect()
+}
+
+/// Returns the settings that have no row of their own: those of one listener, and unknown ones.
+fn described_without_row(image: &MetadataImage) -> Vec<EffectiveValue> {
+    let file = &image.static_config;
+    let dynamic = image.config(&ConfigResource::broker(file.node_id));
+    let layers = [
+        (dynamic.map(|values| &**values), ConfigSource::DynamicBroker),
+        (Some(&file.values), ConfigSource::StaticBroker),
+    ];
+    let mut given = BTreeMap::<Arc<str>, Vec<GivenValue>>::new();
+    for (values, source) in layers {
+        for (name, value) in values.into_iter().flatten() {
+            if config_keys::broker_key(name).is_none() {
+                let value = shown(config_keys::broker_or_listener_key(name), value);
+                given.entry(name.clone()).or_default().push(GivenValue {
+                    name: name.clone(),
+                    value,
+                    source,
+                });
             }
-        });
-    known.chain(unknown).collect()
+        }
+    }
+    given
+        .into_iter()
+        .map(|(name, synonyms)| EffectiveValue {
+            value: synonyms[0].value.clone(),
+            key: config_keys::broker_or_listener_key(&name),
+            name,
+            synonyms,
+        })
+        .collect()
 }
 
 /// Returns only the settings made for all brokers at run time.

@@ -7,6 +7,7 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 pub mod node;
+mod authentication;
 mod dispatch;
 mod handlers;
 mod long_answer;
@@ -28,6 +29,8 @@ pub mod batch_times;
 pub mod reply;
 pub mod seen;
 pub mod request;
+mod security;
+pub mod sasl;
 pub mod quota;
 mod effective_config;
 pub mod image;

@@ -10,7 +10,7 @@ use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::config::{Durability, NodeConfig};
+use crate::config::{Durability, ListenerSecurity, NodeConfig};
 use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
 use crate::fetch::cold::ReadAhead;
@@ -22,6 +22,7 @@ use crate::partition::Partition;
 use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
 use crate::request::ConnectionContext;
+use crate::security::Security;
 use crate::services::{Executor, Payer, Services};
 use crate::start::{self, TakenOver, lock_directories};
 use crate::storage::{Parts, Storage};
@@ -70,6 +71,7 @@ pub struct Node {
     pub tenants: Arc<Tenants>,
     pub quotas: Arc<Quotas>,
     pub producer_ids: ProducerIds,
+    pub(crate) security: Security,
     /// Locked on the controller thread only: the holder may be waiting for the disk.
     controller: Mutex<Controller>,
     cluster_id: String,
@@ -124,15 +126,18 @@ impl Node {
         let quotas = Quotas::new(quota_config, client_quotas, clock.clone(), is_crowd_shared);
         let parts = Parts {
             services: Services::new(clock, random),
-            disk,
-            config,
+            config: config.clone(),
+            disk: disk.clone(),
             crew,
             log_directory,
             removed_topics,
-            image,
+            image: image.clone(),
         };
+        let storage = Storage::open(parts, controller.broker_epoch())?;
+        let metadata_directory = &controller.directories().metadata.path;
+        let security = Security::new(&config, &image, &*disk, metadata_directory);
         Ok(Node {
-            storage: Storage::open(parts, controller.broker_epoch())?,
+            storage,
             fetch_sessions: FetchSessions::new(fetch_sessions),
             cold_cache,
             read_ahead: ReadAhead::default(),
@@ -141,6 +146,7 @@ impl Node {
             tenants,
             quotas: Arc::new(quotas),
             producer_ids: ProducerIds::default(),
+            security,
             controller: Mutex::new(controller),
             cluster_id,
             metadata_directory_id,
@@ -176,6 +182,11 @@ impl Node {
 
     pub fn config(&self) -> &NodeConfig {
         &self.storage.config
+    }
+
+    /// Returns the security of a listener as it is at this moment.
+    pub fn listener_security(&self, listener_name: &str) -> Option<Arc<ListenerSecurity>> {
+        self.security.of(listener_name)
     }
 
     pub fn cluster_id(&self) -> &str {
@@ -222,6 +233,7 @@ impl Node {
         self.storage.publish(image.clone());
         self.quotas
             .follow(&image.client_quotas, quota::is_dry_run(&image, self.config()));
+        self.security.follow(&old, &image);
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
         let gone: Vec<(&str, Uuid)> = old
             .topics

@@ -1,5 +1,6 @@
 //! Random numbers that a seed can reproduce.
 
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use ottla_wire::primitives::Uuid;
@@ -7,6 +8,16 @@ use ottla_wire::primitives::Uuid;
 /// The 256 bits that determine every random choice. The broker takes them from the operating
 /// system, a simulation from its own seed.
 pub type Seed = [u64; 4];
+
+/// A seed of what must not be guessed; `Debug` hides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SecretSeed(pub Seed);
+
+impl fmt::Debug for SecretSeed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[hidden]")
+    }
+}
 
 /// xoshiro256++ by Blackman and Vigna: not for secrets, only for ids that must not collide with
 /// those of any other cluster. The 64 bits of [`ottla_wire::random::Random`] would be too few.

@@ -8,6 +8,7 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::primitives::Uuid;
 
 use crate::quota::mutation::MutationQuota;
+use crate::quota::registry::user_of;
 use crate::quota::{ClientQuota, Quotas};
 use crate::tenant::TenantId;
 use crate::time::Moment;
@@ -35,6 +36,11 @@ pub struct ConnectionContext {
 }
 
 impl ConnectionContext {
+    /// The name without its type: `alice` of `User:alice`.
+    pub fn user_name(&self) -> &str {
+        user_of(&self.principal)
+    }
+
     /// Gives the connection the quotas of its user and `client_id`, unless it has the current ones.
     pub fn refresh_quota(&mut self, quotas: &Quotas, client_id: Option<&str>) {
         let is_other = self.tenant == TenantId::OTHERS;

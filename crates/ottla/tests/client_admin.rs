@@ -215,22 +215,30 @@ fn the_cluster_and_its_disks_are_described() {
     assert!(directory.total_bytes > 0);
 }
 
-/// Apache Kafka serves these; `cargo xtask interop` tests them there.
 #[test]
-fn what_the_broker_does_not_serve_is_an_error_that_says_so() {
+fn credentials_are_set_and_described() {
     let (_broker, admin) = start();
     let set = ScramCredential::Set {
         mechanism: ScramMechanism::Sha512,
         password: Password::new("alice-secret"),
         rounds: Some(4096),
     };
-    let error = admin
-        .alter_scram_credentials(vec![("alice".to_owned(), set)])
+    let weak = ScramCredential::Set {
+        mechanism: ScramMechanism::Sha256,
+        password: Password::new("bob-secret"),
+        rounds: Some(4095),
+    };
+    let results = admin
+        .alter_scram_credentials(vec![("alice".to_owned(), set), ("bob".to_owned(), weak)])
         .wait()
-        .unwrap_err();
-    assert!(
-        matches!(error, Error::UnsupportedVersion { broker_max: -1, .. }),
-        "{error:?}"
+        .unwrap();
+    assert_eq!(results["alice"], Ok(()));
+    assert_eq!(code(&results["bob"]), ErrorCode::UnacceptableCredential);
+    let described = admin.describe_scram_credentials(Vec::new()).wait().unwrap();
+    assert_eq!(described.len(), 1);
+    assert_eq!(
+        described["alice"],
+        Ok(BTreeMap::from([(ScramMechanism::Sha512, 4096)]))
     );
 }
 

@@ -122,7 +122,7 @@ api_keys! {
     SyncGroup = 14: sync_group::SyncGroupRequest, served 0 to 5, "";
     DescribeGroups = 15: describe_groups::DescribeGroupsRequest, served 0 to 6, "";
     ListGroups = 16: list_groups::ListGroupsRequest, served 0 to 5, "";
-    SaslHandshake = 17: sasl_handshake::SaslHandshakeRequest, unserved, "";
+    SaslHandshake = 17: sasl_handshake::SaslHandshakeRequest, served 0 to 1, "";
     ApiVersions = 18: api_versions::ApiVersionsRequest, served 0 to 4, "";
     CreateTopics = 19: create_topics::CreateTopicsRequest, served 2 to 7, "";
     DeleteTopics = 20: delete_topics::DeleteTopicsRequest, served 1 to 6, "";
@@ -141,7 +141,7 @@ api_keys! {
     AlterConfigs = 33: alter_configs::AlterConfigsRequest, served 0 to 2, "";
     AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, served 1 to 2, "";
     DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
-    SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, unserved, "";
+    SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, served 0 to 2, "during authentication any other request closes the connection without an answer; an unknown user of SCRAM gets a challenge like a known one";
     CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
     DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "an empty share group is refused with UNSUPPORTED_VERSION: its state is kept for Apache Kafka";
     ElectLeaders = 43: elect_leaders::ElectLeadersRequest, served 0 to 2, "";
@@ -151,8 +151,8 @@ api_keys! {
     OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "for a consumer or streams group with members every topic counts as subscribed (docs/guides/directories.md)";
     DescribeClientQuotas = 48: describe_client_quotas::DescribeClientQuotasRequest, served 0 to 1, "";
     AlterClientQuotas = 49: alter_client_quotas::AlterClientQuotasRequest, served 0 to 1, "an ip entity must be a numeric address: host names are not resolved";
-    DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "credentials are stored, but no listener uses them";
-    AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, unserved, "";
+    DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "";
+    AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, served 0 to 0, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
     UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version must be at least 23 (4.0-IV1); consumer, share and streams groups and transactions are not served at any level";
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";

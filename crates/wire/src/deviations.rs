@@ -57,6 +57,8 @@ deviations! {
     LIMITS = "Fetch": "A byte limit below 0 counts as 0. Apache Kafka answers UNKNOWN_SERVER_ERROR for every partition.";
     PROTOCOLS = "JoinGroup": "A protocol name that occurs twice is INCONSISTENT_GROUP_PROTOCOL.";
     EPOCHS = "OffsetForLeaderEpoch": "An epoch below -1 is treated as -1, no epoch.";
+    CREDENTIAL = "AlterUserScramCredentials": "A salt that is empty or longer than 1,024 bytes, and a salted password without the \
+        length of the mechanism's hash, are UNACCEPTABLE_CREDENTIAL. Apache Kafka stores a credential that no client can use.";
     VERSIONS = "ApiVersions": "An unknown version is answered with all APIs, as KIP-511 allows. Apache Kafka lists only \
         ApiVersions.";
 }

@@ -47,6 +47,8 @@ func main() {
 		groupCases(s)
 	case "drain":
 		s.run(phase, func() { drain(s, rest) })
+	case "login":
+		login(s, rest)
 	case "push":
 		s.run(phase, func() { push(s, value(strconv.Atoi(rest[0]))) })
 	case "fill", "more", "again":

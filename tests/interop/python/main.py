@@ -10,6 +10,7 @@ import data
 import drain
 import groups
 import load
+import login
 import push
 import quota
 import records
@@ -35,6 +36,8 @@ def main() -> int:
         suite.run(phase, lambda suite: drain.drain(suite, rest))
     elif phase == "push":
         suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
+    elif phase == "login":
+        login.run(suite, *rest)
     elif phase == "no-transactions":
         suite.run("a transactional producer gives up", transactions.refused)
     elif phase == "quota":

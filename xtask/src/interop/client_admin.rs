@@ -24,19 +24,19 @@ const PROPAGATION: Duration = Duration::from_secs(20);
 
 type Case = (&'static str, fn(&Admin) -> Result<()>);
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     ("topics", topics),
     ("configs", configs),
     ("offsets and records", offsets),
     ("group offsets", group_offsets),
     ("cluster and log directories", cluster),
+    ("SCRAM credentials", scram),
 ];
 
 /// APIs that Ottla does not serve.
-const KAFKA_CASES: [Case; 4] = [
+const KAFKA_CASES: [Case; 3] = [
     ("leader election", elections),
     ("client quotas", quotas),
-    ("SCRAM credentials", scram),
     ("client-metrics subscriptions", subscriptions),
 ];
 

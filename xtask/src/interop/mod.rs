@@ -20,6 +20,7 @@ mod perf;
 mod promises;
 mod quotas;
 mod refusals;
+mod sasl;
 mod security;
 pub mod server;
 pub mod table;
@@ -35,7 +36,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 18] = [
     "clients",
     "tools",
     "takeover",
@@ -53,6 +54,7 @@ const PARTS: [&str; 17] = [
     "client-metrics",
     "quotas",
     "refusals",
+    "sasl",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
@@ -123,6 +125,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "quotas",
         "directories",
         "refusals",
+        "sasl",
         "grow",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
@@ -212,6 +215,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("refusals") {
         refusals::run(&mut table, &programs, &clients)?;
+    }
+
+    if has("sasl") {
+        sasl::run(&mut table, &programs, &clients)?;
     }
 
     if has("quotas") {

@@ -37,6 +37,25 @@ pub struct NetSettings {
     pub receive_buffer_bytes: Option<usize>,
     /// `ottla.slow.request.ms`; `None`: slow requests are not logged.
     pub slow_request: Option<Duration>,
+    pub authentication: AuthenticationSettings,
+}
+
+/// Times of authentication on listeners with SASL.
+#[derive(Clone, Copy, Debug)]
+pub struct AuthenticationSettings {
+    /// `connection.failed.authentication.delay.ms`
+    pub failed_delay: Duration,
+    /// `ottla.authentication.timeout.ms`
+    pub timeout: Duration,
+}
+
+impl Default for AuthenticationSettings {
+    fn default() -> AuthenticationSettings {
+        AuthenticationSettings {
+            failed_delay: Duration::from_millis(100),
+            timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 /// The clock of the current turn.
@@ -116,6 +135,8 @@ pub struct LoopContext {
     pub accounts: AccountBook,
     pub turn: TurnClock,
     records: Arc<Mutex<LoopRecords>>,
+    /// Log lines about clients that fail to authenticate.
+    pub authentication_lines: RateLimit,
     slow_lines: RateLimit,
 }
 
@@ -140,6 +161,7 @@ impl LoopContext {
             accounts: AccountBook::new(parts.accounts),
             turn: TurnClock::default(),
             records: parts.records,
+            authentication_lines: RateLimit::per_second(5),
             slow_lines: RateLimit::per_second(5),
         }
     }

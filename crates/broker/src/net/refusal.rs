@@ -60,6 +60,11 @@ pub enum CloseReason {
     /// Others wait for the memory held by answers of this many bytes.
     ReaderInTheWay(usize),
     ReplyUnreadable(String),
+    /// A request that authentication does not expect at this point, or the end of a session.
+    NotAuthenticated(String),
+    /// The client has been told, and the log, too.
+    AuthenticationFailed,
+    AuthenticationTooSlow(Duration),
 }
 
 impl fmt::Display for CloseReason {
@@ -89,7 +94,8 @@ impl fmt::Display for CloseReason {
             CloseReason::FrameTooLarge { bytes, bytes_max, .. } => {
                 write!(
                     f,
-                    "request announces {bytes} bytes, socket.request.max.bytes is {bytes_max}"
+                    "request announces {bytes} bytes, {bytes_max} are allowed (socket.request.max.bytes, or before \
+                     authentication sasl.server.max.receive.size)"
                 )
             }
             CloseReason::NegativeLength { bytes, .. } => write!(f, "request announces {bytes} bytes"),
@@ -128,6 +134,15 @@ impl fmt::Display for CloseReason {
             CloseReason::ReplyUnreadable(reason) => {
                 write!(f, "reply could not be read from the log: {reason}")
             }
+            CloseReason::NotAuthenticated(reason) => write!(f, "{reason}"),
+            CloseReason::AuthenticationFailed => write!(f, "authentication failed"),
+            CloseReason::AuthenticationTooSlow(limit) => {
+                write!(
+                    f,
+                    "not authenticated within {} ms (ottla.authentication.timeout.ms)",
+                    limit.as_millis()
+                )
+            }
         }
     }
 }
@@ -148,11 +163,17 @@ impl CloseReason {
             CloseReason::ReaderTooSlow(_) => "reader-too-slow",
             CloseReason::ReaderInTheWay(_) => "reader-in-the-way",
             CloseReason::ReplyUnreadable(_) => "log-unreadable",
+            CloseReason::NotAuthenticated(_) => "not-authenticated",
+            CloseReason::AuthenticationFailed => "authentication-failed",
+            CloseReason::AuthenticationTooSlow(_) => "authentication-too-slow",
         }
     }
 
     /// Whether it is worth a log line.
     pub fn is_worth_a_line(&self) -> bool {
-        !matches!(self, CloseReason::Gone | CloseReason::Idle(_))
+        !matches!(
+            self,
+            CloseReason::Gone | CloseReason::Idle(_) | CloseReason::AuthenticationFailed
+        )
     }
 }

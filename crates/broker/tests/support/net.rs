@@ -14,7 +14,7 @@ use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::connection_counts::{ConnectionCounts, ConnectionLimits};
 use ottla_broker::net::event_loop::EventLoop;
 use ottla_broker::net::listener::Listener;
-use ottla_broker::net::loop_context::{LoopParts, NetSettings};
+use ottla_broker::net::loop_context::{AuthenticationSettings, LoopParts, NetSettings};
 use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
 use ottla_core::node::Node;
@@ -286,6 +286,7 @@ impl Net {
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
             slow_request: None,
+            authentication: AuthenticationSettings::default(),
         });
         let clock = Arc::new(JumpingClock::default());
         let tenants = Arc::new(Tenants::default());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ottla_wire::config_keys::{
-    self, BrokerKeyStatus, ConfigKey, Scope, Support, Update, broker_key_status, parse_value,
+    self, BrokerKeyStatus, ConfigKey, ListenerKey, Scope, Support, Update, broker_key_status, parse_value,
 };
 
 use super::resource::{ConfigResourceType, ConfigValues};
@@ -20,13 +20,16 @@ pub fn scope_of(resource_type: ConfigResourceType) -> Scope {
 
 /// Returns the table row of a key for this type of resource.
 pub fn key_of(resource_type: ConfigResourceType, name: &str) -> Option<&'static ConfigKey> {
-    config_keys::find(scope_of(resource_type), name)
+    match resource_type {
+        ConfigResourceType::Broker => config_keys::broker_or_listener_key(name),
+        _ => config_keys::find(scope_of(resource_type), name),
+    }
 }
 
 /// Returns why `name` cannot be set on a running broker, or as the default of all brokers; `None`
 /// when it can.
 pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String> {
-    match config_keys::broker_key(name).map(|key| key.update) {
+    match config_keys::broker_or_listener_key(name).map(|key| key.update) {
         Some(Update::ClusterWide | Update::Dynamic) => None,
         Some(Update::PerBroker) if !cluster_default => None,
         Some(Update::PerBroker) => Some(format!(
@@ -68,6 +71,15 @@ pub(super) fn warnings(properties: &BTreeMap<String, String>, config: &NodeConfi
         .keys()
         .filter(|name| !TAKEN_FOR_GRANTED.contains(&name.as_str()))
     {
+        if let Some(own) = ListenerKey::parse(name)
+            && !is_listener(config, own.listener)
+        {
+            warnings.push(format!(
+                "{name} has no effect: no listener is named {} in lower case",
+                own.listener
+            ));
+            continue;
+        }
         match broker_key_status(name) {
             BrokerKeyStatus::Listed(ConfigKey {
                 support: Support::Honoured,
@@ -89,4 +101,10 @@ pub(super) fn warnings(properties: &BTreeMap<String, String>, config: &NodeConfi
         }
     }
     warnings
+}
+
+/// Whether `name` is how keys name a listener, the controller's included: in lower case.
+fn is_listener(config: &NodeConfig, name: &str) -> bool {
+    let mut listeners = config.listeners.iter().chain([&config.controller_listener]);
+    listeners.any(|listener| listener.name.to_lowercase() == name)
 }

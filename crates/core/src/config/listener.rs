@@ -14,25 +14,46 @@ pub enum SecurityProtocol {
 }
 
 impl SecurityProtocol {
-    fn from_name(name: &str) -> Option<SecurityProtocol> {
-        match name.to_ascii_uppercase().as_str() {
-            "PLAINTEXT" => Some(SecurityProtocol::Plaintext),
-            "SSL" => Some(SecurityProtocol::Ssl),
-            "SASL_PLAINTEXT" => Some(SecurityProtocol::SaslPlaintext),
-            "SASL_SSL" => Some(SecurityProtocol::SaslSsl),
-            _ => None,
+    const ALL: [SecurityProtocol; 4] = [
+        SecurityProtocol::Plaintext,
+        SecurityProtocol::Ssl,
+        SecurityProtocol::SaslPlaintext,
+        SecurityProtocol::SaslSsl,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            SecurityProtocol::Plaintext => "PLAINTEXT",
+            SecurityProtocol::Ssl => "SSL",
+            SecurityProtocol::SaslPlaintext => "SASL_PLAINTEXT",
+            SecurityProtocol::SaslSsl => "SASL_SSL",
         }
+    }
+
+    fn from_name(name: &str) -> Option<SecurityProtocol> {
+        SecurityProtocol::ALL
+            .into_iter()
+            .find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
     /// Returns the number used in registrations.
     pub fn code(self) -> i16 {
         self as i16
     }
+
+    pub fn has_sasl(self) -> bool {
+        matches!(self, SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl)
+    }
+
+    pub fn has_tls(self) -> bool {
+        matches!(self, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl)
+    }
 }
 
 /// `NAME://host:port`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
+    /// In upper case, as Kafka compares and registers names of listeners.
     pub name: Arc<str>,
     /// Empty: all addresses of this machine.
     pub host: Arc<str>,
@@ -57,78 +78,138 @@ pub(super) struct Listeners {
     pub advertised: Vec<Listener>,
     pub controller: Listener,
     pub inter_broker_name: Arc<str>,
+    /// Problems to log at the start.
+    pub warnings: Vec<String>,
 }
 
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 const PROTOCOL_MAP: &str = "listener.security.protocol.map";
+const CONTROLLER_NAMES: &str = "controller.listener.names";
+const INTER_BROKER_NAME: &str = "inter.broker.listener.name";
+const INTER_BROKER_PROTOCOL: &str = "security.inter.broker.protocol";
 const DEFAULT_CONTROLLER_NAME: &str = "CONTROLLER";
 const DEFAULT_CONTROLLER_PORT: u16 = 9093;
 
 impl Listeners {
     pub(super) fn read(read: &Properties<'_>) -> Result<Listeners, ConfigError> {
-        let controller_names: Vec<&str> = read
-            .text("controller.listener.names")
+        let controller_names: Vec<String> = read
+            .text(CONTROLLER_NAMES)
             .map(words)
             .into_iter()
             .flatten()
+            .map(normalised)
             .collect();
-        let controller_name = controller_names
-            .first()
-            .copied()
-            .unwrap_or(DEFAULT_CONTROLLER_NAME);
-        let protocols = protocol_map(read, &controller_names)?;
+        let protocols = Protocols::read(read, &controller_names)?;
         let all = parse_list(read, LISTENERS, default_text(LISTENERS), &protocols)?;
-        let is_controller = |listener: &Listener| controller_names.contains(&&*listener.name);
+        let is_controller =
+            |listener: &Listener| controller_names.iter().any(|name| **name == *listener.name);
         let (controllers, served): (Vec<Listener>, Vec<Listener>) = all.into_iter().partition(is_controller);
-        let value = read.text(LISTENERS).unwrap_or(default_text(LISTENERS));
-        if served.is_empty() {
-            return Err(ConfigError::new(
-                LISTENERS,
-                value,
-                "names no listener for clients",
-            ));
-        }
-        for (index, listener) in served.iter().enumerate() {
-            if served[..index]
-                .iter()
-                .any(|earlier| earlier.name == listener.name)
-            {
-                return Err(ConfigError::new(
-                    LISTENERS,
-                    value,
-                    format!("listener name {} twice", listener.name),
-                ));
-            }
-            if listener.security_protocol != SecurityProtocol::Plaintext {
-                let problem = format!("listener {}: only PLAINTEXT is supported so far", listener.name);
-                return Err(ConfigError::new(LISTENERS, value, problem));
-            }
-        }
+        check_served(read, &served)?;
         let advertised = advertised(read, &served, &protocols, &controller_names)?;
-        let inter_broker_name = read
-            .text("inter.broker.listener.name")
-            .map_or_else(|| served[0].name.clone(), Arc::from);
-        let controller = controllers.into_iter().next().unwrap_or_else(|| Listener {
-            name: controller_name.into(),
-            host: served[0].host.clone(),
-            port: DEFAULT_CONTROLLER_PORT,
-            security_protocol: SecurityProtocol::Plaintext,
-        });
+        let mut warnings = Vec::new();
+        let inter_broker_name = inter_broker_name(read, &served, &mut warnings)?;
+        let controller = match controllers.into_iter().next() {
+            Some(controller) => controller,
+            None => unbound_controller(read, &controller_names, &protocols, &served)?,
+        };
         Ok(Listeners {
             served,
             advertised,
             controller,
             inter_broker_name,
+            warnings,
         })
     }
+}
+
+/// KIP-103: names of listeners are the same in any case.
+fn normalised(name: &str) -> String {
+    name.to_uppercase()
+}
+
+fn check_served(read: &Properties<'_>, served: &[Listener]) -> Result<(), ConfigError> {
+    let value = read.text(LISTENERS).unwrap_or(default_text(LISTENERS));
+    let refuse = |problem: String| Err(ConfigError::new(LISTENERS, value, problem));
+    if served.is_empty() {
+        return refuse("names no listener for clients".to_owned());
+    }
+    for (index, listener) in served.iter().enumerate() {
+        let Listener { name, .. } = listener;
+        if served[..index].iter().any(|earlier| earlier.name == *name) {
+            return refuse(format!("listener name {name} twice"));
+        }
+        let protocol = listener.security_protocol;
+        if protocol.has_tls() {
+            return refuse(format!(
+                "listener {name}: {} is not served yet, PLAINTEXT and SASL_PLAINTEXT are",
+                protocol.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A controller's listener that is named, but not in `listeners`.
+fn unbound_controller(
+    read: &Properties<'_>,
+    controller_names: &[String],
+    protocols: &Protocols,
+    served: &[Listener],
+) -> Result<Listener, ConfigError> {
+    let (name, security_protocol) = match controller_names.first() {
+        Some(name) => {
+            let given = read.text(CONTROLLER_NAMES).unwrap_or_default();
+            let protocol = protocols
+                .of(name)
+                .map_err(|problem| ConfigError::new(CONTROLLER_NAMES, given, problem))?;
+            (name.as_str(), protocol)
+        }
+        None => (DEFAULT_CONTROLLER_NAME, SecurityProtocol::Plaintext),
+    };
+    Ok(Listener {
+        name: name.into(),
+        host: served[0].host.clone(),
+        port: DEFAULT_CONTROLLER_PORT,
+        security_protocol,
+    })
+}
+
+/// The listener for traffic between brokers, which Ottla registers and never uses.
+fn inter_broker_name(
+    read: &Properties<'_>,
+    served: &[Listener],
+    warnings: &mut Vec<String>,
+) -> Result<Arc<str>, ConfigError> {
+    let find = |name: &str| served.iter().find(|listener| *listener.name == *normalised(name));
+    let named = read.text(INTER_BROKER_NAME);
+    let protocol = read.text(INTER_BROKER_PROTOCOL);
+    if let (Some(named), Some(_)) = (named, protocol) {
+        let problem = format!("cannot be set together with {INTER_BROKER_PROTOCOL}");
+        return Err(ConfigError::new(INTER_BROKER_NAME, named, problem));
+    }
+    if let Some(named) = named {
+        let listener = find(named)
+            .ok_or_else(|| ConfigError::new(INTER_BROKER_NAME, named, "is not the name of a listener"))?;
+        return Ok(listener.name.clone());
+    }
+    let name = protocol.unwrap_or(default_text(INTER_BROKER_PROTOCOL));
+    if let Some(listener) = find(name) {
+        return Ok(listener.name.clone());
+    }
+    let first = &served[0].name;
+    warnings.push(format!(
+        "no listener is named {name}, which {INTER_BROKER_PROTOCOL} asks for: {first} stands in; \
+         Apache Kafka will not start with this file unless {INTER_BROKER_NAME} names a listener"
+    ));
+    Ok(first.clone())
 }
 
 fn advertised(
     read: &Properties<'_>,
     served: &[Listener],
-    protocols: &[(String, SecurityProtocol)],
-    controller_names: &[&str],
+    protocols: &Protocols,
+    controller_names: &[String],
 ) -> Result<Vec<Listener>, ConfigError> {
     let Some(value) = read.text(ADVERTISED) else {
         return Ok(served.to_vec());
@@ -141,7 +222,7 @@ fn advertised(
     }
     let unknown = given.iter().find(|candidate| {
         !served.iter().any(|listener| listener.name == candidate.name)
-            && !controller_names.contains(&&*candidate.name)
+            && !controller_names.iter().any(|name| **name == *candidate.name)
     });
     match unknown {
         Some(listener) => Err(ConfigError::new(
@@ -153,34 +234,83 @@ fn advertised(
     }
 }
 
-fn protocol_map(
-    read: &Properties<'_>,
-    controller_names: &[&str],
-) -> Result<Vec<(String, SecurityProtocol)>, ConfigError> {
-    let Some(value) = read.text(PROTOCOL_MAP) else {
-        return Ok(controller_names
-            .iter()
-            .map(|name| ((*name).to_owned(), SecurityProtocol::Plaintext))
-            .collect());
-    };
-    words(value)
-        .map(|pair| {
-            let (name, protocol) = pair.split_once(':').ok_or_else(|| {
+/// `listener.security.protocol.map`. If it is set, nothing else counts, not even a listener named
+/// like a protocol.
+struct Protocols {
+    /// Names in upper case.
+    by_name: Vec<(String, SecurityProtocol)>,
+    is_given: bool,
+}
+
+impl Protocols {
+    fn read(read: &Properties<'_>, controller_names: &[String]) -> Result<Protocols, ConfigError> {
+        let Some(value) = read.text(PROTOCOL_MAP) else {
+            return Ok(Protocols::default_of(read, controller_names));
+        };
+        let pairs = words(value).map(|pair| {
+            let (name, protocol) = pair.rsplit_once(':').ok_or_else(|| {
                 ConfigError::new(PROTOCOL_MAP, value, format!("{pair} is not name:protocol"))
             })?;
             let protocol = SecurityProtocol::from_name(protocol.trim()).ok_or_else(|| {
                 ConfigError::new(PROTOCOL_MAP, value, format!("no security protocol {protocol}"))
             })?;
-            Ok((name.trim().to_owned(), protocol))
+            Ok((normalised(name.trim()), protocol))
+        });
+        let by_name = pairs.collect::<Result<Vec<_>, ConfigError>>()?;
+        for (index, (name, protocol)) in by_name.iter().enumerate() {
+            let is_other =
+                |(earlier, other): &(String, SecurityProtocol)| earlier == name && other != protocol;
+            if by_name[..index].iter().any(is_other) {
+                let problem = format!("gives {name} two protocols");
+                return Err(ConfigError::new(PROTOCOL_MAP, value, problem));
+            }
+        }
+        Ok(Protocols {
+            by_name,
+            is_given: true,
         })
-        .collect()
+    }
+
+    /// Each protocol is the name of a listener that speaks it; a controller's listener speaks
+    /// PLAINTEXT, unless a listener is secured: then Kafka asks for an explicit map.
+    fn default_of(read: &Properties<'_>, controller_names: &[String]) -> Protocols {
+        let listeners = words(read.text(LISTENERS).unwrap_or(default_text(LISTENERS)))
+            .filter_map(|listener| listener.split_once("://"))
+            .map(|(name, _)| name);
+        let is_secured = |name: &str| {
+            SecurityProtocol::from_name(name).is_some_and(|found| found != SecurityProtocol::Plaintext)
+        };
+        let names = controller_names.iter().map(String::as_str);
+        let is_any_secured = listeners.chain(names).any(is_secured);
+        let own = SecurityProtocol::ALL.map(|protocol| (protocol.name().to_owned(), protocol));
+        let controllers = controller_names
+            .iter()
+            .filter(|name| !is_any_secured && SecurityProtocol::from_name(name).is_none())
+            .map(|name| (name.clone(), SecurityProtocol::Plaintext));
+        Protocols {
+            by_name: own.into_iter().chain(controllers).collect(),
+            is_given: false,
+        }
+    }
+
+    /// - Errors: says where the protocol of `name` is missing.
+    fn of(&self, name: &str) -> Result<SecurityProtocol, String> {
+        let mapped = self.by_name.iter().find(|(known, _)| known == name);
+        mapped.map(|(_, protocol)| *protocol).ok_or_else(|| {
+            if self.is_given {
+                format!("{name} is not in {PROTOCOL_MAP}")
+            } else {
+                format!("{name} is no security protocol: {PROTOCOL_MAP} must name its protocol")
+            }
+        })
+    }
 }
 
 fn parse_list(
     read: &Properties<'_>,
     key: &str,
     default: &str,
-    protocols: &[(String, SecurityProtocol)],
+    protocols: &Protocols,
 ) -> Result<Vec<Listener>, ConfigError> {
     let value = read.text(key).unwrap_or(default);
     words(value)
@@ -188,7 +318,7 @@ fn parse_list(
         .collect()
 }
 
-fn parse(text: &str, protocols: &[(String, SecurityProtocol)]) -> Result<Listener, String> {
+fn parse(text: &str, protocols: &Protocols) -> Result<Listener, String> {
     let (name, address) = text
         .split_once("://")
         .ok_or_else(|| format!("{text} is not NAME://host:port"))?;
@@ -202,17 +332,11 @@ fn parse(text: &str, protocols: &[(String, SecurityProtocol)]) -> Result<Listene
         .strip_prefix('[')
         .and_then(|inner| inner.strip_suffix(']'))
         .unwrap_or(host);
-    let mapped = protocols
-        .iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, protocol)| *protocol);
-    let security_protocol = mapped
-        .or_else(|| SecurityProtocol::from_name(name))
-        .ok_or_else(|| format!("{name} is no security protocol and not in {PROTOCOL_MAP}"))?;
+    let name = normalised(name);
     Ok(Listener {
+        security_protocol: protocols.of(&name)?,
         name: name.into(),
         host: host.into(),
         port,
-        security_protocol,
     })
 }

@@ -1,9 +1,13 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod dynamic;
+mod first_user;
+mod jaas;
 mod listener;
 mod quota;
 mod resource;
+mod sasl;
+mod security;
 mod topic;
 
 #[cfg(test)]
@@ -15,15 +19,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ottla_wire::config_keys::{self, ConfigValue};
+use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
+pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
 pub use quota::QuotaConfig;
 pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
+pub use sasl::{
+    MechanismSettings, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, SaslMechanism, SaslSettings, Secret,
+};
+pub use security::{ListenerSecurity, SecurityByListener, effective_security, is_of_security};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
-use crate::random::Seed;
+use crate::random::{SecretSeed, Seed};
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
 
 /// A line of the configuration that prevents a start.
@@ -35,10 +44,16 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    fn new(key: &str, value: &str, problem: impl fmt::Display) -> ConfigError {
+    pub fn new(key: &str, value: &str, problem: impl fmt::Display) -> ConfigError {
+        let is_secret = config_keys::broker_or_listener_key(key).is_some_and(ConfigKey::is_sensitive);
+        let shown = if is_secret && !value.is_empty() {
+            "[hidden]"
+        } else {
+            value
+        };
         ConfigError {
             key: key.to_owned(),
-            value: value.to_owned(),
+            value: shown.to_owned(),
             problem: problem.to_string(),
         }
     }
@@ -53,10 +68,21 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// The configuration file as written, for answering requests about it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct StaticConfig {
     pub node_id: i32,
     pub values: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+// Some values are passwords.
+impl fmt::Debug for StaticConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StaticConfig")
+            .field("node_id", &self.node_id)
+            .field("values", &self.values.keys())
+            .finish()
+    }
 }
 
 /// What `acks=all` waits for.
@@ -124,6 +150,10 @@ pub struct NetworkConfig {
     pub connections_max: i32,
     pub connections_per_ip_max: i32,
     pub connection_idle_ms_max: i64,
+    /// `connection.failed.authentication.delay.ms`
+    pub failed_authentication_delay_ms: i32,
+    /// `ottla.authentication.timeout.ms`
+    pub authentication_timeout_ms: i32,
     /// `fetch.max.bytes`
     pub fetch_bytes_max: i32,
     pub fetch_sessions_max: i32,
@@ -161,6 +191,8 @@ pub struct NodeConfig {
     /// The address of a controller of Apache Kafka once it has taken over the directory.
     pub controller_listener: Listener,
     pub inter_broker_listener_name: Arc<str>,
+    /// The security of each listener in `listeners`, as configured in the file.
+    pub security: SecurityByListener,
     pub log_directories: Vec<PathBuf>,
     /// One of the log directories, unless `metadata.log.dir` names another.
     pub metadata_directory: PathBuf,
@@ -186,8 +218,13 @@ pub struct NodeConfig {
     pub quota: QuotaConfig,
     pub recovery: RecoveryConfig,
     pub static_config: Arc<StaticConfig>,
+    /// Users that an empty metadata log begins with; an error refuses to begin one.
+    pub first_users: Result<Vec<FirstUser>, ConfigError>,
     /// Seed of all random names: topic ids, directory ids, member ids.
     pub seed: Seed,
+    /// Seed of what must not be guessed: nonces. The names above are public, and enough of them
+    /// reveal `seed`, so the shell sets another one.
+    pub secret_seed: SecretSeed,
     /// Problems to log at the start.
     pub warnings: Vec<String>,
 }
@@ -208,7 +245,12 @@ impl<'a> Properties<'a> {
 
     /// Returns the value or the default; the key must have one of them.
     fn value(&self, name: &str) -> Result<ConfigValue, ConfigError> {
-        let key = config_keys::broker_key(name).expect("every key read here is in the table");
+        self.value_at(name, name)
+    }
+
+    /// - `name`: the key as written, which may have a listener's prefix.
+    fn value_at(&self, name: &str, key: &str) -> Result<ConfigValue, ConfigError> {
+        let key = config_keys::broker_key(key).expect("every key read here is in the table");
         let text = self
             .text(name)
             .or(key.default)
@@ -217,8 +259,12 @@ impl<'a> Properties<'a> {
     }
 
     fn long(&self, name: &str) -> Result<i64, ConfigError> {
+        self.long_at(name, name)
+    }
+
+    fn long_at(&self, name: &str, key: &str) -> Result<i64, ConfigError> {
         Ok(self
-            .value(name)?
+            .value_at(name, key)?
             .as_i64()
             .expect("the table says that it is a number"))
     }
@@ -255,6 +301,8 @@ impl NodeConfig {
         let read = Properties { values: properties };
         let node_id = node_id(&read)?;
         let listeners = listener::Listeners::read(&read)?;
+        let mut warnings = listeners.warnings;
+        let security = security::read(&read, &listeners.served, &mut warnings)?;
         let log_directories = log_directories(&read)?;
         let metadata_directory = read
             .text("metadata.log.dir")
@@ -273,6 +321,7 @@ impl NodeConfig {
             advertised_listeners: listeners.advertised,
             controller_listener: listeners.controller,
             inter_broker_listener_name: listeners.inter_broker_name,
+            security,
             log_directories,
             metadata_directory,
             durability: match read.value("ottla.durability")?.as_str() {
@@ -303,10 +352,13 @@ impl NodeConfig {
             quota: quota_config(&read)?,
             recovery: RecoveryConfig::default(),
             static_config: Arc::new(static_config),
+            first_users: Ok(Vec::new()),
             seed,
+            secret_seed: SecretSeed(seed),
             warnings: Vec::new(),
         };
-        config.warnings = dynamic::warnings(properties, &config);
+        warnings.extend(dynamic::warnings(properties, &config));
+        config.warnings = warnings;
         Ok(config)
     }
 
@@ -377,7 +429,7 @@ fn log_directories(read: &Properties<'_>) -> Result<Vec<PathBuf>, ConfigError> {
 /// Checks the value of every known key, whether the key has an effect here or not.
 fn check_known_keys(properties: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     for (name, value) in properties {
-        let Some(key) = config_keys::broker_key(name) else {
+        let Some(key) = config_keys::broker_or_listener_key(name) else {
             continue;
         };
         if !value.trim().is_empty() {
@@ -506,6 +558,8 @@ fn network_config(read: &Properties<'_>) -> Result<NetworkConfig, ConfigError> {
         connections_max: read.int("max.connections")?,
         connections_per_ip_max: read.int("max.connections.per.ip")?,
         connection_idle_ms_max: read.long("connections.max.idle.ms")?,
+        failed_authentication_delay_ms: read.int("connection.failed.authentication.delay.ms")?,
+        authentication_timeout_ms: read.int("ottla.authentication.timeout.ms")?,
         fetch_bytes_max: read.int("fetch.max.bytes")?,
         fetch_sessions_max: read.int("max.incremental.fetch.session.cache.slots")?,
     })

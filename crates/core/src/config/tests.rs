@@ -115,7 +115,11 @@ fn an_invalid_line_is_reported_by_name() {
     );
     check_refused(&[("listeners", "PLAINTEXT://x:99999")], "listeners", "port");
     check_refused(&[("listeners", "FRONT://x:1")], "listeners", "FRONT");
-    check_refused(&[("listeners", "SSL://x:1")], "listeners", "only PLAINTEXT");
+    check_refused(
+        &[("listeners", "SSL://x:1")],
+        "listeners",
+        "SSL is not served yet",
+    );
     check_refused(
         &[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")],
         "listeners",
@@ -204,4 +208,139 @@ fn topic_settings_are_checked_as_kafka_checks_them() {
         .map(|(key, value)| (Arc::from(*key), Arc::from(*value)))
         .collect();
     assert!(topic_values_error(&values).is_some());
+}
+
+#[test]
+fn names_of_listeners_are_the_same_in_any_case() {
+    let config = read(&[
+        ("listeners", "front://x:1,Sasl_Plaintext://x:2,control://x:3"),
+        ("advertised.listeners", "FRONT://out:1"),
+        (
+            "listener.security.protocol.map",
+            "Front:sasl_plaintext,SASL_PLAINTEXT:PLAINTEXT,CONTROL:SSL",
+        ),
+        ("controller.listener.names", "Control"),
+        ("inter.broker.listener.name", "fronT"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+    ])
+    .unwrap();
+    let names: Vec<String> = config.listeners.iter().map(Listener::to_string).collect();
+    assert_eq!(names, ["FRONT://x:1", "SASL_PLAINTEXT://x:2"]);
+    assert_eq!(config.advertised_listeners[0].to_string(), "FRONT://out:1");
+    let protocols: Vec<SecurityProtocol> = config
+        .listeners
+        .iter()
+        .chain([&config.controller_listener])
+        .map(|listener| listener.security_protocol)
+        .collect();
+    // The controller's is recorded for Apache Kafka, not served.
+    assert_eq!(
+        protocols,
+        [
+            SecurityProtocol::SaslPlaintext,
+            SecurityProtocol::Plaintext,
+            SecurityProtocol::Ssl
+        ]
+    );
+    assert_eq!(&*config.inter_broker_listener_name, "FRONT");
+    assert!(config.security["FRONT"].sasl.is_some() && config.security["SASL_PLAINTEXT"].sasl.is_none());
+    check_refused(
+        &[
+            ("listeners", "a://x:1,A://x:2"),
+            ("listener.security.protocol.map", "A:PLAINTEXT"),
+        ],
+        "listeners",
+        "A twice",
+    );
+}
+
+#[test]
+fn a_protocol_map_is_the_only_source_of_protocols() {
+    const MAP: &str = "listener.security.protocol.map";
+    let plain = ("listeners", "PLAINTEXT://x:1,CTL://x:2");
+    let names = ("controller.listener.names", "CTL");
+    check_refused(
+        &[plain, names, (MAP, "CTL:PLAINTEXT")],
+        "listeners",
+        "PLAINTEXT is not in listener.security",
+    );
+    check_refused(
+        &[plain, names, (MAP, "PLAINTEXT:PLAINTEXT")],
+        "listeners",
+        "CTL is not in",
+    );
+    // Also of a controller whose listener is elsewhere.
+    let only = ("listeners", "PLAINTEXT://x:1");
+    check_refused(
+        &[only, names, (MAP, "PLAINTEXT:PLAINTEXT")],
+        names.0,
+        "CTL is not in",
+    );
+    check_refused(
+        &[(MAP, "PLAINTEXT:PLAINTEXT,plaintext:SSL")],
+        MAP,
+        "two protocols",
+    );
+    check_refused(&[(MAP, "PLAINTEXT:TLS")], MAP, "no security protocol TLS");
+    check_refused(&[(MAP, "PLAINTEXT")], MAP, "name:protocol");
+    assert!(read(&[(MAP, "PLAINTEXT:PLAINTEXT,PLAINTEXT:PLAINTEXT")]).is_ok());
+}
+
+#[test]
+fn beside_a_secured_listener_the_protocol_of_the_controllers_must_be_said() {
+    let sasl = [
+        ("listeners", "SASL_PLAINTEXT://x:1,CTL://x:2"),
+        ("controller.listener.names", "CTL"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+    ];
+    check_refused(
+        &sasl,
+        "listeners",
+        "listener.security.protocol.map must name its protocol",
+    );
+    check_refused(
+        &[("listeners", "SASL_PLAINTEXT://x:1"), sasl[1], sasl[2]],
+        "controller.listener.names",
+        "CTL is no security protocol",
+    );
+    let plain = [("listeners", "PLAINTEXT://x:1,CTL://x:2"), sasl[1]];
+    let controller = read(&plain).unwrap().controller_listener;
+    assert_eq!(controller.security_protocol, SecurityProtocol::Plaintext);
+}
+
+#[test]
+fn the_listener_between_brokers_is_named_or_found_by_its_protocol() {
+    const NAME: &str = "inter.broker.listener.name";
+    const PROTOCOL: &str = "security.inter.broker.protocol";
+    let map = (
+        "listener.security.protocol.map",
+        "FRONT:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    );
+    let both = ("listeners", "FRONT://x:1,PLAINTEXT://x:2");
+    let found = |lines: &[(&str, &str)]| read(lines).unwrap().inter_broker_listener_name.to_string();
+    assert_eq!(found(&[map, both]), "PLAINTEXT");
+    assert_eq!(found(&[map, both, (NAME, "FRONT")]), "FRONT");
+    check_refused(
+        &[map, both, (NAME, "FRONT"), (PROTOCOL, "PLAINTEXT")],
+        NAME,
+        PROTOCOL,
+    );
+    check_refused(&[map, both, (NAME, "BACK")], NAME, "not the name of a listener");
+    let one = read(&[map, ("listeners", "FRONT://x:1"), (PROTOCOL, "SSL")]).unwrap();
+    assert_eq!(&*one.inter_broker_listener_name, "FRONT");
+    assert!(one.warnings[0].contains("FRONT stands in"), "{:?}", one.warnings);
+}
+
+#[test]
+fn a_setting_of_a_listener_that_does_not_exist_is_reported() {
+    let config = read(&[
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.controller.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.PLAINTEXT.sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.back.plain.sasl.jaas.config", "x"),
+    ])
+    .unwrap();
+    assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
+    assert!(config.warnings[0].contains("no listener is named PLAINTEXT in lower case"));
+    assert!(config.warnings[1].contains("no listener is named back in lower case"));
 }

@@ -12,6 +12,7 @@ use ottla_wire::primitives::Uuid;
 
 use super::bootstrap_file::Bootstrap;
 use super::directories::Directories;
+use super::scram::push_first_user;
 use super::{ControllerError, Decider};
 use crate::config::Listener;
 use crate::image::MetadataImage;
@@ -137,6 +138,10 @@ impl Decider<'_> {
             if features.eligible_leader_replicas() {
                 self.push_min_in_sync(&mut records);
             }
+            let first_users = self.config.first_users.as_deref().unwrap_or_default();
+            first_users
+                .iter()
+                .for_each(|user| push_first_user(&mut records, user));
         }
         self.push_registrations(&mut records, broker_epoch, incarnation_id, directories, &features);
         self.push_leadership(&mut records, directories);

@@ -10,7 +10,7 @@ use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
 use super::Decider;
 use super::topics::topic_name_problem;
 use crate::config;
-use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
+use crate::config::{ConfigError, ConfigResource, ConfigResourceType, ConfigValues};
 use crate::image::record::RecordList;
 use crate::refusal::Refusal;
 use crate::telemetry::subscription::{self, SubscriptionError};
@@ -293,11 +293,29 @@ impl Decider<'_> {
                 return Err(Refusal::new(ErrorCode::InvalidRequest, problem));
             }
         }
+        // KAFKA-13609: Apache Kafka also answers INVALID_REQUEST here.
+        let invalid = |problem: String| Err(Refusal::new(ErrorCode::InvalidRequest, problem));
         match config::values_error(resource.resource_type, next) {
-            // KAFKA-13609: Apache Kafka also answers INVALID_REQUEST here.
-            Some(problem) => Err(Refusal::new(ErrorCode::InvalidRequest, problem)),
+            Some(problem) => invalid(problem),
+            None if touched.keys().any(|key| config::is_of_security(key)) => self
+                .check_security(resource, next)
+                .or_else(|error| invalid(error.to_string())),
             None => Ok(()),
         }
+    }
+
+    /// Checks the security of all listeners with the next values of one resource.
+    fn check_security(&self, resource: &ConfigResource, next: &ConfigValues) -> Result<(), ConfigError> {
+        let image_values = |resource| self.image.config(&resource).map(|values| &**values);
+        let defaults = image_values(ConfigResource::cluster_default());
+        let own = image_values(ConfigResource::broker(self.config.node_id));
+        let layers = if resource.name.is_empty() {
+            [Some(next), own]
+        } else {
+            [defaults, Some(next)]
+        };
+        let (listeners, file) = (&self.config.listeners, &self.config.static_config);
+        config::effective_security(listeners, file, layers.into_iter().flatten()).map(|_| ())
     }
 }
 
@@ -366,5 +384,48 @@ mod tests {
             ConfigOperation::Delete,
         );
         assert_eq!(misspelt.unwrap_err().code, ErrorCode::InvalidRequest);
+    }
+
+    #[test]
+    fn the_users_of_plain_can_be_changed_and_only_to_a_valid_entry() {
+        const KEY: &str = "listener.name.sasl_plaintext.plain.sasl.jaas.config";
+        const MODULE: &str = "org.apache.kafka.common.security.plain.PlainLoginModule";
+        let jaas = |password: &str| format!("{MODULE} required user_alice=\"{password}\";");
+        let mut world = World::new("plain-users");
+        world.lines = vec![
+            ("listeners", "SASL_PLAINTEXT://127.0.0.1:0".to_owned()),
+            ("sasl.enabled.mechanisms", "PLAIN".to_owned()),
+            (KEY, jaas("first")),
+        ];
+        let own = ConfigResource::broker(1);
+        let set = |value: &str| ConfigOperation::Set(value.to_owned());
+        assert_eq!(alter(&mut world, &own, KEY, set(&jaas("second"))), Ok(()));
+        let refused = |world: &mut World, resource: &ConfigResource, key: &str, value: &str| {
+            let refusal = alter(world, resource, key, set(value)).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidRequest);
+            assert!(!refusal.message.contains("secret"), "{}", refusal.message);
+            refusal.message
+        };
+        let broken = refused(&mut world, &own, KEY, "x required user_alice=\"secret\";");
+        assert!(broken.contains("PlainLoginModule"), "{broken}");
+        let everywhere = refused(
+            &mut world,
+            &ConfigResource::cluster_default(),
+            KEY,
+            &jaas("secret"),
+        );
+        assert!(everywhere.contains("default cluster level"), "{everywhere}");
+        let kerberos = refused(&mut world, &own, "sasl.enabled.mechanisms", "GSSAPI");
+        assert!(kerberos.contains("Kerberos"), "{kerberos}");
+        let fixed = refused(
+            &mut world,
+            &own,
+            "listener.name.sasl_plaintext.connections.max.reauth.ms",
+            "1",
+        );
+        assert!(fixed.contains("dynamically"), "{fixed}");
+        assert_eq!(&*world.start().image().configs[&own][KEY], jaas("second"));
+        // Back to the file's.
+        assert_eq!(alter(&mut world, &own, KEY, ConfigOperation::Delete), Ok(()));
     }
 }

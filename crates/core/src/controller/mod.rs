@@ -13,6 +13,7 @@
 pub mod topics;
 pub mod configs;
 pub mod client_quotas;
+pub mod scram;
 pub mod producer_ids;
 pub mod directories;
 pub mod features;
@@ -47,7 +48,7 @@ use ottla_wire::metadata_records::{
 use ottla_wire::primitives::Uuid;
 use tracing::{info, warn};
 
-use crate::config::NodeConfig;
+use crate::config::{ConfigError, NodeConfig};
 use crate::image::error::ImageError;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
@@ -64,6 +65,7 @@ use directories::Directories;
 use features::FeatureUpdate;
 use metadata_log::MetadataLog;
 use reassignments::Reassignment;
+use scram::{ScramAlteration, ScramResults};
 use snapshot_file::OwnVoter;
 use survey::Survey;
 use topics::{CreatedTopic, DeletedTopic, NewPartitions, NewTopic, TopicToDelete};
@@ -84,6 +86,8 @@ pub enum ControllerError {
         offset: i64,
         error: ImageError,
     },
+    /// A setting that matters only at the first start.
+    Config(ConfigError),
     /// A log directory that this node must not use.
     Directory {
         path: PathBuf,
@@ -123,6 +127,7 @@ impl fmt::Display for ControllerError {
             ControllerError::NotUnderstood { path, offset, error } => {
                 write!(f, "{}, record at offset {offset}: {error}", path.display())
             }
+            ControllerError::Config(error) => write!(f, "{error}"),
             ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),
         }
     }
@@ -314,6 +319,10 @@ impl Controller {
                 "changed client quotas"
             );
         }
+        if before.scram_credentials != self.image().scram_credentials {
+            let credentials = self.image().scram_credentials.len();
+            info!(credentials, "changed SCRAM credentials");
+        }
         for resource in &changes.configs_changed {
             let kind = resource.resource_type;
             info!(?kind, name = &*resource.name, "changed settings");
@@ -405,6 +414,19 @@ impl Controller {
         if !validate_only {
             self.commit(&records, now)?;
         }
+        Ok(results)
+    }
+
+    /// Sets and removes SCRAM credentials.
+    ///
+    /// - Shape: one result per user, in the order of the request.
+    pub fn alter_scram_credentials(
+        &mut self,
+        alterations: &[ScramAlteration],
+        now: Timestamp,
+    ) -> Result<ScramResults, ControllerError> {
+        let (records, results) = self.decider().alter_scram_credentials(alterations);
+        self.commit(&records, now)?;
         Ok(results)
     }
 

@@ -83,6 +83,10 @@ impl Survey {
         };
         if survey.replay.image().features.metadata_version() == 0 {
             survey.bootstrap = bootstrap?;
+            config
+                .first_users
+                .as_ref()
+                .map_err(|error| ControllerError::Config(error.clone()))?;
         }
         Ok(survey)
     }

@@ -1,7 +1,4 @@
 //! DescribeUserScramCredentials, version 0 (KIP-554): the users and their mechanisms, never a key.
-//!
-//! Deviation: credentials are kept, because a directory may come from Apache Kafka with them, but
-//! no listener uses them.
 
 use std::collections::BTreeMap;
 

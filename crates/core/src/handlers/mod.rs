@@ -7,6 +7,7 @@ pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
+pub(crate) mod alter_user_scram_credentials;
 pub(crate) mod api_versions;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
@@ -43,6 +44,8 @@ pub(crate) mod offset_fetch;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 pub(crate) mod push_telemetry;
+pub(crate) mod sasl_authenticate;
+pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
 pub(crate) mod update_features;
 

@@ -12,6 +12,9 @@ use ottla_wire::messages::alter_partition_reassignments::{
 use ottla_wire::messages::alter_replica_log_dirs::{
     AlterReplicaLogDir, AlterReplicaLogDirTopic, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse,
 };
+use ottla_wire::messages::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
+};
 use ottla_wire::messages::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use ottla_wire::messages::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, TopicPartitions};
 use ottla_wire::messages::list_partition_reassignments::{
@@ -250,5 +253,41 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
             since: Some(Timestamp(1_700_000_000_000)),
             others: 1,
         }]
+    );
+}
+
+#[test]
+fn the_settings_of_one_listener_are_described_and_its_passwords_are_not() {
+    const JAAS: &str = "listener.name.sasl_plaintext.plain.sasl.jaas.config";
+    const MECHANISMS: &str = "listener.name.sasl_plaintext.sasl.enabled.mechanisms";
+    let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let jaas = format!("{module} required user_alice=\"wonderland\";");
+    let broker = Broker::new(&[
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:9092"),
+        (MECHANISMS, "PLAIN,SCRAM-SHA-256"),
+        (JAAS, &jaas),
+    ]);
+    let request = DescribeConfigsRequest {
+        resources: vec![DescribeConfigsResource {
+            resource_type: 4,
+            resource_name: "1",
+            configuration_keys: Some(vec![JAAS, MECHANISMS]),
+        }],
+        include_synonyms: true,
+        include_documentation: true,
+    };
+    let bytes = broker.ask(ApiKey::DescribeConfigs, 4, |body| request.encode(body, 4));
+    assert!(!bytes.windows(10).any(|window| window == b"wonderland"));
+    let response = read(&bytes, |reader| DescribeConfigsResponse::decode(reader, 4));
+    let configs = response.results[0].configs.iter();
+    let described: Vec<_> = configs
+        .map(|config| (config.name, config.value, config.is_sensitive, config.read_only))
+        .collect();
+    assert_eq!(
+        described,
+        [
+            (JAAS, None, true, false),
+            (MECHANISMS, Some("PLAIN,SCRAM-SHA-256"), false, false)
+        ]
     );
 }

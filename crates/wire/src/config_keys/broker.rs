@@ -1,12 +1,13 @@
 //! The broker keys that matter on one machine, and Ottla's own.
 
-use super::key::{Allowed, ConfigKey, Unit, Update, boolean, double, int, list, long, scaled, short, string};
+use super::key::{
+    Allowed, ConfigKey, Unit, Update, boolean, double, int, list, long, password, scaled, short, string,
+};
 
 const ONE_REPLICA: &str = "one machine has one replica of everything";
 const OWN_CONTROLLER: &str = "Ottla's controller runs inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const NO_TRANSACTIONS: &str = "transactions are not served yet";
-const NO_TLS_OR_SASL: &str = "only PLAINTEXT is served so far";
 const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
 const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
@@ -39,7 +40,14 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("compression.zstd.level", "3", "The zstd compression level of topics without their own.")
         .between(-131_072, 22)
         .cluster_wide(),
+    int("connection.failed.authentication.delay.ms", "100", "How long the answer to a failed authentication is delayed, and with it the end of the connection, which is not read meanwhile.")
+        .ms()
+        .at_least(0)
+        .costs("with 0 a client can try as many passwords as the network carries"),
     long("connections.max.idle.ms", "600000", "An idle connection is closed after this time without a request.").ms(),
+    long("connections.max.reauth.ms", "0", "How long a SASL session lasts: a client that does not authenticate again in time is disconnected at its next request (KIP-368); 0 sets no limit. A listener can have its own value, and one for each mechanism.")
+        .ms()
+        .costs("each client authenticates this often; old clients cannot, and connect again instead"),
     boolean("controlled.shutdown.enable", "true", "Whether a broker moves its leadership away before it stops.").no_effect(ONE_REPLICA),
     list("controller.listener.names", "", "The name of the controller's listener, for Apache Kafka after it takes over the directory; Ottla does not open it.")
         .unset(),
@@ -101,7 +109,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("group.max.session.timeout.ms", "1800000", "The maximum session timeout of a group member.").ms(),
     int("group.max.size", "2147483647", "The maximum number of members of a group.").at_least(1),
     int("group.min.session.timeout.ms", "6000", "The minimum session timeout of a group member.").ms(),
-    string("inter.broker.listener.name", "", "The listener registered for traffic between brokers; if not set, the first one.").unset(),
+    string("inter.broker.listener.name", "", "The listener registered for traffic between brokers; if not set, the one that security.inter.broker.protocol names, else the first one.").unset(),
     long("leader.imbalance.check.interval.seconds", "300", "The interval at which the preferred leaders are checked.")
         .unit(Unit::Seconds)
         .at_least(1)
@@ -119,7 +127,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     .update(Update::PerBroker),
     list("listeners", "PLAINTEXT://127.0.0.1:9092", "The addresses on which the broker listens, as NAME://host:port; port 0 picks a free port.")
         .update(Update::PerBroker)
-        .costs("a listener on any address but 127.0.0.1 is open to the network, without authentication"),
+        .costs("a listener on any address but 127.0.0.1 is open to the network; only a listener with SASL asks clients who they are"),
     long("log.cleaner.backoff.ms", "15000", "How long the cleaner sleeps when no log needs compaction.").ms().at_least(0).cluster_wide(),
     long("log.cleaner.dedupe.buffer.size", "134217728", "The cleaner's memory for the keys of one pass.")
         .bytes()
@@ -258,6 +266,11 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .unset(),
     string("ottla.admin.listener", "127.0.0.1:9644", "The admin address, which serves /metrics, /debug and the doctor over HTTP, as host:port; empty disables it.")
         .costs("every process that can connect to it can read the names of topics, groups and clients"),
+    int("ottla.authentication.timeout.ms", "10000", "How long a client may take to authenticate after it has connected, on a listener with SASL.")
+        .ms()
+        .at_least(1),
+    string("ottla.bootstrap.scram.file", "", "A file with the users that an empty directory begins with: one in each line, in the syntax of ottla serve --add-scram, MECHANISM=[name=NAME,password=PASSWORD]. Once the directory is in use, the file is not needed any more.")
+        .unset(),
     long("ottla.cold.read.cache.bytes", "134217728", "How much memory may hold data read from disk for lagging consumers (with ottla.durability=page-cache: of the page cache); beyond that the oldest such data goes, never recently written data.")
         .bytes()
         .at_least(1_048_576)
@@ -317,10 +330,20 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .no_effect("high watermarks are written together with the recovery points"),
     long("replica.lag.time.max.ms", "30000", "How long a follower may lag before it leaves the in-sync replicas.").ms().no_effect(ONE_REPLICA),
     int("request.timeout.ms", "30000", "The timeout of a broker's requests to other brokers.").ms().no_effect(ONE_REPLICA),
-    list("sasl.enabled.mechanisms", "GSSAPI", "The SASL mechanisms offered to clients.").update(Update::PerBroker).no_effect(NO_TLS_OR_SASL),
-    string("security.inter.broker.protocol", "PLAINTEXT", "The security protocol between brokers.")
-        .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+    list("sasl.enabled.mechanisms", "GSSAPI", "The SASL mechanisms offered to clients: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A listener with SASL needs it, its own or the general one, because the default cannot be served.")
+        .update(Update::PerBroker)
+        .costs("PLAIN on a SASL_PLAINTEXT listener shows passwords to the network"),
+    password(
+        "sasl.jaas.config",
+        "The users of PLAIN, as options user_<name>=\"<password>\" of PlainLoginModule. Only values for one mechanism of one listener count, like listener.name.<listener>.plain.sasl.jaas.config.",
+    )
+    .update(Update::PerBroker),
+    string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "The SASL mechanism between brokers.")
+        .update(Update::PerBroker)
         .no_effect(ONE_REPLICA),
+    int("sasl.server.max.receive.size", "524288", "The maximum size of a request before the client has authenticated.").bytes(),
+    string("security.inter.broker.protocol", "PLAINTEXT", "The name of the listener registered for traffic between brokers, if inter.broker.listener.name is not set.")
+        .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
     int("socket.listen.backlog.size", "50", "The listen backlog: connections that wait to be accepted; if not set, the system's maximum.")
         .at_least(1),
     int("socket.receive.buffer.bytes", "102400", "The socket receive buffer (SO_RCVBUF); if not set, or -1, the kernel tunes it.")

@@ -16,8 +16,11 @@ defaults are those of Apache Kafka 4.3, except for four defaults with which a fi
 `log.dir`, `node.id` and `process.roles`. Keys that start with `ottla.` are Ottla's own.
 
 A key under \"Accepted without effect\" is checked and stored, so that Apache Kafka finds it when it opens the directory; if it
-is set, it is logged at start. So are other keys of Apache Kafka (TLS, SASL, tiered storage, share groups, plug-ins). An
+is set, it is logged at start. So are other keys of Apache Kafka (TLS, Kerberos, tiered storage, share groups, plug-ins). An
 unknown key is reported together with the most similar known key.
+
+Security keys can be set for one listener: `listener.name.<listener>.<key>`, or for one of its SASL mechanisms:
+`listener.name.<listener>.<mechanism>.<key>`, both in lower case. The value with the longest prefix counts (KIP-103, KIP-85).
 
 *Dynamic* keys can be changed while the broker runs: for one broker, or for all (`cluster`). Keys of topics, groups and client
 metrics are always dynamic.

@@ -11,6 +11,7 @@ mod topic;
 mod broker;
 mod group;
 mod kafka_names;
+mod of_listener;
 mod nearest;
 mod clients;
 pub mod duration;
@@ -26,6 +27,7 @@ pub use group::{CLIENT_METRICS_KEYS, GROUP_KEYS};
 pub use kafka_names::KAFKA_BROKER_NAMES;
 pub use key::{Allowed, ClientKind, ConfigKey, Scope, Support, Synonym, Unit, Update, ValueType};
 pub use nearest::nearest;
+pub use of_listener::{LISTENER_PREFIX, ListenerKey};
 pub use topic::TOPIC_KEYS;
 pub use value::{ConfigError, ConfigValue, parse_value};
 
@@ -55,6 +57,11 @@ pub fn broker_key(name: &str) -> Option<&'static ConfigKey> {
     find(Scope::Broker, name)
 }
 
+/// Finds the row of a broker key, also of one that is set for a single listener.
+pub fn broker_or_listener_key(name: &str) -> Option<&'static ConfigKey> {
+    broker_key(name).or_else(|| ListenerKey::parse(name).map(|own| own.key))
+}
+
 /// How Ottla treats a key of `server.properties`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BrokerKeyStatus {
@@ -69,7 +76,7 @@ pub enum BrokerKeyStatus {
 
 /// Distinguishes a key without effect from a misspelt one.
 pub fn broker_key_status(name: &str) -> BrokerKeyStatus {
-    if let Some(key) = broker_key(name) {
+    if let Some(key) = broker_or_listener_key(name) {
         return BrokerKeyStatus::Listed(key);
     }
     if is_kafka_only(name) {

@@ -231,11 +231,19 @@ fn unknown_keys_are_told_from_keys_without_effect() {
     for name in [
         "ssl.keystore.location",
         "listener.name.internal.ssl.keystore.location",
-        "listener.name.sasl_plain.plain.sasl.jaas.config",
         "rsm.config.bucket",
         "remote.log.storage.system.enable",
     ] {
         assert_eq!(broker_key_status(name), BrokerKeyStatus::KafkaOnly, "{name}");
+    }
+    for name in [
+        "sasl.jaas.config",
+        "listener.name.sasl_plain.plain.sasl.jaas.config",
+    ] {
+        assert!(
+            matches!(broker_key_status(name), BrokerKeyStatus::Listed(key) if key.is_sensitive()),
+            "{name}"
+        );
     }
     let nearest = |name| match broker_key_status(name) {
         BrokerKeyStatus::Unknown { nearest } => nearest,

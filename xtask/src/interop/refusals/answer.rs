@@ -132,6 +132,7 @@ macro_rules! decoders {
 
 decoders! {
     AlterConfigs => alter_configs::AlterConfigsResponse,
+    AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsResponse,
     ApiVersions => api_versions::ApiVersionsResponse,
     CreatePartitions => create_partitions::CreatePartitionsResponse,
     CreateTopics => create_topics::CreateTopicsResponse,
@@ -141,6 +142,7 @@ decoders! {
     DescribeConfigs => describe_configs::DescribeConfigsResponse,
     DescribeGroups => describe_groups::DescribeGroupsResponse,
     DescribeProducers => describe_producers::DescribeProducersResponse,
+    DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
     DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsResponse,
     Fetch => fetch::FetchResponse,
     FindCoordinator => find_coordinator::FindCoordinatorResponse,
@@ -157,6 +159,8 @@ decoders! {
     OffsetFetch => offset_fetch::OffsetFetchResponse,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochResponse,
     Produce => produce::ProduceResponse,
+    SaslAuthenticate => sasl_authenticate::SaslAuthenticateResponse,
+    SaslHandshake => sasl_handshake::SaslHandshakeResponse,
     SyncGroup => sync_group::SyncGroupResponse,
 }
 

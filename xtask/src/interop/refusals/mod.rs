@@ -13,6 +13,7 @@ mod produce_cases;
 mod log_cases;
 mod group_cases;
 mod admin_cases;
+mod scram_cases;
 mod stage;
 
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// A group of cases: its subject, and whether each case has a partition of its own.
 type Group = (&'static str, fn() -> Vec<Case>, bool);
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("batches", batch_cases::cases, true),
     ("compressed batches", codec_cases::cases, true),
     ("transactional batches", transaction_cases::cases, true),
@@ -42,6 +43,7 @@ const GROUPS: [Group; 7] = [
     ("logs", log_cases::cases, false),
     ("groups", group_cases::cases, false),
     ("administration", admin_cases::cases, false),
+    ("SCRAM users", scram_cases::cases, false),
 ];
 
 pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<()> {

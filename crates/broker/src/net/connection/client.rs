@@ -96,6 +96,25 @@ impl Client {
         }
     }
 
+    /// From here on the connection is that of `principal`, with its tenant and its quotas. Its next
+    /// request tells its client id.
+    pub fn authenticated(&mut self, context: &mut LoopContext, principal: Arc<str>) {
+        if principal == self.context.principal {
+            return;
+        }
+        self.context.principal = principal;
+        // A quota is looked up again when the client id or the quotas change, not for another user.
+        self.context.quota = None;
+        self.named = None;
+        let claim = TenantClaim {
+            principal: &self.context.principal,
+            client_id: None,
+            address: self.context.peer_address,
+        };
+        self.tenancy.try_again(&context.tenants, &claim, context.now());
+        self.belong(context);
+    }
+
     fn belong(&mut self, context: &mut LoopContext) {
         self.context.tenant = self.tenancy.id();
         context.accounts.open(self.tenancy.lease());

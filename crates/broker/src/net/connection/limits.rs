@@ -21,10 +21,18 @@ impl Connection {
         let of_request = self.request_stalls_at();
         let stalls_at = of_request.into_iter().chain(self.reader_stalls_at()).min();
         let memory_look = stalls_at.map(|stalls_at| next_look(stalls_at, context.now()));
-        [self.replies.deadline(), limit, unmuted, memory_look]
-            .into_iter()
-            .flatten()
-            .min()
+        let authentication = self.authentication.as_ref();
+        let authentication = authentication.and_then(|authentication| authentication.next_look());
+        [
+            self.replies.deadline(),
+            limit,
+            unmuted,
+            memory_look,
+            authentication,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// By when more of its request must have come if others wait for its memory.
@@ -52,6 +60,9 @@ impl Connection {
 
     /// Closes connections whose clients have exceeded a time limit (`connections.max.idle.ms`).
     pub fn check_limits(&self, context: &LoopContext, now: Moment) -> Result<(), CloseReason> {
+        if let Some(authentication) = &self.authentication {
+            authentication.check(now)?;
+        }
         if context.memory.waiting() > 0 {
             let is_over = |stalls_at: Option<Moment>| stalls_at.is_some_and(|stalls_at| stalls_at <= now);
             if is_over(self.request_stalls_at()) {

@@ -32,6 +32,7 @@ use super::refusal::CloseReason;
 use crate::metrics::activity::Gap;
 use crate::metrics::stage::{Stage, StageTimes};
 
+mod authentication;
 mod reading;
 mod memory;
 mod client;
@@ -43,6 +44,7 @@ mod accounting;
 mod limits;
 
 use accounting::{Accounting, IN_FLIGHT_MAX};
+use authentication::Authentication;
 use client::Client;
 use memory::ConnectionMemory;
 use muting::Muting;
@@ -78,6 +80,8 @@ pub struct Connection {
     permit: ConnectionPermit,
     waker: OwnWaker,
     client: Client,
+    /// `None`: the listener has no SASL.
+    authentication: Option<Box<Authentication>>,
     reading: Reading,
     memory: ConnectionMemory,
     replies: Replies,
@@ -99,6 +103,7 @@ impl Connection {
         let now = context.now();
         Connection {
             client: Client::new(&new, principal, context),
+            authentication: Authentication::of(&new.listener_name, context),
             socket: new.socket,
             peer: new.peer,
             permit: new.permit,
@@ -164,9 +169,11 @@ impl Connection {
         queued: Moment,
     ) -> Result<Turn, CloseReason> {
         self.unmute_if_due(context);
+        self.tell_refusal_if_due(context)?;
         self.look_for_memory(context)?;
         // Send what the client has not taken yet before serving its next request.
         self.flush(context)?;
+        self.close_if_told()?;
         for _ in 0..READS_PER_TURN {
             let served = self.serve_input(context).and_then(|()| {
                 // The first request in the input may be one that has not asked for memory yet.
@@ -195,7 +202,7 @@ impl Connection {
 
     /// Whether it can go on right away, without waiting for an event.
     fn can_go_on(&self, context: &LoopContext) -> bool {
-        let has_request = || self.reading.has_whole_request(context.settings.request_bytes_max);
+        let has_request = || self.reading.has_whole_request(self.request_bytes_max(context));
         let can_serve = self.may_serve_next(context) && has_request();
         self.can_read(context) || can_serve || self.sending.is_cut() || self.replies.can_advance()
     }
@@ -208,7 +215,7 @@ impl Connection {
     /// finishes its request even when it is full: its client might take its replies only after
     /// those of a waiter.
     fn may_serve_next(&self, context: &LoopContext) -> bool {
-        let must_not = self.is_stopping || self.replies.is_held();
+        let must_not = self.is_stopping || self.replies.is_held() || self.is_refused();
         if self.memory.is_waiting() {
             return false;
         }
@@ -223,6 +230,7 @@ impl Connection {
         };
         self.is_stopping
             || self.replies.is_held()
+            || self.is_refused()
             || self.sending.is_stuck()
             || self.muting.is_muted()
             || self.replies.len() + self.sending.unsent() >= UNANSWERED_MAX
@@ -252,7 +260,7 @@ impl Connection {
         let mut served = 0;
         self.reading.expect_more(0);
         while self.may_serve_next(context) && context.turn.may_serve() {
-            match cut(&bytes[served..], context.settings.request_bytes_max)? {
+            match cut(&bytes[served..], self.request_bytes_max(context))? {
                 Cut::Missing(missing) => {
                     self.reading.expect_more(missing);
                     break;
@@ -274,12 +282,18 @@ impl Connection {
     }
 
     fn serve_request(&mut self, context: &mut LoopContext, frame: &[u8]) -> Result<(), CloseReason> {
+        if self.expects_token() {
+            return self.take_token(context, frame);
+        }
         let start = context.now();
         let mut reader = Reader::new(frame);
         let header = RequestHeader::decode(&mut reader).map_err(|error| match error {
             DecodeError::UnknownKey { key } => CloseReason::UnsupportedApi { api_key: key as i16 },
             error => CloseReason::Header(error.to_string()),
         })?;
+        if self.must_authenticate(header.api_key) {
+            return self.authenticate(context, &header, frame, reader.remaining());
+        }
         let client = self.client.identify(context, header.client_id);
         let request = Request {
             connection: self.client.context(),
@@ -307,6 +321,7 @@ impl Connection {
             api_key: header.api_key,
             api_version: header.api_version,
             correlation_id: header.correlation_id,
+            has_header: true,
             client,
             request_bytes: frame.len() as u32,
             times: self.service_times(context, start, now),

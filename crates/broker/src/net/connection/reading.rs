@@ -391,7 +391,7 @@ impl Connection {
             return Ok(());
         }
         let now = context.now();
-        let is_whole = self.reading.has_whole_request(context.settings.request_bytes_max);
+        let is_whole = self.reading.has_whole_request(self.request_bytes_max(context));
         if self.memory.look(now, !is_whole) {
             // The wait was the broker's, so it does not count against the client.
             self.progress = now;

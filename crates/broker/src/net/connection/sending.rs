@@ -125,12 +125,14 @@ impl Sending {
         context.header.clear();
         // KIP-511: the answer to an unknown version of ApiVersions is version 0; its header is the
         // same in all versions.
-        encode_response_header(
-            &mut context.header,
-            request.api_key,
-            request.api_version,
-            request.correlation_id,
-        );
+        if request.has_header {
+            encode_response_header(
+                &mut context.header,
+                request.api_key,
+                request.api_version,
+                request.correlation_id,
+            );
+        }
         let before = self.output.enqueued();
         let is_tight = context.memory.is_tight();
         let copied_bytes_max = if is_tight {

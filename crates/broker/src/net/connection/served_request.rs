@@ -14,6 +14,8 @@ pub(super) struct ServedRequest {
     pub api_key: ApiKey,
     pub api_version: i16,
     pub correlation_id: i32,
+    /// Whether the answer has a header; a token without a request around it is answered alike.
+    pub has_header: bool,
     pub client: ClientIndex,
     pub request_bytes: u32,
     pub times: StageTimes,

@@ -49,6 +49,11 @@ pub struct Serve {
     #[arg(long)]
     recover_metadata: bool,
 
+    /// Begin an empty directory with this user, as kafka-storage format --add-scram does:
+    /// SCRAM-SHA-512=[name=alice,password=alice-secret]; later starts ignore it; may be repeated
+    #[arg(long, value_name = "MECHANISM=[...]")]
+    add_scram: Vec<String>,
+
     /// State a client's setting to the doctor: its client.id, or a pattern with `*`, and a key of
     /// Kafka's clients, of librdkafka or of franz-go; may be repeated
     #[arg(long, value_name = "[CLIENT.]KEY=VALUE")]
@@ -82,6 +87,7 @@ impl Serve {
                 recover_metadata: self.recover_metadata,
                 accept_loss: self.accept_loss.into_iter().collect(),
             },
+            add_scram: self.add_scram,
             ..doctor.additions()
         };
         let broker = match Broker::start_with(&properties, additions) {

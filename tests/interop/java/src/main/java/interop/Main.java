@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|login|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -32,6 +32,7 @@ public final class Main {
             case "visit" -> Directories.visit(suite, rest);
             case "commit-everywhere" -> Directories.commitEverywhere(suite);
             case "go-on" -> Directories.goOn(suite, rest);
+            case "login" -> new Login(suite, rest).run();
             case "push" -> Push.run(suite, Integer.parseInt(rest.get(0)));
             case "keep" -> Takeover.keep(suite, rest.get(0));
             case "check" -> Takeover.check(suite, rest.get(0));

@@ -1,0 +1,87 @@
+//! The security of the listeners at this moment: the file's, with what was set at run time
+//! (KIP-226).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use ottla_log::disk::Disk;
+use tracing::warn;
+
+use crate::config::{self, ConfigResource, ListenerSecurity, NodeConfig, SecurityByListener};
+use crate::image::MetadataImage;
+use crate::sasl::decoy::Decoys;
+use crate::sasl::nonce::Nonces;
+use crate::sasl::{SaslSecrets, secret_file};
+
+#[derive(Debug)]
+pub(crate) struct Security {
+    config: Arc<NodeConfig>,
+    by_listener: ArcSwap<SecurityByListener>,
+    pub secrets: SaslSecrets,
+}
+
+impl Security {
+    /// - `directory`: keeps the secret of decoys, if there can be a need for them.
+    pub fn new(
+        config: &Arc<NodeConfig>,
+        image: &MetadataImage,
+        disk: &dyn Disk,
+        directory: &Path,
+    ) -> Security {
+        let by_listener = effective(image, config);
+        let nonces = Nonces::new(config.secret_seed, "nonces");
+        let secret = if has_scram(&by_listener) {
+            secret_file::read_or_create(disk, directory, &nonces)
+        } else {
+            nonces.bytes().to_vec()
+        };
+        let decoys = Decoys::new(&secret, &image.scram_credentials);
+        Security {
+            config: config.clone(),
+            by_listener: ArcSwap::from_pointee(by_listener),
+            secrets: SaslSecrets { nonces, decoys },
+        }
+    }
+
+    pub fn of(&self, listener_name: &str) -> Option<Arc<ListenerSecurity>> {
+        let by_listener: Guard<Arc<SecurityByListener>> = self.by_listener.load();
+        by_listener.get(listener_name).cloned()
+    }
+
+    /// Takes over changed settings and credentials. Connections that are authenticated stay so.
+    pub fn follow(&self, old: &MetadataImage, new: &MetadataImage) {
+        if !Arc::ptr_eq(&old.scram_credentials, &new.scram_credentials) {
+            self.secrets.decoys.follow(&new.scram_credentials);
+        }
+        let is_changed = |resource: &ConfigResource| old.config(resource) != new.config(resource);
+        if broker_resources(&self.config).iter().any(is_changed) {
+            self.by_listener.store(Arc::new(effective(new, &self.config)));
+        }
+    }
+}
+
+/// Where a broker's settings can be set at run time; later ones take precedence.
+fn broker_resources(config: &NodeConfig) -> [ConfigResource; 2] {
+    [
+        ConfigResource::cluster_default(),
+        ConfigResource::broker(config.node_id),
+    ]
+}
+
+/// An invalid value that was set at run time leaves everything as in the file.
+fn effective(image: &MetadataImage, config: &NodeConfig) -> SecurityByListener {
+    let resources = broker_resources(config);
+    let layers = resources.iter().filter_map(|resource| image.config(resource));
+    let layers = layers.map(|values| &**values);
+    config::effective_security(&config.listeners, &config.static_config, layers).unwrap_or_else(|error| {
+        warn!(%error, "a setting of a listener's security is invalid: those of the file apply");
+        config.security.clone()
+    })
+}
+
+fn has_scram(security: &SecurityByListener) -> bool {
+    let all = security.values().filter_map(|security| security.sasl.as_ref());
+    all.flat_map(|sasl| &sasl.mechanisms)
+        .any(|offered| offered.mechanism.is_scram())
+}

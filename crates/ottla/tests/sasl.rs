@@ -1,0 +1,244 @@
+//! The clients against a broker in this process that asks who they are: every mechanism, wrong
+//! credentials, and sessions that end while records flow.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use std::time::Duration;
+
+use ottla_broker::{Additions, Broker};
+use ottla_client::Error;
+use ottla_client::admin::{Admin, NewTopic, ScramCredential, ScramMechanism};
+use ottla_client::config::{Config, Password};
+use ottla_client::consumer::{Consumer, TopicPartition};
+use ottla_client::producer::{Producer, Record};
+use ottla_wire::error_code::ErrorCode;
+
+const USER: &str = "alice, = \"queen\"";
+/// With the characters that a parser of JAAS could get wrong.
+const PASSWORD: &str = "it's; = \"x\\y\" käse";
+const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+const HANG: Duration = Duration::from_secs(60);
+
+/// A broker with an open listener, on which the admin makes the user's credentials, and one with
+/// all mechanisms.
+fn start(properties: &[(&str, &str)]) -> (Broker, Admin) {
+    let quoted = PASSWORD.replace('\\', "\\\\").replace('"', "\\\"");
+    let jaas =
+        format!("org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"{quoted}\";");
+    let own = [
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        ),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"),
+        (
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+            jaas.as_str(),
+        ),
+        ("connection.failed.authentication.delay.ms", "10"),
+    ];
+    let broker = Broker::start_temporary(&[&own, properties].concat()).unwrap();
+    let admin = Admin::new(&Config::new().set("bootstrap.servers", broker.address())).unwrap();
+    for mechanism in [ScramMechanism::Sha256, ScramMechanism::Sha512] {
+        set_password(&admin, mechanism, PASSWORD);
+    }
+    let created = admin.create_topics(vec![NewTopic::new("t").partitions(1)]).wait();
+    created.unwrap()["t"].as_ref().unwrap();
+    (broker, admin)
+}
+
+fn set_password(admin: &Admin, mechanism: ScramMechanism, password: &str) {
+    let credential = ScramCredential::Set {
+        mechanism,
+        password: Password::new(password),
+        rounds: None,
+    };
+    let results = admin.alter_scram_credentials(vec![(USER.to_owned(), credential)]);
+    assert_eq!(results.wait().unwrap()[USER], Ok(()));
+}
+
+fn config(broker: &Broker, mechanism: &str, password: &str) -> Config {
+    // Names of options, which JAAS has for users of PLAIN, have no blanks.
+    let user = if mechanism == "PLAIN" { "alice" } else { USER };
+    Config::new()
+        .set("bootstrap.servers", broker.address_of("SASL_PLAINTEXT").unwrap())
+        .set("security.protocol", "SASL_PLAINTEXT")
+        .set("sasl.mechanism", mechanism)
+        .set("sasl.username", user)
+        .set("sasl.password", password)
+}
+
+fn produce(producer: &Producer, value: &[u8]) -> Result<i64, Error> {
+    let record = Record {
+        topic: "t",
+        value: Some(value),
+        ..Record::default()
+    };
+    producer.send(&record)?.wait().map(|sent| sent.offset)
+}
+
+#[test]
+fn records_flow_with_every_mechanism() {
+    let (broker, _admin) = start(&[]);
+    for (number, mechanism) in MECHANISMS.into_iter().enumerate() {
+        let config = config(&broker, mechanism, PASSWORD);
+        let producer = Producer::new(&config).unwrap();
+        assert_eq!(produce(&producer, mechanism.as_bytes()).unwrap(), number as i64);
+        let mut consumer = Consumer::new(&config).unwrap();
+        consumer.assign([TopicPartition::new("t", 0)]).unwrap();
+        consumer
+            .seek(&TopicPartition::new("t", 0), number as i64)
+            .unwrap();
+        let records = consumer.poll(HANG).unwrap();
+        let values: Vec<&[u8]> = records.iter().filter_map(|record| record.value).collect();
+        assert_eq!(values, [mechanism.as_bytes()]);
+    }
+}
+
+#[test]
+fn a_wrong_password_is_an_error_that_says_so() {
+    let (broker, _admin) = start(&[]);
+    for mechanism in MECHANISMS {
+        let admin = Admin::new(&config(&broker, mechanism, "wrong")).unwrap();
+        let error = admin.list_topics().wait().unwrap_err();
+        assert!(
+            matches!(error, Error::Authentication { .. }),
+            "{mechanism}: {error:?}"
+        );
+        assert!(error.to_string().contains("Authentication failed"), "{error}");
+    }
+    let unknown = config(&broker, "SCRAM-SHA-256", PASSWORD).set("sasl.username", "mallory");
+    let error = Admin::new(&unknown).unwrap().list_topics().wait().unwrap_err();
+    assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
+}
+
+#[test]
+fn a_changed_password_counts_for_new_connections() {
+    let (broker, admin) = start(&[]);
+    let mechanism = "SCRAM-SHA-256";
+    set_password(&admin, ScramMechanism::Sha256, "new");
+    let connect = |password| Admin::new(&config(&broker, mechanism, password)).unwrap();
+    assert!(connect(PASSWORD).list_topics().wait().is_err());
+    connect("new").list_topics().wait().unwrap();
+    let delete = ScramCredential::Delete {
+        mechanism: ScramMechanism::Sha256,
+    };
+    let deleted = admin.alter_scram_credentials(vec![(USER.to_owned(), delete.clone())]);
+    assert_eq!(deleted.wait().unwrap()[USER], Ok(()));
+    assert!(connect("new").list_topics().wait().is_err());
+    let again = admin
+        .alter_scram_credentials(vec![(USER.to_owned(), delete)])
+        .wait()
+        .unwrap();
+    assert!(
+        matches!(
+            again[USER],
+            Err(Error::Broker {
+                code: ErrorCode::ResourceNotFound,
+                ..
+            })
+        ),
+        "{again:?}"
+    );
+    let described = admin.describe_scram_credentials(Vec::new()).wait().unwrap();
+    let mechanisms = described[USER].as_ref().unwrap();
+    assert_eq!(
+        mechanisms.iter().collect::<Vec<_>>(),
+        [(&ScramMechanism::Sha512, &8_192)]
+    );
+}
+
+#[test]
+fn credentials_survive_a_restart() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let path = directory.path().to_string_lossy().into_owned();
+    let properties: ottla_broker::properties::Properties = [
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        ),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
+        ("log.dirs", path.as_str()),
+        ("ottla.admin.listener", ""),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let broker = Broker::start(&properties).unwrap();
+    let admin = Admin::new(&Config::new().set("bootstrap.servers", broker.address())).unwrap();
+    set_password(&admin, ScramMechanism::Sha512, PASSWORD);
+    drop((admin, broker));
+    let broker = Broker::start(&properties).unwrap();
+    let config = config(&broker, "SCRAM-SHA-512", PASSWORD);
+    Admin::new(&config).unwrap().list_topics().wait().unwrap();
+}
+
+#[test]
+fn sessions_are_extended_while_records_flow() {
+    let (broker, _admin) = start(&[("connections.max.reauth.ms", "1500")]);
+    for mechanism in MECHANISMS {
+        let producer = Producer::new(&config(&broker, mechanism, PASSWORD)).unwrap();
+        let total = |name: &str| {
+            let metrics = producer.metrics().snapshot();
+            let found = metrics
+                .iter()
+                .find(|metric| metric.name == name && metric.group == "producer-metrics");
+            found.unwrap().number().unwrap()
+        };
+        produce(&producer, b"first").unwrap();
+        let connections = total("connection-creation-total");
+        while total("successful-reauthentication-total") < 2.0 {
+            produce(&producer, b"more").unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(total("connection-creation-total"), connections);
+    }
+}
+
+#[test]
+fn an_empty_directory_begins_with_the_users_that_it_is_given() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("users"));
+    std::fs::write(
+        &file,
+        "# the first\nSCRAM-SHA-256=[name=bob,password=builder]\n\n",
+    )
+    .unwrap();
+    let properties: ottla_broker::properties::Properties = [
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:0"),
+        ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512"),
+        ("connection.failed.authentication.delay.ms", "10"),
+        ("log.dirs", data.to_str().unwrap()),
+        ("ottla.bootstrap.scram.file", file.to_str().unwrap()),
+        ("ottla.admin.listener", ""),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let with = |user: &str| Additions {
+        add_scram: vec![user.to_owned()],
+        ..Additions::default()
+    };
+    let log_in = |broker: &Broker, mechanism: &str, user: &str, password: &str| {
+        let config = config(broker, mechanism, password).set("sasl.username", user);
+        Admin::new(&config).unwrap().list_topics().wait().is_ok()
+    };
+    let broken = Broker::start_with(&properties, with("SCRAM-SHA-256=[name=x]"));
+    let problem = broken.err().unwrap().to_string();
+    assert!(problem.starts_with("--add-scram=[hidden]: must be"), "{problem}");
+    let alice = "SCRAM-SHA-512=[name=alice,password=wonderland]";
+    let broker = Broker::start_with(&properties, with(alice)).unwrap();
+    assert!(log_in(&broker, "SCRAM-SHA-512", "alice", "wonderland"));
+    assert!(log_in(&broker, "SCRAM-SHA-256", "bob", "builder"));
+    drop(broker);
+    // Later the file is not needed, and the option changes nothing.
+    std::fs::remove_file(&file).unwrap();
+    let other = "SCRAM-SHA-512=[name=alice,password=looking-glass]";
+    let broker = Broker::start_with(&properties, with(other)).unwrap();
+    assert!(log_in(&broker, "SCRAM-SHA-512", "alice", "wonderland"));
+    assert!(!log_in(&broker, "SCRAM-SHA-512", "alice", "looking-glass"));
+    drop(broker);
+    // An empty directory is not begun without them.
+    std::fs::remove_dir_all(&data).unwrap();
+    let problem = Broker::start(&properties).err().unwrap().to_string();
+    assert!(problem.contains("ottla.bootstrap.scram.file"), "{problem}");
+}
