@@ -464,6 +464,47 @@ fn a_thousand_small_requests_at_once_are_answered_in_order() {
 }
 
 #[test]
+fn a_broker_listens_with_tls_or_names_the_setting_that_keeps_it_from_starting() {
+    use ottla_broker::broker::Broker;
+    let tls = TlsNet::start(&[]);
+    let key_store = tls.path("key.pem");
+    let lines = [
+        ("listeners", "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0"),
+        (
+            "listener.security.protocol.map",
+            "PLAINTEXT:PLAINTEXT,OUTSIDE:SSL",
+        ),
+        ("listener.name.outside.ssl.keystore.type", "PEM"),
+        ("listener.name.outside.ssl.keystore.location", key_store.as_str()),
+    ];
+    let broker = Broker::start_temporary(&lines).unwrap();
+    let ports: Vec<&str> = broker
+        .node()
+        .config()
+        .listeners
+        .iter()
+        .map(|listener| &*listener.name)
+        .collect();
+    assert_eq!(ports, ["PLAINTEXT", "OUTSIDE"]);
+    let mut address = broker.address();
+    address.set_port(broker.node().config().listeners[1].port);
+    let mut client = TlsClient::connect(address, &tls.client_config(rustls::ALL_VERSIONS, None));
+    client.send(&support::frame(
+        ottla_wire::api_key::ApiKey::ApiVersions,
+        0,
+        7,
+        |_| {},
+    ));
+    let answer = support::receive_from(&mut client.stream, ottla_wire::api_key::ApiKey::ApiVersions, 0, 7);
+    assert!(answer.unwrap().len() > 100);
+    let error = Broker::start_temporary(&lines[..3]).err().unwrap().to_string();
+    assert!(
+        error.contains("ssl.keystore.location") && error.contains("listener OUTSIDE"),
+        "{error}"
+    );
+}
+
+#[test]
 fn where_memory_is_short_records_are_read_whole_or_left_in_the_socket() {
     const CROWD: usize = 250;
     let tls = TlsNet::start_with(Difference {

@@ -100,8 +100,11 @@ impl Listeners {
                     format!("listener name {} twice", listener.name),
                 ));
             }
-            if listener.security_protocol != SecurityProtocol::Plaintext {
-                let problem = format!("listener {}: only PLAINTEXT is supported so far", listener.name);
+            if !matches!(
+                listener.security_protocol,
+                SecurityProtocol::Plaintext | SecurityProtocol::Ssl
+            ) {
+                let problem = format!("listener {}: SASL is not supported so far", listener.name);
                 return Err(ConfigError::new(LISTENERS, value, problem));
             }
         }

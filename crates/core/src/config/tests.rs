@@ -115,7 +115,11 @@ fn an_invalid_line_is_reported_by_name() {
     );
     check_refused(&[("listeners", "PLAINTEXT://x:99999")], "listeners", "port");
     check_refused(&[("listeners", "FRONT://x:1")], "listeners", "FRONT");
-    check_refused(&[("listeners", "SSL://x:1")], "listeners", "only PLAINTEXT");
+    check_refused(
+        &[("listeners", "SASL_SSL://x:1")],
+        "listeners",
+        "SASL is not supported",
+    );
     check_refused(
         &[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")],
         "listeners",
@@ -161,7 +165,7 @@ fn nothing_is_ignored_silently() {
     let config = read(&[
         ("num.partition", "3"),
         ("num.io.threads", "8"),
-        ("ssl.keystore.location", "/x"),
+        ("ssl.provider", "x"),
         ("ottla.durability", "page-cache"),
         ("ottla.admin.listener", ""),
     ])
@@ -171,7 +175,7 @@ fn nothing_is_ignored_silently() {
     for expected in [
         "did you mean num.partitions?",
         "num.io.threads has no effect",
-        "ssl.keystore.location",
+        "ssl.provider has no effect",
         "power cut",
     ] {
         assert!(all.contains(expected), "{expected} is not in {all}");
@@ -204,4 +208,19 @@ fn topic_settings_are_checked_as_kafka_checks_them() {
         .map(|(key, value)| (Arc::from(*key), Arc::from(*value)))
         .collect();
     assert!(topic_values_error(&values).is_some());
+}
+
+#[test]
+fn the_settings_of_tls_cannot_be_set_while_the_broker_runs() {
+    for name in [
+        "ssl.keystore.location",
+        "ssl.keystore.key",
+        "listener.name.outside.ssl.keystore.location",
+    ] {
+        let problem = super::broker_update_problem(name, false).unwrap();
+        assert_eq!(
+            problem,
+            format!("Cannot update these configs dynamically: Set({name})")
+        );
+    }
 }
