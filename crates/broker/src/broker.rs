@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ottla_core::config::{ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
@@ -18,6 +19,7 @@ use ottla_log::disk::owned::LogMemory;
 use tracing::{error, info, warn};
 
 use crate::activity::ActivityView;
+use crate::admin::tls::TlsView;
 use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
@@ -29,11 +31,14 @@ use crate::metrics::recorder::Records;
 use crate::metrics::tenants::TenantBooks;
 use crate::net::connection_counts::ConnectionCounts;
 use crate::net::event_loop::EventLoop;
-use crate::net::listener::Listener;
+use crate::net::handshake::{HANDSHAKES_MAX, Handshakes};
+use crate::net::listener::{Listener, TlsDoor};
 use crate::net::loop_context::LoopParts;
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
 use crate::settings::Settings;
+use crate::tls::listener::TlsListener;
+use crate::tls::reload::Reloader;
 
 /// Why a broker did not start. `Display` is one line for the operator.
 #[derive(Debug)]
@@ -83,6 +88,7 @@ pub struct Broker {
     // Fields are dropped in this order.
     admin: Option<Admin>,
     listeners: Vec<(ListenerConfig, Listener)>,
+    tls: Option<Tls>,
     loops: Vec<EventLoop>,
     workers: Option<Workers>,
     node: Arc<Node>,
@@ -112,6 +118,7 @@ impl Broker {
             let (file, bytes) = (file.display(), settings.memory.bytes);
             info!(bytes, %file, "memory is limited by a control group");
         }
+        let tls_listeners = open_tls(&mut settings).map_err(StartError::Config)?;
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -169,6 +176,7 @@ impl Broker {
         let mut broker = Broker {
             admin: None,
             listeners: Vec::new(),
+            tls: Tls::start(tls_listeners, settings.authentication_timeout).map_err(StartError::Threads)?,
             loops,
             workers: Some(workers),
             activity: ActivityView::new(&node, records.clone(), clock.clone()),
@@ -176,8 +184,10 @@ impl Broker {
             _directory: None,
         };
         for (config, socket) in sockets {
-            let listener = Listener::start(config.name.clone(), socket, counts.clone(), mailboxes.clone())
-                .map_err(StartError::Threads)?;
+            let tls = broker.tls.as_ref().and_then(|tls| tls.door(&config.name));
+            let (name, counts) = (config.name.clone(), counts.clone());
+            let listener =
+                Listener::start(name, socket, counts, mailboxes.clone(), tls).map_err(StartError::Threads)?;
             broker.listeners.push((config, listener));
         }
         if let Some(socket) = admin_socket {
@@ -192,6 +202,7 @@ impl Broker {
                     records.clone(),
                     clock.clone(),
                 )),
+                tls: broker.tls.as_ref().map(Tls::view),
                 records,
                 clock,
             };
@@ -294,6 +305,7 @@ impl Drop for Broker {
         self.node.begin_stop();
         self.admin = None;
         self.listeners.clear();
+        self.tls = None;
         // Tell all loops to stop before waiting for the first.
         self.loops.iter().for_each(EventLoop::stop);
         self.loops.clear();
@@ -312,6 +324,51 @@ fn first_users(
 ) -> Result<Result<Vec<FirstUser>, ConfigError>, StartError> {
     let of_arguments = first_users::of_arguments(arguments, seed).map_err(StartError::Config)?;
     Ok(first_users::of_file(properties, seed).map(|of_file| [of_file, of_arguments].concat()))
+}
+
+/// What listeners with TLS need besides event loops.
+struct Tls {
+    listeners: Vec<Arc<TlsListener>>,
+    handshakes: Handshakes,
+    _reloader: Reloader,
+}
+
+impl Tls {
+    /// `None` when no listener has TLS.
+    fn start(listeners: Vec<Arc<TlsListener>>, timeout: Duration) -> io::Result<Option<Tls>> {
+        if listeners.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Tls {
+            handshakes: Handshakes::start(timeout, HANDSHAKES_MAX)?,
+            _reloader: Reloader::start(&listeners)?,
+            listeners,
+        }))
+    }
+
+    fn view(&self) -> TlsView {
+        TlsView {
+            listeners: self.listeners.clone(),
+            handshakes: self.handshakes.entrance().counts().clone(),
+        }
+    }
+
+    fn door(&self, name: &str) -> Option<TlsDoor> {
+        let listener = self
+            .listeners
+            .iter()
+            .find(|listener| **listener.name() == *name)?;
+        Some(TlsDoor {
+            listener: listener.clone(),
+            entrance: self.handshakes.entrance().clone(),
+        })
+    }
+}
+
+fn open_tls(settings: &mut Settings) -> Result<Vec<Arc<TlsListener>>, ConfigError> {
+    let all = std::mem::take(&mut settings.tls).into_iter();
+    all.map(|settings| Ok(Arc::new(TlsListener::open(settings)?)))
+        .collect()
 }
 
 pub(crate) fn seed() -> Seed {

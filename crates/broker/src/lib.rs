@@ -9,6 +9,7 @@ pub mod broker;
 pub mod machine_memory;
 pub mod settings;
 pub mod net;
+pub mod tls;
 pub mod executor;
 pub mod clock;
 pub mod metrics;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ottla_core::config::{ConfigError, NodeConfig};
+use ottla_core::config::{ConfigError, NodeConfig, SecurityProtocol};
 use ottla_core::random::Seed;
 
 use crate::machine_memory::MachineMemory;
@@ -12,6 +12,8 @@ use crate::net::connection_counts::ConnectionLimits;
 use crate::net::loop_context::{AuthenticationSettings, NetSettings};
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
+use crate::tls::config::TlsSettings;
+use crate::tls::settings::SslSettings;
 
 /// Above this, threads that only move bytes compete with each other.
 const LOOPS_MAX: usize = 16;
@@ -34,6 +36,10 @@ pub struct Settings {
     pub loop_count: usize,
     /// Threads that open and close logs.
     pub recovery_threads: usize,
+    /// Of the listeners with TLS.
+    pub tls: Vec<TlsSettings>,
+    /// `ottla.authentication.timeout.ms`: how long a client may take from its connection on.
+    pub authentication_timeout: Duration,
     /// `None`: the operating system's default.
     pub backlog: Option<i32>,
     /// `queued.max.request.bytes`: the memory for requests of all connections together.
@@ -90,7 +96,10 @@ impl Settings {
         let backlog = properties
             .contains_key("socket.listen.backlog.size")
             .then_some(network.listen_backlog);
+        let timeout_ms = number(properties, "ottla.authentication.timeout.ms", 10_000)?;
         Ok(Settings {
+            tls: tls_settings(properties, &node)?,
+            authentication_timeout: Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0).max(1)),
             request_memory_bytes_max: request_memory.limit_bytes,
             net,
             limits,
@@ -101,6 +110,20 @@ impl Settings {
             node,
         })
     }
+}
+
+fn tls_settings(properties: &Properties, node: &NodeConfig) -> Result<Vec<TlsSettings>, ConfigError> {
+    let has_tls = |protocol| matches!(protocol, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl);
+    let with_tls = node
+        .listeners
+        .iter()
+        .filter(|listener| has_tls(listener.security_protocol));
+    with_tls
+        .map(|listener| {
+            let has_sasl = listener.security_protocol == SecurityProtocol::SaslSsl;
+            TlsSettings::read(SslSettings::of_listener(properties, &listener.name), has_sasl)
+        })
+        .collect()
 }
 
 /// `num.network.threads` if given, otherwise one loop per core, as far as memory allows for their

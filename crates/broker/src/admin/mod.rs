@@ -31,6 +31,7 @@ pub mod tenants;
 pub mod exposition;
 pub mod prometheus;
 pub mod quotas;
+pub mod tls;
 
 const JSON: &str = "application/json";
 
@@ -46,6 +47,8 @@ pub struct AdminView {
     pub queues: Arc<Queues>,
     pub memory: Arc<MemoryBudget>,
     pub tenants: Arc<TenantBooks>,
+    /// `None` when no listener has TLS.
+    pub tls: Option<tls::TlsView>,
     pub clock: Arc<dyn Clock>,
 }
 

@@ -40,6 +40,9 @@ pub fn render(view: &AdminView) -> String {
     write_loops(&mut page, &tenants);
     write_telemetry(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);
+    if let Some(tls) = &view.tls {
+        super::tls::write_metrics(&mut page, tls);
+    }
     write_process(&mut page, view);
     write_closed(&mut page, &totals);
     page.finish()

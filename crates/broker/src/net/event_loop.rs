@@ -147,6 +147,7 @@ impl Looper {
             self.serve_ready(&mut shared);
             let now = self.context.tick();
             if self.is_stopped(now) {
+                self.say_goodbye();
                 return;
             }
             self.context.records().busy_micros += now.micros_since(awake_since);
@@ -220,6 +221,12 @@ impl Looper {
         })
     }
 
+    fn say_goodbye(&mut self) {
+        self.connections
+            .iter_mut()
+            .for_each(|(_, entry)| entry.connection.say_goodbye());
+    }
+
     fn timeout(&mut self, now: Moment) -> Option<Timespec> {
         if self.scheduler.has_ready() || !self.arrivals.is_empty() || !self.context.mailbox.fall_asleep() {
             return Some(Timespec {
@@ -268,7 +275,8 @@ impl Looper {
         };
         // Never the mailbox's token: `u32::MAX` is not used as a generation.
         self.next_generation = (self.next_generation + 1) % u32::MAX;
-        let connection = Connection::new(new, token, self.principal.clone(), &mut self.context);
+        let principal = new.transport.principal().unwrap_or(&self.principal).clone();
+        let connection = Connection::new(new, token, principal, &mut self.context);
         let tenant = connection.tenant();
         vacant.insert(Entry {
             token,
@@ -386,7 +394,7 @@ impl Looper {
     }
 
     fn close(&mut self, token: Token, refusal: &CloseReason) {
-        let entry = self.connections.remove(token.index as usize);
+        let mut entry = self.connections.remove(token.index as usize);
         entry.connection.leave(&self.context);
         if let Some(armed) = entry.armed {
             self.deadlines.remove(&(armed, token));

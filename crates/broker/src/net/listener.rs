@@ -17,9 +17,12 @@ use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use tracing::warn;
 
 use super::connection_counts::ConnectionCounts;
+use super::handshake::{Arrival, Entrance};
 use super::mailbox::{Mailbox, NewConnection};
+use super::transport::Transport;
 use super::unsent::limit_unsent;
 use crate::rate_limit::RateLimit;
+use crate::tls::listener::TlsListener;
 
 /// How long accepting pauses when the process is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -53,13 +56,23 @@ pub struct Listener {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Where the connections of a listener with TLS go first.
+#[derive(Clone, Debug)]
+pub struct TlsDoor {
+    pub listener: Arc<TlsListener>,
+    pub entrance: Arc<Entrance>,
+}
+
 impl Listener {
     /// Starts accepting on a listening socket, which is made non-blocking.
+    ///
+    /// - `tls`: `None` for a listener without TLS.
     pub fn start(
         name: Arc<str>,
         socket: TcpListener,
         counts: Arc<ConnectionCounts>,
         mailboxes: Vec<Arc<Mailbox>>,
+        tls: Option<TlsDoor>,
     ) -> io::Result<Listener> {
         let address = socket.local_addr()?;
         prepare(&socket)?;
@@ -71,6 +84,7 @@ impl Listener {
             stopped: stopped.clone(),
             counts: counts.clone(),
             batch: mailboxes.iter().map(|_| Vec::new()).collect(),
+            tls,
             mailboxes,
             pace: Pace::new(Instant::now()),
             throttled: VecDeque::new(),
@@ -156,6 +170,7 @@ struct Acceptor {
     mailboxes: Vec<Arc<Mailbox>>,
     /// Accepted in this batch, by mailbox.
     batch: Vec<Vec<NewConnection>>,
+    tls: Option<TlsDoor>,
     pace: Pace,
     /// Over their address's rate, with the moment at which to close each: a client that is closed
     /// at once would reconnect at once.
@@ -172,11 +187,7 @@ impl Acceptor {
                 return;
             }
             let result = self.accept_batch();
-            for (mailbox, connections) in self.mailboxes.iter().zip(&mut self.batch) {
-                if !connections.is_empty() {
-                    mailbox.connect(connections);
-                }
-            }
+            self.deliver_batch();
             match result {
                 Ok(0) => {}
                 Ok(_) => std::thread::sleep(self.pace.rest(Instant::now())),
@@ -261,7 +272,26 @@ impl Acceptor {
             connection_id,
             listener_name: self.name.clone(),
             permit,
+            transport: Transport::default(),
         });
+    }
+
+    fn deliver_batch(&mut self) {
+        let mut arrivals = Vec::new();
+        for (mailbox, connections) in self.mailboxes.iter().zip(&mut self.batch) {
+            match &self.tls {
+                None if connections.is_empty() => {}
+                None => mailbox.connect(connections),
+                Some(tls) => arrivals.extend(connections.drain(..).map(|connection| Arrival {
+                    connection,
+                    listener: tls.listener.clone(),
+                    mailbox: mailbox.clone(),
+                })),
+            }
+        }
+        if let Some(tls) = self.tls.as_ref().filter(|_| !arrivals.is_empty()) {
+            tls.entrance.enter(&mut arrivals);
+        }
     }
 
     fn pause_after(&mut self, error: Errno) {

@@ -16,6 +16,7 @@ use super::mailbox::Mailbox;
 use super::memory_budget::{LoopMemory, MemoryBudget};
 use super::output::SparePages;
 use super::service::Service;
+use super::tls_session::TlsPages;
 use crate::executor::cold_reads::ColdReads;
 use crate::metrics::accounts::{AccountBook, Accounts};
 use crate::metrics::activity::{ActivityIndex, Exchange};
@@ -128,6 +129,7 @@ pub struct LoopContext {
     pub loop_memory: Arc<LoopMemory>,
     pub pool: BufferPool,
     pub spare: SparePages,
+    pub tls_pages: TlsPages,
     pub reply: ReplyBuffer,
     pub expected: ExpectedAnswers,
     pub header: Vec<u8>,
@@ -154,6 +156,7 @@ impl LoopContext {
             loop_memory: parts.memory.of_loop(index),
             memory: parts.memory,
             spare: SparePages::default(),
+            tls_pages: TlsPages::default(),
             reply: ReplyBuffer::default(),
             expected: ExpectedAnswers::default(),
             header: Vec::new(),

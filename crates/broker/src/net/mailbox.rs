@@ -12,6 +12,7 @@ use std::task::{Wake, Waker};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection_counts::ConnectionPermit;
+use super::transport::Transport;
 
 /// A connection of an event loop. Tokens are not reused while the loop lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,7 @@ pub struct NewConnection {
     pub connection_id: u64,
     pub listener_name: Arc<str>,
     pub permit: ConnectionPermit,
+    pub transport: Transport,
 }
 
 /// What has arrived since the loop last looked.

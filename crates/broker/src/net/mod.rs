@@ -4,6 +4,7 @@
 
 pub mod service;
 pub mod listener;
+pub mod handshake;
 pub mod connection_counts;
 pub mod event_loop;
 pub mod loop_context;
@@ -16,7 +17,10 @@ pub mod input;
 pub mod expected_answers;
 pub mod memory_budget;
 pub mod fair_semaphore;
+pub mod transport;
+pub mod tls_session;
 pub mod output;
+mod encrypted_output;
 pub mod cold_region;
 pub mod unsent;
 pub mod round_trip;

@@ -60,7 +60,7 @@ impl SparePages {
 }
 
 #[derive(Debug)]
-enum Segment {
+pub(super) enum Segment {
     Bytes(Vec<u8>),
     Region(FileRegion),
     Cold(ColdRegion),
@@ -103,16 +103,16 @@ pub enum OutputError {
 /// Replies in order.
 #[derive(Debug, Default)]
 pub struct Output {
-    segments: VecDeque<Segment>,
+    pub(super) segments: VecDeque<Segment>,
     /// Bytes of the first segment that the socket has taken.
-    front_sent: usize,
+    pub(super) front_sent: usize,
     /// Memory of all segments.
     memory_bytes: usize,
     /// The stream position of a leading region that has been loaded but not begun to be sent.
-    loaded_at: Option<u64>,
+    pub(super) loaded_at: Option<u64>,
     /// Stream positions: bytes ever enqueued and sent on this connection.
     enqueued: u64,
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 impl Output {
@@ -184,7 +184,7 @@ impl Output {
     }
 
     /// Replaces the first segment by `segment`.
-    fn replace_first(&mut self, segment: Segment) {
+    pub(super) fn replace_first(&mut self, segment: Segment) {
         self.memory_bytes += segment.memory_bytes();
         let before = std::mem::replace(&mut self.segments[0], segment);
         self.memory_bytes -= before.memory_bytes();
@@ -306,7 +306,7 @@ impl Output {
         }
     }
 
-    fn replace_cold(&mut self, bytes: Vec<u8>, rest: FileRegion) {
+    pub(super) fn replace_cold(&mut self, bytes: Vec<u8>, rest: FileRegion) {
         self.replace_first(Segment::Bytes(bytes));
         if rest.bytes > 0 {
             let rest = Segment::Region(rest);
@@ -389,7 +389,7 @@ impl Output {
     }
 
     /// Removes what the socket has taken.
-    fn drop_sent(&mut self, spare: &mut SparePages) {
+    pub(super) fn drop_sent(&mut self, spare: &mut SparePages) {
         while let Some(segment) = self.segments.front_mut() {
             match segment {
                 Segment::Bytes(bytes) if bytes.len() <= self.front_sent => self.front_sent -= bytes.len(),

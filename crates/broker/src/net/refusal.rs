@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
 
+use super::tls_session::TlsFault;
+
 /// What the first bytes of a frame look like if they are not a Kafka request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookalike {
@@ -30,6 +32,8 @@ impl Lookalike {
 pub enum CloseReason {
     /// The client closed the connection, or the network did; not worth a line.
     Gone,
+    /// The client broke the rules of TLS after its handshake.
+    Tls(String),
     FrameTooLarge {
         bytes: i32,
         bytes_max: i32,
@@ -71,6 +75,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CloseReason::Gone => write!(f, "the peer closed the connection"),
+            CloseReason::Tls(reason) => write!(f, "TLS: {reason}"),
             CloseReason::FrameTooLarge {
                 lookalike: Lookalike::Http,
                 ..
@@ -147,11 +152,21 @@ impl fmt::Display for CloseReason {
     }
 }
 
+impl From<TlsFault> for CloseReason {
+    fn from(fault: TlsFault) -> CloseReason {
+        match fault {
+            TlsFault::Gone => CloseReason::Gone,
+            TlsFault::Refused(reason) => CloseReason::Tls(reason),
+        }
+    }
+}
+
 impl CloseReason {
     /// The value of the counter's label.
     pub fn name(&self) -> &'static str {
         match self {
             CloseReason::Gone => "gone",
+            CloseReason::Tls(_) => "tls",
             CloseReason::FrameTooLarge { .. } | CloseReason::NegativeLength { .. } => "frame-length",
             CloseReason::Header(_) => "header",
             CloseReason::UnsupportedApi { .. } | CloseReason::UnsupportedVersion { .. } => "unsupported",

@@ -9,6 +9,7 @@ pub mod large;
 pub mod net;
 pub mod page_cache;
 pub mod slow_disk;
+pub mod tls;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -64,16 +65,7 @@ impl Client {
         api_version: i16,
         correlation_id: i32,
     ) -> std::io::Result<Vec<u8>> {
-        let mut length = [0; 4];
-        self.socket.read_exact(&mut length)?;
-        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-        self.socket.read_exact(&mut frame)?;
-        let mut reader = Reader::new(&frame);
-        assert_eq!(
-            decode_response_header(&mut reader, api_key, api_version),
-            Ok(correlation_id)
-        );
-        Ok(frame[frame.len() - reader.remaining()..].to_vec())
+        receive_from(&mut self.socket, api_key, api_version, correlation_id)
     }
 
     /// Waits until the broker has closed the connection; returns what it sent before.
@@ -85,6 +77,25 @@ impl Client {
         }
         rest
     }
+}
+
+/// Receives the body of the next reply, checked to be the one to `correlation_id`.
+pub fn receive_from(
+    stream: &mut impl Read,
+    api_key: ApiKey,
+    api_version: i16,
+    correlation_id: i32,
+) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut frame)?;
+    let mut reader = Reader::new(&frame);
+    assert_eq!(
+        decode_response_header(&mut reader, api_key, api_version),
+        Ok(correlation_id)
+    );
+    Ok(frame[frame.len() - reader.remaining()..].to_vec())
 }
 
 /// A whole request as sent: length, header, body.

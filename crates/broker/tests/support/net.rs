@@ -13,7 +13,7 @@ use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::connection_counts::{ConnectionCounts, ConnectionLimits};
 use ottla_broker::net::event_loop::EventLoop;
-use ottla_broker::net::listener::Listener;
+use ottla_broker::net::listener::{Listener, TlsDoor};
 use ottla_broker::net::loop_context::{AuthenticationSettings, LoopParts, NetSettings};
 use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
@@ -98,6 +98,8 @@ pub const TORN: &[u8] = b"torn";
 pub const SLOW: &[u8] = b"slow";
 /// Blocks its event loop until [`Echo::let_go`].
 pub const HOLD: &[u8] = b"hold";
+/// Answered with the principal of the connection.
+pub const PRINCIPAL: &[u8] = b"principal";
 pub const LARGE: &[u8] = b"large";
 pub const LARGE_BYTES: usize = 10_000_000;
 /// A body with this prefix is answered with its length.
@@ -170,6 +172,9 @@ impl Service for EchoService {
                 self.0.hold();
                 reply.bytes.extend_from_slice(HOLD);
             }
+            PRINCIPAL => reply
+                .bytes
+                .extend_from_slice(request.connection.principal.as_bytes()),
             LARGE => reply.bytes.resize(LARGE_BYTES, 7),
             body if body.starts_with(COUNT) => {
                 reply.bytes.extend_from_slice(body.len().to_string().as_bytes())
@@ -256,7 +261,7 @@ pub struct Net {
 }
 
 /// `socket.request.max.bytes` of a network without an explicit limit.
-const REQUEST_BYTES_MAX: usize = 100 << 20;
+pub const REQUEST_BYTES_MAX: usize = 100 << 20;
 
 impl Net {
     pub fn start() -> Net {
@@ -273,7 +278,13 @@ impl Net {
 
     /// Starts with these limits on the memory for requests of all connections together, and of one
     /// request.
-    pub fn start_within(
+    pub fn start_within(memory: (usize, usize), idle_max: Duration, connections_max_per_ip: usize) -> Net {
+        Net::start_behind(None, memory, idle_max, connections_max_per_ip)
+    }
+
+    /// Like [`Net::start_within`], with TLS.
+    pub fn start_behind(
+        tls: Option<TlsDoor>,
         (memory_bytes_max, request_bytes_max): (usize, usize),
         idle_max: Duration,
         connections_max_per_ip: usize,
@@ -319,7 +330,7 @@ impl Net {
             .iter()
             .map(|event_loop| event_loop.mailbox().clone())
             .collect();
-        let listener = Listener::start("PLAINTEXT".into(), socket, counts.clone(), mailboxes).unwrap();
+        let listener = Listener::start("PLAINTEXT".into(), socket, counts.clone(), mailboxes, tls).unwrap();
         Net {
             listener,
             echo,

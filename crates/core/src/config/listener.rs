@@ -135,16 +135,9 @@ fn check_served(read: &Properties<'_>, served: &[Listener]) -> Result<(), Config
         return refuse("names no listener for clients".to_owned());
     }
     for (index, listener) in served.iter().enumerate() {
-        let Listener { name, .. } = listener;
+        let name = &listener.name;
         if served[..index].iter().any(|earlier| earlier.name == *name) {
             return refuse(format!("listener name {name} twice"));
-        }
-        let protocol = listener.security_protocol;
-        if protocol.has_tls() {
-            return refuse(format!(
-                "listener {name}: {} is not served yet, PLAINTEXT and SASL_PLAINTEXT are",
-                protocol.name()
-            ));
         }
     }
     Ok(())

@@ -116,11 +116,6 @@ fn an_invalid_line_is_reported_by_name() {
     check_refused(&[("listeners", "PLAINTEXT://x:99999")], "listeners", "port");
     check_refused(&[("listeners", "FRONT://x:1")], "listeners", "FRONT");
     check_refused(
-        &[("listeners", "SSL://x:1")],
-        "listeners",
-        "SSL is not served yet",
-    );
-    check_refused(
         &[("listeners", "PLAINTEXT://x:1,PLAINTEXT://x:2")],
         "listeners",
         "twice",
@@ -165,7 +160,7 @@ fn nothing_is_ignored_silently() {
     let config = read(&[
         ("num.partition", "3"),
         ("num.io.threads", "8"),
-        ("ssl.keystore.location", "/x"),
+        ("ssl.provider", "x"),
         ("ottla.durability", "page-cache"),
         ("ottla.admin.listener", ""),
     ])
@@ -175,7 +170,7 @@ fn nothing_is_ignored_silently() {
     for expected in [
         "did you mean num.partitions?",
         "num.io.threads has no effect",
-        "ssl.keystore.location",
+        "ssl.provider has no effect",
         "power cut",
     ] {
         assert!(all.contains(expected), "{expected} is not in {all}");
@@ -343,4 +338,19 @@ fn a_setting_of_a_listener_that_does_not_exist_is_reported() {
     assert_eq!(config.warnings.len(), 2, "{:?}", config.warnings);
     assert!(config.warnings[0].contains("no listener is named PLAINTEXT in lower case"));
     assert!(config.warnings[1].contains("no listener is named back in lower case"));
+}
+
+#[test]
+fn the_settings_of_tls_cannot_be_set_while_the_broker_runs() {
+    for name in [
+        "ssl.keystore.location",
+        "ssl.keystore.key",
+        "listener.name.outside.ssl.keystore.location",
+    ] {
+        let problem = super::broker_update_problem(name, false).unwrap();
+        assert_eq!(
+            problem,
+            format!("Cannot update these configs dynamically: Set({name})")
+        );
+    }
 }

@@ -1,13 +1,15 @@
 //! The broker keys that matter on one machine, and Ottla's own.
 
 use super::key::{
-    Allowed, ConfigKey, Unit, Update, boolean, double, int, list, long, password, scaled, short, string,
+    Allowed, ConfigKey, Unit, Update, boolean, class, double, int, list, long, password, scaled, short,
+    string,
 };
 
 const ONE_REPLICA: &str = "one machine has one replica of everything";
 const OWN_CONTROLLER: &str = "Ottla's controller runs inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const NO_TRANSACTIONS: &str = "transactions are not served yet";
+const JAVA_CLASS: &str = "it names a part of Java";
 const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
 const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
@@ -356,6 +358,51 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .bytes()
         .at_least(-1)
         .costs("kernel memory: this for each connection; too small a buffer limits a distant consumer to buffer / round trip time"),
+    boolean("ssl.allow.dn.changes", "false", "Whether a key store that is read again may have a certificate of another subject."),
+    boolean("ssl.allow.san.changes", "false", "Whether a key store that is read again may have a certificate without an alternative name that it had before."),
+    list("ssl.cipher.suites", "", "The cipher suites that may be used, by their names in the standard, in the broker's order of preference; empty: all that are secure.")
+        .update(Update::PerBroker)
+        .costs("suites without forward secrecy or with CBC are not served; the log names those that were left out"),
+    string("ssl.client.auth", "none", "Whether clients are asked for a certificate: none, requested or required. On a SASL_SSL listener only its own value counts.")
+        .one_of(&["required", "requested", "none"])
+        .update(Update::PerBroker)
+        .costs("with requested a client without a certificate is User:ANONYMOUS"),
+    list("ssl.enabled.protocols", "TLSv1.2,TLSv1.3", "The versions of TLS that may be spoken; older ones are not served.")
+        .update(Update::PerBroker),
+    string("ssl.endpoint.identification.algorithm", "https", "Whether the name of another broker is compared with its certificate.")
+        .update(Update::PerBroker)
+        .no_effect(ONE_REPLICA),
+    class("ssl.engine.factory.class", "", "What makes TLS engines; a listener with TLS does not start if it is set.")
+        .unset()
+        .update(Update::PerBroker)
+        .no_effect(JAVA_CLASS),
+    password("ssl.key.password", "The password of the private key: of an encrypted PEM key, or of a key in a JKS store, there by default the store's.")
+        .update(Update::PerBroker),
+    string("ssl.keymanager.algorithm", "SunX509", "Which of Java's key managers is used.").update(Update::PerBroker).no_effect(JAVA_CLASS),
+    password("ssl.keystore.certificate.chain", "The listener's certificate and those that signed it, as PEM; instead of a file.")
+        .update(Update::PerBroker),
+    password("ssl.keystore.key", "The listener's private key as PEM; instead of a file.").update(Update::PerBroker),
+    string("ssl.keystore.location", "", "The file with the listener's private key and certificates: PEM, PKCS12 or JKS. It is read again when it changes.")
+        .unset()
+        .update(Update::PerBroker),
+    password("ssl.keystore.password", "The password of a PKCS12 or JKS key store.").update(Update::PerBroker),
+    string("ssl.keystore.type", "JKS", "The form of the key store: PEM, PKCS12 or JKS; between the last two the file's content decides.")
+        .update(Update::PerBroker),
+    string("ssl.principal.mapping.rules", "DEFAULT", "The rules that make the name of a principal from the subject of a client's certificate (KIP-371).")
+        .costs("a client whose subject no rule applies to is refused; patterns with look-around or back-references are refused at the start"),
+    string("ssl.protocol", "TLSv1.3", "The version of TLS in Java's counting: TLS, TLSv1.2 or TLSv1.3; the versions follow from ssl.enabled.protocols alone.")
+        .update(Update::PerBroker),
+    string("ssl.provider", "", "Which of Java's providers does TLS.").unset().update(Update::PerBroker).no_effect(JAVA_CLASS),
+    string("ssl.secure.random.implementation", "", "Where Java takes random numbers from.").unset().update(Update::PerBroker).no_effect(JAVA_CLASS),
+    string("ssl.trustmanager.algorithm", "PKIX", "Which of Java's trust managers is used.").update(Update::PerBroker).no_effect(JAVA_CLASS),
+    password("ssl.truststore.certificates", "The certificates that clients' certificates must be signed by, as PEM; instead of a file.")
+        .update(Update::PerBroker),
+    string("ssl.truststore.location", "", "The file with the certificates that clients' certificates must be signed by: PEM, PKCS12 or JKS. It is read again when it changes.")
+        .unset()
+        .update(Update::PerBroker),
+    password("ssl.truststore.password", "The password of a PKCS12 or JKS trust store.").update(Update::PerBroker),
+    string("ssl.truststore.type", "JKS", "The form of the trust store: PEM, PKCS12 or JKS; between the last two the file's content decides.")
+        .update(Update::PerBroker),
     int("telemetry.max.bytes", "1048576", "The maximum size of a push of client metrics, compressed; decompressed it may be eight times as large.").bytes().at_least(1)
         .costs("memory: one decompressed push at a time for the whole broker"),
     int("transaction.max.timeout.ms", "900000", "The maximum timeout of a transaction.").ms().at_least(1).no_effect(NO_TRANSACTIONS),

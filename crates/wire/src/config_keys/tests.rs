@@ -229,8 +229,6 @@ fn unknown_keys_are_told_from_keys_without_effect() {
         matches!(broker_key_status("num.io.threads"), BrokerKeyStatus::Listed(key) if !key.is_honoured())
     );
     for name in [
-        "ssl.keystore.location",
-        "listener.name.internal.ssl.keystore.location",
         "rsm.config.bucket",
         "remote.log.storage.system.enable",
     ] {

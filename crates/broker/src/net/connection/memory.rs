@@ -62,6 +62,7 @@ pub(super) struct ConnectionMemory {
     of_loop: Arc<LoopMemory>,
     /// In the part of the event loop.
     input_bytes: usize,
+    transport_bytes: usize,
     answer_bytes: usize,
     request: RequestPermit,
     /// For answers that do not fit into the loop's part.
@@ -74,6 +75,7 @@ impl ConnectionMemory {
             budget,
             of_loop,
             input_bytes: 0,
+            transport_bytes: 0,
             answer_bytes: 0,
             request: RequestPermit::None,
             answers: None,
@@ -207,6 +209,14 @@ impl ConnectionMemory {
             && (more_bytes == 0 || self.of_loop.has_room_for_answers(more_bytes))
     }
 
+    /// Counts what TLS keeps between two reads: part of a record, and of what it contained.
+    pub fn count_transport(&mut self, bytes: usize) {
+        if bytes != self.transport_bytes {
+            self.of_loop.exchange(self.transport_bytes, bytes);
+            self.transport_bytes = bytes;
+        }
+    }
+
     fn set_input(&mut self, bytes: usize) {
         if bytes != self.input_bytes {
             self.of_loop.exchange(self.input_bytes, bytes);
@@ -223,7 +233,8 @@ impl ConnectionMemory {
 
 impl Drop for ConnectionMemory {
     fn drop(&mut self) {
-        self.of_loop.exchange(self.input_bytes + self.answer_bytes, 0);
+        let bytes = self.input_bytes + self.transport_bytes + self.answer_bytes;
+        self.of_loop.exchange(bytes, 0);
     }
 }
 

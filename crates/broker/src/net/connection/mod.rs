@@ -29,6 +29,7 @@ use super::frame::{Cut, LENGTH_BYTES, cut};
 use super::loop_context::LoopContext;
 use super::mailbox::{NewConnection, OwnWaker, Token};
 use super::refusal::CloseReason;
+use super::transport::Transport;
 use crate::metrics::activity::Gap;
 use crate::metrics::stage::{Stage, StageTimes};
 
@@ -76,6 +77,7 @@ pub enum Turn {
 /// A client's socket and everything that belongs to it.
 pub struct Connection {
     socket: TcpStream,
+    transport: Transport,
     peer: SocketAddr,
     permit: ConnectionPermit,
     waker: OwnWaker,
@@ -90,6 +92,7 @@ pub struct Connection {
     accounting: Accounting,
     /// When the client last sent or took bytes, or ceased to wait for the broker.
     progress: Moment,
+    is_opened: bool,
     is_stopping: bool,
 }
 
@@ -105,6 +108,7 @@ impl Connection {
             client: Client::new(&new, principal, context),
             authentication: Authentication::of(&new.listener_name, context),
             socket: new.socket,
+            transport: new.transport,
             peer: new.peer,
             permit: new.permit,
             waker: OwnWaker::new(context.mailbox.clone(), token),
@@ -115,6 +119,7 @@ impl Connection {
             muting: Muting::default(),
             accounting: Accounting::new(now),
             progress: now,
+            is_opened: false,
             is_stopping: false,
         }
     }
@@ -125,7 +130,8 @@ impl Connection {
 
     /// Notes that its first turn begins; false in later turns.
     pub fn opened(&mut self) -> bool {
-        self.permit.opened()
+        self.permit.opened();
+        !std::mem::replace(&mut self.is_opened, true)
     }
 
     pub fn peer(&self) -> SocketAddr {
@@ -239,7 +245,7 @@ impl Connection {
 
     /// An estimate of the memory of its replies, from unanswered requests to unsent bytes.
     fn answer_bytes(&self) -> usize {
-        self.replies.memory_bytes() + self.sending.memory_bytes()
+        self.replies.memory_bytes() + self.sending.memory_bytes() + self.transport.output_bytes()
     }
 
     /// Serves what was left over while the connection was full.
@@ -452,9 +458,12 @@ impl Connection {
     fn flush(&mut self, context: &mut LoopContext) -> Result<(), CloseReason> {
         let began = context.now();
         let payer = Payer::Tenant(self.tenant());
-        let has_sent = self
-            .sending
-            .flush(context, &self.socket, &mut self.waker, payer)?;
+        let has_sent = self.sending.flush(
+            context,
+            (&self.socket, &mut self.transport),
+            &mut self.waker,
+            payer,
+        )?;
         if !has_sent {
             return Ok(());
         }
@@ -488,8 +497,14 @@ impl Connection {
         }
     }
 
+    /// Tells the client that the connection ends.
+    pub fn say_goodbye(&mut self) {
+        self.transport.close(&self.socket);
+    }
+
     /// Called when the connection is closed: lets the service and the tenant's accounts forget it.
-    pub fn leave(&self, context: &LoopContext) {
+    pub fn leave(&mut self, context: &LoopContext) {
+        self.say_goodbye();
         context.service.disconnected(self.client.context());
         self.accounting.leave(context);
     }

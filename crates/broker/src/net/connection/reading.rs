@@ -1,5 +1,6 @@
 //! How a connection reads: never more than there is memory for.
 
+use std::io::IoSliceMut;
 use std::net::TcpStream;
 
 use ottla_core::time::Moment;
@@ -11,6 +12,8 @@ use super::super::frame::{Cut, LENGTH_BYTES, cut};
 use super::super::input::{BufferPool, Input, SHARED_READ_BYTES, buffer_bytes};
 use super::super::loop_context::LoopContext;
 use super::super::refusal::CloseReason;
+use super::super::tls_session::{RECORD_CONTENT_BYTES_MAX, Read};
+use super::super::transport::Transport;
 use super::Connection;
 use super::memory::{Asker, InputBytes};
 use super::replies::REPLY_BYTES;
@@ -140,7 +143,8 @@ impl Reading {
             Ok(read) => Ok(Some(read)),
             Err(Errno::INTR) => Ok(None),
             Err(Errno::AGAIN) => {
-                self.is_readable = false;
+                // Over TLS, part of a record may have been read; the stream may end behind it.
+                self.is_readable = self.has_peer_closed;
                 Ok(None)
             }
             Err(_) => Err(CloseReason::Gone),
@@ -151,26 +155,42 @@ impl Reading {
     /// more `may_follow`, further bytes into the shared one: only if there is room for what is left
     /// over of them.
     ///
-    /// Returns the bytes read, the room in the own buffer and the total room.
+    /// Returns what was read, the room in the own buffer and the total room.
     fn read_socket(
         &mut self,
-        socket: &TcpStream,
+        (socket, transport): (&TcpStream, &mut Transport),
         context: &mut LoopContext,
         shared: &mut [u8],
         may_follow: bool,
-    ) -> (rustix::io::Result<usize>, usize, usize) {
-        if self.input.is_empty() {
-            let wanted = shared.len();
-            return (rustix::io::read(socket, shared), 0, wanted);
-        }
-        let own = self.input.room(self.missing, &mut context.pool);
+    ) -> Result<(Read, usize, usize), CloseReason> {
+        let (is_new, missing) = (self.input.is_empty(), self.missing);
+        let own = match is_new {
+            true => &mut [][..],
+            false => self.input.room(missing, &mut context.pool),
+        };
         let own_bytes = own.len();
-        if own_bytes < self.missing || !may_follow {
-            return (rustix::io::read(socket, own), own_bytes, own_bytes);
-        }
-        let wanted = own_bytes + shared.len();
-        let mut slices = [std::io::IoSliceMut::new(own), std::io::IoSliceMut::new(shared)];
-        (rustix::io::readv(socket, &mut slices), own_bytes, wanted)
+        let may_follow = is_new || (own_bytes >= missing && may_follow);
+        let wanted = own_bytes + if may_follow { shared.len() } else { 0 };
+        let mut slices = [IoSliceMut::new(own), IoSliceMut::new(shared)];
+        let slices = match (is_new, may_follow) {
+            (true, _) => &mut slices[1..],
+            (false, true) => &mut slices[..],
+            (false, false) => &mut slices[..1],
+        };
+        let read = match transport {
+            Transport::Plain => {
+                let bytes = match slices {
+                    [only] => rustix::io::read(socket, &mut **only),
+                    both => rustix::io::readv(socket, both),
+                };
+                Read {
+                    is_drained: bytes.is_ok_and(|read| read < wanted),
+                    bytes,
+                }
+            }
+            Transport::Tls(session) => session.read(socket, &mut context.tls_pages, slices)?,
+        };
+        Ok((read, own_bytes, wanted))
     }
 
     /// The memory for `arrived_bytes` in a buffer of `buffer` bytes, and for what they lack.
@@ -191,8 +211,17 @@ impl Connection {
         arrived: Moment,
     ) -> Result<(), CloseReason> {
         let has_room = context.loop_memory.has_room(SHARED_READ_BYTES);
+        let mut shared_bytes = shared.len();
         if self.reading.input.is_empty() && !has_room && !self.memory.has_permit() {
-            return self.read_sparingly(context, shared, arrived);
+            let Transport::Tls(session) = &self.transport else {
+                return self.read_sparingly(context, shared, arrived);
+            };
+            // Records cannot be put back: take one at a time, and none in parts.
+            if !session.has_whole_record(&self.socket) && !self.reading.has_peer_closed {
+                self.reading.is_readable = false;
+                return Ok(());
+            }
+            shared_bytes = RECORD_CONTENT_BYTES_MAX;
         }
         // How many of the following bytes belong to the request is known only with its length.
         let may_follow =
@@ -200,21 +229,19 @@ impl Connection {
         // Memory was granted for a request that is still in the socket: for this one and nothing
         // behind it.
         let is_granted = self.reading.input.is_empty() && self.memory.has_permit();
-        let shared_bytes = if is_granted {
-            self.reading.missing.min(shared.len())
-        } else {
-            shared.len()
-        };
+        if is_granted {
+            shared_bytes = self.reading.missing.min(shared_bytes);
+        }
         let shared = &mut shared[..shared_bytes];
-        let (read, own_bytes, wanted) = self
-            .reading
-            .read_socket(&self.socket, context, shared, may_follow);
-        let Some(read) = self.reading.bytes_read(read, wanted)? else {
+        let transport = (&self.socket, &mut self.transport);
+        let (read, own_bytes, wanted) = self.reading.read_socket(transport, context, shared, may_follow)?;
+        let is_drained = read.is_drained;
+        let Some(read) = self.reading.bytes_read(read.bytes, wanted)? else {
             return Ok(());
         };
         // A short read emptied the socket; the next byte triggers a new event. The end of the
         // stream was announced before.
-        self.reading.is_readable = read == wanted || self.reading.has_peer_closed;
+        self.reading.is_readable = !is_drained || self.reading.has_peer_closed;
         self.note_read(context, arrived);
         let own_read = read.min(own_bytes);
         self.reading.input.filled(own_read);
@@ -329,6 +356,7 @@ impl Connection {
     /// Counts the memory of what is left over. What a request had passes to its answer before
     /// another connection can get it.
     pub(super) fn settle_memory(&mut self, context: &mut LoopContext) {
+        self.memory.count_transport(self.transport.input_bytes());
         self.settle_answers();
         if self.reading.input.is_empty() {
             self.memory.count_no_input();
@@ -398,7 +426,8 @@ impl Connection {
             self.reading.restart_request(now);
         } else if self.reading.has_peer_closed && !is_whole {
             let there = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
-            if there < self.reading.missing as u64 {
+            let here = self.transport.readable_bytes();
+            if there + (here as u64) < self.reading.missing as u64 {
                 return Err(CloseReason::Gone);
             }
         }

@@ -15,6 +15,7 @@ use super::super::loop_context::LoopContext;
 use super::super::mailbox::OwnWaker;
 use super::super::output::{COPIED_BYTES_MAX, Flushed, Output, OutputError};
 use super::super::refusal::CloseReason;
+use super::super::transport::Transport;
 use super::REPLY_BYTES_MAX_TIGHT;
 use super::accounting::IN_FLIGHT_MAX;
 use super::served_request::ServedRequest;
@@ -161,11 +162,11 @@ impl Sending {
     pub fn flush(
         &mut self,
         context: &mut LoopContext,
-        socket: &TcpStream,
+        (socket, transport): (&TcpStream, &mut Transport),
         waker: &mut OwnWaker,
         payer: Payer,
     ) -> Result<bool, CloseReason> {
-        if !self.is_writable || self.output.is_empty() {
+        if !self.is_writable || (self.output.is_empty() && !transport.has_unsent()) {
             return Ok(false);
         }
         let before = self.output.sent();
@@ -178,9 +179,16 @@ impl Sending {
             cold.bytes += region.bytes.min(COLD_READ_BYTES);
             ColdRegion::fetch(region, path, waker.get().clone(), cold_reads, payer)
         };
-        let flushed = self
-            .output
-            .flush(socket.as_fd(), &mut context.spare, is_over, fetch_cold);
+        let flushed = match transport {
+            Transport::Plain => self
+                .output
+                .flush(socket.as_fd(), &mut context.spare, is_over, fetch_cold),
+            Transport::Tls(session) => {
+                let pages = (&mut context.tls_pages, &mut context.spare);
+                self.output
+                    .flush_encrypted(session, socket, pages, is_over, fetch_cold)
+            }
+        };
         let flushed = flushed.map_err(|error| refusal_of(&error))?;
         self.is_writable = flushed != Flushed::SocketFull;
         self.is_cut = flushed == Flushed::Cut;

@@ -1,0 +1,199 @@
+//! One handshake.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::super::mailbox::{Mailbox, NewConnection};
+use super::super::tls_session::{Room, TlsFault, TlsPages, TlsSession};
+use super::Arrival;
+use crate::tls::listener::{PrincipalFault, TlsListener};
+
+/// What a client may send before its handshake is done: more than the largest chain of certificates
+/// that rustls takes.
+const HANDSHAKE_BYTES_MAX: usize = 96 * 1024;
+
+/// How much is read per step.
+const STEP_BYTES: usize = 16 * 1024;
+
+/// How long a refused client may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// RFC 8446, 5.1: the first byte of a client that speaks TLS.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// What a step has come to.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// For the socket.
+    Waits,
+    GoesOn,
+    Ends(Ending),
+}
+
+/// How a handshake ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Done,
+    /// The client has gone.
+    Gone,
+    /// Nothing is answered: an alert would look like a Kafka response of 352 MB, and a Java client
+    /// would try to read it.
+    Plaintext,
+    TooLarge,
+    /// An alert has been sent.
+    Refused(String),
+    /// The client has read it, or had the time to.
+    HasLingered,
+}
+
+pub(super) struct Handshake {
+    connection: NewConnection,
+    session: Box<TlsSession>,
+    listener: Arc<TlsListener>,
+    mailbox: Arc<Mailbox>,
+    received_bytes: usize,
+    is_lingering: bool,
+}
+
+impl Handshake {
+    pub fn new(arrival: Arrival) -> Result<Handshake, rustls::Error> {
+        let session = TlsSession::new(arrival.listener.config())?;
+        Ok(Handshake {
+            connection: arrival.connection,
+            session: Box::new(session),
+            listener: arrival.listener,
+            mailbox: arrival.mailbox,
+            received_bytes: 0,
+            is_lingering: false,
+        })
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.connection.socket
+    }
+
+    pub fn peer(&self) -> SocketAddr {
+        self.connection.peer
+    }
+
+    pub fn listener(&self) -> &str {
+        self.listener.name()
+    }
+
+    pub fn is_resumed(&self) -> bool {
+        self.session.connection().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    pub fn is_lingering(&self) -> bool {
+        self.is_lingering
+    }
+
+    pub fn into_parts(self) -> (NewConnection, Box<TlsSession>, Arc<Mailbox>) {
+        (self.connection, self.session, self.mailbox)
+    }
+
+    /// Does what the socket allows, at most one read.
+    pub fn step(&mut self, pages: &mut TlsPages) -> Progress {
+        if self.is_lingering {
+            return self.discard();
+        }
+        match self.session.send_unsent(&self.connection.socket) {
+            Ok(_) => {}
+            Err(_) => return Progress::Ends(Ending::Gone),
+        }
+        if self.received_bytes == 0
+            && let Some(progress) = self.look_at_first_byte()
+        {
+            return progress;
+        }
+        let socket = &self.connection.socket;
+        let read = self
+            .session
+            .read_records(socket, pages, STEP_BYTES, &mut Room::new(&mut []));
+        match read {
+            Err(TlsFault::Gone) | Ok(Ok(0)) => Progress::Ends(Ending::Gone),
+            Err(TlsFault::Refused(reason)) => Progress::Ends(Ending::Refused(reason)),
+            Ok(Ok(read)) => {
+                self.received_bytes += read;
+                self.go_on(read)
+            }
+            Ok(Err(Errno::AGAIN)) => Progress::Waits,
+            Ok(Err(Errno::INTR)) => Progress::GoesOn,
+            Ok(Err(_)) => Progress::Ends(Ending::Gone),
+        }
+    }
+
+    /// Returns how the step ends unless it is TLS that the client begins to speak.
+    fn look_at_first_byte(&self) -> Option<Progress> {
+        let mut first = [0];
+        let peeked = rustix::net::recv(
+            &self.connection.socket,
+            &mut first[..],
+            rustix::net::RecvFlags::PEEK,
+        );
+        match peeked {
+            Ok((1, _)) if first[0] == HANDSHAKE_RECORD => None,
+            Ok((1, _)) => Some(Progress::Ends(Ending::Plaintext)),
+            Ok(_) => Some(Progress::Ends(Ending::Gone)),
+            Err(Errno::AGAIN) => Some(Progress::Waits),
+            Err(Errno::INTR) => Some(Progress::GoesOn),
+            Err(_) => Some(Progress::Ends(Ending::Gone)),
+        }
+    }
+
+    /// After a read of `read` bytes.
+    fn go_on(&mut self, read: usize) -> Progress {
+        if self.session.send_unsent(&self.connection.socket).is_err() {
+            return Progress::Ends(Ending::Gone);
+        }
+        if self.session.connection().is_handshaking() {
+            return match self.received_bytes {
+                bytes if bytes > HANDSHAKE_BYTES_MAX => Progress::Ends(Ending::TooLarge),
+                // A short read emptied the socket; the next byte triggers a new event.
+                _ if read < STEP_BYTES => Progress::Waits,
+                _ => Progress::GoesOn,
+            };
+        }
+        match self
+            .listener
+            .principal(self.session.connection().peer_certificates())
+        {
+            Ok(principal) => {
+                self.session.set_principal(principal);
+                Progress::Ends(Ending::Done)
+            }
+            Err(fault) => {
+                self.session.close(&self.connection.socket);
+                Progress::Ends(Ending::Refused(match fault {
+                    PrincipalFault::Unreadable => "the client's certificate cannot be read".to_owned(),
+                    PrincipalFault::NoRule(subject) => {
+                        format!("no rule of ssl.principal.mapping.rules applies to {subject}")
+                    }
+                }))
+            }
+        }
+    }
+
+    /// Waits for a refused client to close, so that it reads the alert: bytes of it that are not
+    /// read would make the end of the connection a reset, which removes the alert from the client's
+    /// buffer. Returns until when to wait.
+    pub fn linger(&mut self) -> Instant {
+        self.is_lingering = true;
+        // A client that is gone is seen by the next read.
+        let _ = rustix::net::shutdown(&self.connection.socket, rustix::net::Shutdown::Write);
+        Instant::now() + LINGER
+    }
+
+    fn discard(&mut self) -> Progress {
+        let mut page = [0; 4096];
+        match rustix::io::read(&self.connection.socket, &mut page) {
+            Ok(0) => Progress::Ends(Ending::HasLingered),
+            Ok(_) | Err(Errno::INTR) => Progress::GoesOn,
+            Err(Errno::AGAIN) => Progress::Waits,
+            Err(_) => Progress::Ends(Ending::HasLingered),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What one listener with TLS shows to its clients: replaced as a whole when its files change, for
+//! new connections only.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ottla_core::config::ConfigError;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+
+use super::certificate::Certificate;
+use super::config::{Loaded, TlsSettings};
+use super::file_stamp::{FileStamp, stamp};
+use super::stores;
+
+/// One listener's TLS.
+#[derive(Debug)]
+pub struct TlsListener {
+    settings: TlsSettings,
+    /// Of its files, before they were read for the first time.
+    stamps_when_opened: Vec<FileStamp>,
+    loaded: Mutex<Loaded>,
+    /// The last attempt to read the files again has failed.
+    is_failing: AtomicBool,
+}
+
+/// Why a client with a valid certificate is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrincipalFault {
+    Unreadable,
+    /// No rule of `ssl.principal.mapping.rules` applies to this subject.
+    NoRule(String),
+}
+
+impl TlsListener {
+    /// Reads the stores.
+    pub fn open(settings: TlsSettings) -> Result<TlsListener, ConfigError> {
+        let files = stores::files(&settings.ssl);
+        let stamps_when_opened = files.iter().map(|path| stamp(path)).collect();
+        let loaded = settings.load()?;
+        Ok(TlsListener {
+            settings,
+            stamps_when_opened,
+            loaded: Mutex::new(loaded),
+            is_failing: AtomicBool::new(false),
+        })
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        self.settings.ssl.listener()
+    }
+
+    /// What a new handshake uses.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.loaded().config.clone()
+    }
+
+    /// When the first of the listener's certificates expires, in seconds of Unix time.
+    pub fn not_after(&self) -> Option<i64> {
+        let loaded = self.loaded();
+        loaded.certificates.iter().map(|found| found.not_after).min()
+    }
+
+    /// The files that the stores are in.
+    pub fn files(&self) -> Vec<PathBuf> {
+        stores::files(&self.settings.ssl)
+    }
+
+    pub fn stamps_when_opened(&self) -> &[FileStamp] {
+        &self.stamps_when_opened
+    }
+
+    /// The principal of a client with this certificate chain, in Kafka's form; `None` when the
+    /// certificate does not tell it.
+    pub fn principal(
+        &self,
+        chain: Option<&[CertificateDer<'_>]>,
+    ) -> Result<Option<Arc<str>>, PrincipalFault> {
+        // On a SASL_SSL listener the principal is that of SASL.
+        let leaf = chain.and_then(<[_]>::first).filter(|_| !self.settings.has_sasl);
+        let Some(leaf) = leaf else {
+            return Ok(None);
+        };
+        let found = Certificate::read(leaf).map_err(|_| PrincipalFault::Unreadable)?;
+        let name = self.settings.rules.name(&found.subject);
+        let name = name.ok_or(PrincipalFault::NoRule(found.subject))?;
+        Ok(Some(format!("User:{name}").into()))
+    }
+
+    /// Reads the stores again. On an error what was read before stays.
+    pub fn reload(&self) -> Result<(), ConfigError> {
+        let result = self.replace();
+        self.is_failing.store(result.is_err(), Ordering::Relaxed);
+        result
+    }
+
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    fn replace(&self) -> Result<(), ConfigError> {
+        let new = self.settings.load()?;
+        let old = self.loaded().certificates.clone();
+        self.check_change(&old, &new.certificates)?;
+        *self.lock() = new;
+        Ok(())
+    }
+
+    /// KIP-226: a new certificate must be for the same name, unless the settings allow another.
+    fn check_change(&self, old: &[Certificate], new: &[Certificate]) -> Result<(), ConfigError> {
+        let fault = |problem: String| Err(self.settings.ssl.fault("ssl.keystore.location", problem));
+        let subjects = |found: &[Certificate]| -> Vec<String> {
+            found.iter().map(|found| found.subject.clone()).collect()
+        };
+        let (before, after) = (subjects(old), subjects(new));
+        if !self.settings.allows_dn_changes && before != after {
+            return fault(format!(
+                "has certificates of {}, not of {} as before (ssl.allow.dn.changes)",
+                after.join(" and "),
+                before.join(" and ")
+            ));
+        }
+        let lacks_name = |(old, new): (&Certificate, &Certificate)| {
+            let has = |name: &Vec<u8>| new.alternative_names.contains(name);
+            !old.alternative_names.iter().all(has)
+        };
+        if !self.settings.allows_san_changes && old.iter().zip(new).any(lacks_name) {
+            return fault(
+                "has a certificate without an alternative name that it had before (ssl.allow.san.changes)"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    fn loaded(&self) -> Loaded {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Authority, Files, settings, with_names};
+    use super::*;
+
+    fn open(lines: &[(&str, &str)], has_sasl: bool) -> Result<TlsListener, ConfigError> {
+        TlsListener::open(TlsSettings::read(settings(lines), has_sasl)?)
+    }
+
+    fn shown(listener: &TlsListener) -> (String, usize) {
+        let loaded = listener.loaded();
+        let first = &loaded.certificates[0];
+        (first.subject.clone(), first.alternative_names.len())
+    }
+
+    #[test]
+    fn new_files_are_taken_if_they_are_for_the_same_names_and_fit_together() {
+        let authority = Authority::named("ca");
+        let files = Files::new();
+        let write =
+            |name: &str, names: &[&str]| files.write("a.pem", authority.sign(name, with_names(names)).pem());
+        let path = write("a", &["x", "y"]);
+        let lines = [
+            ("ssl.keystore.type", "PEM"),
+            ("ssl.keystore.location", path.as_str()),
+        ];
+        let listener = open(&lines, false).unwrap();
+        let first = listener.config();
+        let check_kept = |part: &str| {
+            let before = listener.config();
+            let error = listener.reload().unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(&path), "{error}");
+            assert!(Arc::ptr_eq(&before, &listener.config()), "{part}");
+        };
+        write("a", &["x"]);
+        check_kept("ssl.allow.san.changes");
+        write("b", &["x", "y"]);
+        check_kept("not of CN=a as before");
+        let [one, other] = [(); 2].map(|()| authority.sign("a", with_names(&["x", "y"])));
+        files.write("a.pem", one.key.serialize_pem() + &other.certificate.pem());
+        check_kept("certificate of another private key");
+        files.write("a.pem", &one.pem()[..300]);
+        check_kept("has no");
+        std::fs::remove_file(&path).unwrap();
+        check_kept("cannot be read");
+        write("a", &["z", "y", "x"]);
+        listener.reload().unwrap();
+        assert!(!Arc::ptr_eq(&first, &listener.config()));
+        assert_eq!(shown(&listener), ("CN=a".to_owned(), 3));
+
+        let allowed = [
+            &lines[..],
+            &[
+                ("ssl.allow.dn.changes", "true"),
+                ("ssl.allow.san.changes", "true"),
+            ],
+        ];
+        let listener = open(&allowed.concat(), false).unwrap();
+        write("b", &["x"]);
+        listener.reload().unwrap();
+        assert_eq!(shown(&listener), ("CN=b".to_owned(), 1));
+    }
+
+    #[test]
+    fn the_principal_is_the_mapped_subject_of_the_first_certificate() {
+        let authority = Authority::named("ca");
+        let files = Files::new();
+        let path = files.write("a.pem", authority.sign("a", |_| {}).pem());
+        let lines = [
+            ("ssl.keystore.type", "PEM"),
+            ("ssl.keystore.location", path.as_str()),
+            ("ssl.principal.mapping.rules", "RULE:^CN=([a-z]+)$/$1/U"),
+        ];
+        let alice = authority.sign("alice", |_| {}).certificate.der().clone();
+        let chain = [alice, authority.certificate.der().clone()];
+        let principal = |lines: &[(&str, &str)], has_sasl, chain: Option<&[CertificateDer<'_>]>| {
+            open(lines, has_sasl).unwrap().principal(chain)
+        };
+        assert_eq!(
+            principal(&lines[..2], false, Some(&chain)),
+            Ok(Some("User:CN=alice".into()))
+        );
+        assert_eq!(
+            principal(&lines, false, Some(&chain)),
+            Ok(Some("User:ALICE".into()))
+        );
+        assert_eq!(principal(&lines, false, None), Ok(None));
+        assert_eq!(principal(&lines, true, Some(&chain)), Ok(None), "SASL tells it");
+        let other = [authority.sign("Bob9", |_| {}).certificate.der().clone()];
+        let fault = PrincipalFault::NoRule("CN=Bob9".to_owned());
+        assert_eq!(principal(&lines, false, Some(&other)), Err(fault));
+        let broken = [CertificateDer::from(vec![0x30, 0])];
+        assert_eq!(
+            principal(&lines, false, Some(&broken)),
+            Err(PrincipalFault::Unreadable)
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! TLS on listeners: from the `ssl.*` settings of one listener to what a handshake needs, and to
+//! the principal of a client's certificate.
+//!
+//! Reading order: the modules below, top to bottom. Sockets are in `net/handshake/mod.rs` and
+//! `net/tls_session/mod.rs`.
+
+pub mod settings;
+pub mod stores;
+mod pem;
+pub mod jks;
+#[cfg(feature = "java-keystores")]
+mod pkcs12;
+#[cfg(not(feature = "java-keystores"))]
+#[path = "without_pkcs12.rs"]
+mod pkcs12;
+pub mod der;
+pub mod certificate;
+pub mod distinguished_name;
+mod java_regex;
+pub mod principal_rules;
+pub mod config;
+mod file_stamp;
+pub mod listener;
+pub mod reload;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -1,0 +1,136 @@
+//! Watches the files of key stores and trust stores, and has their listeners read them again when
+//! they have changed.
+//!
+//! They are looked at in intervals: a notification of the kernel is about one file, and misses an
+//! exchange of the directory above it, by which Kubernetes replaces mounted secrets.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::{error, info};
+
+use super::file_stamp::{FileStamp, stamp};
+use super::listener::TlsListener;
+
+/// How often the files are looked at. A change takes effect after two looks that see the same.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The files of one listener.
+#[derive(Debug)]
+struct Watch {
+    listener: Arc<TlsListener>,
+    changes: Changes,
+}
+
+/// Decides when files that change are read: a file may be seen half written, and two files one
+/// after the other.
+#[derive(Debug)]
+struct Changes {
+    /// The stamps at the last attempt to read.
+    tried: Vec<FileStamp>,
+    /// The stamps at the last look.
+    seen: Vec<FileStamp>,
+}
+
+impl Changes {
+    fn new(now: Vec<FileStamp>) -> Changes {
+        Changes {
+            tried: now.clone(),
+            seen: now,
+        }
+    }
+
+    /// Whether to read the files now.
+    fn look(&mut self, now: Vec<FileStamp>) -> bool {
+        let is_stable = now == self.seen;
+        let is_new = now != self.tried;
+        self.seen = now;
+        if is_stable && is_new {
+            self.tried.clone_from(&self.seen);
+        }
+        is_stable && is_new
+    }
+}
+
+/// The thread that looks. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Reloader {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Reloader {
+    pub fn start(listeners: &[Arc<TlsListener>]) -> std::io::Result<Reloader> {
+        let watch = |listener: &Arc<TlsListener>| Watch {
+            changes: Changes::new(listener.stamps_when_opened().to_vec()),
+            listener: listener.clone(),
+        };
+        let mut watches: Vec<Watch> = listeners.iter().map(watch).collect();
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new()
+            .name("ottla-tls-files".to_owned())
+            .spawn(move || {
+                while !wait(&stopped) {
+                    watches.iter_mut().for_each(look);
+                }
+            })?;
+        Ok(Reloader {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("the thread that watches the files of TLS panicked");
+        }
+    }
+}
+
+/// Waits one interval; returns whether to stop.
+fn wait((stop, woken): &(Mutex<bool>, Condvar)) -> bool {
+    let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = woken.wait_timeout_while(stop, LOOK_INTERVAL, |stop| !*stop);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+fn look(watch: &mut Watch) {
+    let stamps = watch.listener.files().iter().map(|path| stamp(path)).collect();
+    if !watch.changes.look(stamps) {
+        return;
+    }
+    let listener = watch.listener.name();
+    match watch.listener.reload() {
+        Ok(()) => info!(%listener, "the files of TLS have changed and were read again"),
+        Err(error) => error!(
+            %listener, %error,
+            "the files of TLS have changed and cannot be used; the listener keeps what it had"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file_stamp::Stamp;
+    use super::*;
+
+    #[test]
+    fn files_are_read_once_they_have_changed_and_rest() {
+        let at = |size: u64| vec![Some(Stamp::of_bytes(size)), None];
+        let mut changes = Changes::new(at(1));
+        let looks = [1, 2, 3, 3, 3, 1, 1, 1].map(|size| changes.look(at(size)));
+        assert_eq!(looks, [false, false, false, true, false, false, true, false]);
+        // Changed and changed back between two looks at a file half written.
+        let looks = [2, 1, 1].map(|size| changes.look(at(size)));
+        assert_eq!(looks, [false; 3]);
+        assert!(!changes.look(vec![None, None]));
+        assert!(changes.look(vec![None, None]), "a missing file is worth an error");
+    }
+}
