@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ottla_core::config::{ConfigError, NodeConfig, SecurityProtocol};
+use ottla_core::config::{ConfigError, NodeConfig};
 use ottla_core::random::Seed;
 
 use crate::machine_memory::MachineMemory;
@@ -113,14 +113,13 @@ impl Settings {
 }
 
 fn tls_settings(properties: &Properties, node: &NodeConfig) -> Result<Vec<TlsSettings>, ConfigError> {
-    let has_tls = |protocol| matches!(protocol, SecurityProtocol::Ssl | SecurityProtocol::SaslSsl);
     let with_tls = node
         .listeners
         .iter()
-        .filter(|listener| has_tls(listener.security_protocol));
+        .filter(|listener| listener.security_protocol.has_tls());
     with_tls
         .map(|listener| {
-            let has_sasl = listener.security_protocol == SecurityProtocol::SaslSsl;
+            let has_sasl = listener.security_protocol.has_sasl();
             TlsSettings::read(SslSettings::of_listener(properties, &listener.name), has_sasl)
         })
         .collect()

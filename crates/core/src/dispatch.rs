@@ -4,17 +4,23 @@
 //! From API key to handler: one line per API. The API's name is the file name in
 //! `ottla_wire::messages` and in `handlers`. `by` names the measure of a request whose body does
 //! not show how much it asks for (`placement.rs`).
+//!
+//! The last word of a row is its access control (`access/mod.rs`). `cluster`: dispatch asks for an
+//! operation on the cluster, and the module's `deny` answers. `asks`: the handler gets the caller,
+//! and asks about each topic or group. `open`: nothing is asked.
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::messages;
 use ottla_wire::primitives::{DecodeError, Reader};
 use ottla_wire::produce::ProduceRequest;
 
+use crate::access::acl::Operation;
 use crate::handlers;
 use crate::long_answer::handle_elsewhere;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::placement::Place;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -51,8 +57,29 @@ impl Node {
     }
 }
 
+/// Calls a handler as its row says.
+macro_rules! serve {
+    (open $module:ident, $node:ident, $request:ident, $body:ident, $reply:ident) => {
+        handlers::$module::handle($node, $request, $body, $reply)
+    };
+    (asks $module:ident, $node:ident, $request:ident, $body:ident, $reply:ident) => {{
+        let caller = $node.access.caller($request);
+        handlers::$module::handle($node, $request, caller, $body, $reply)
+    }};
+    (cluster $operation:ident $module:ident, $node:ident, $request:ident, $body:ident, $reply:ident) => {
+        match $node.access.caller($request).cluster(Operation::$operation) {
+            Ok(()) => handlers::$module::handle($node, $request, $body, $reply),
+            Err(code) => {
+                let refusal = Refusal::denial(code);
+                handlers::$module::deny(&$body, refusal, $request.api_version, $reply);
+                Handled::Replied
+            }
+        }
+    };
+}
+
 macro_rules! table {
-    ($($api:ident => $module:ident::$message:ident $(by $entries:ident)?,)*) => {
+    ($($api:ident => $module:ident::$message:ident $(by $entries:ident)?, $access:ident $($operation:ident)?;)*) => {
         /// Serves one request whose API version is known to be served.
         ///
         /// - Errors: the body cannot be decoded; the request has had no effect.
@@ -83,7 +110,7 @@ macro_rules! table {
                             return Ok(handle_elsewhere(request, entries));
                         }
                     )?
-                    Ok(handlers::$module::handle(node, request, body, reply))
+                    Ok(serve!($access $($operation)? $module, node, request, body, reply))
                 })*
                 api_key => Ok(Handled::Close(format!("{api_key} is not served"))),
             }
@@ -91,54 +118,61 @@ macro_rules! table {
 
         #[cfg(test)]
         const ROUTED: &[ApiKey] = &[ApiKey::Produce, $(ApiKey::$api),*];
+
+        /// How access is controlled, as in the rows.
+        #[cfg(test)]
+        pub(crate) const CONTROLLED: &[(ApiKey, &str)] =
+            &[(ApiKey::Produce, "asks"), $((ApiKey::$api, stringify!($access))),*];
     };
 }
 
 table! {
-    AlterClientQuotas => alter_client_quotas::AlterClientQuotasRequest,
-    AlterConfigs => alter_configs::AlterConfigsRequest,
-    AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsRequest,
-    AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsRequest,
-    AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsRequest,
-    ApiVersions => api_versions::ApiVersionsRequest,
-    CreatePartitions => create_partitions::CreatePartitionsRequest,
-    CreateTopics => create_topics::CreateTopicsRequest,
-    DeleteGroups => delete_groups::DeleteGroupsRequest,
-    DeleteRecords => delete_records::DeleteRecordsRequest,
-    DeleteTopics => delete_topics::DeleteTopicsRequest,
-    DescribeAcls => describe_acls::DescribeAclsRequest,
-    DescribeClientQuotas => describe_client_quotas::DescribeClientQuotasRequest,
-    DescribeCluster => describe_cluster::DescribeClusterRequest,
-    DescribeConfigs => describe_configs::DescribeConfigsRequest,
-    DescribeGroups => describe_groups::DescribeGroupsRequest,
-    DescribeLogDirs => describe_log_dirs::DescribeLogDirsRequest,
-    DescribeProducers => describe_producers::DescribeProducersRequest,
-    DescribeQuorum => describe_quorum::DescribeQuorumRequest,
-    DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsRequest,
-    DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest,
-    ElectLeaders => elect_leaders::ElectLeadersRequest,
-    Fetch => fetch::FetchRequest by session_entries,
-    FindCoordinator => find_coordinator::FindCoordinatorRequest,
-    GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest,
-    Heartbeat => heartbeat::HeartbeatRequest,
-    IncrementalAlterConfigs => incremental_alter_configs::IncrementalAlterConfigsRequest,
-    InitProducerId => init_producer_id::InitProducerIdRequest,
-    JoinGroup => join_group::JoinGroupRequest,
-    LeaveGroup => leave_group::LeaveGroupRequest,
-    ListConfigResources => list_config_resources::ListConfigResourcesRequest,
-    ListGroups => list_groups::ListGroupsRequest,
-    ListOffsets => list_offsets::ListOffsetsRequest,
-    ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsRequest,
-    Metadata => metadata::MetadataRequest by answer_entries,
-    OffsetCommit => offset_commit::OffsetCommitRequest,
-    OffsetDelete => offset_delete::OffsetDeleteRequest,
-    OffsetFetch => offset_fetch::OffsetFetchRequest by answer_entries,
-    OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest,
-    PushTelemetry => push_telemetry::PushTelemetryRequest,
-    SaslAuthenticate => sasl_authenticate::SaslAuthenticateRequest,
-    SaslHandshake => sasl_handshake::SaslHandshakeRequest,
-    SyncGroup => sync_group::SyncGroupRequest,
-    UpdateFeatures => update_features::UpdateFeaturesRequest,
+    AlterClientQuotas => alter_client_quotas::AlterClientQuotasRequest, cluster AlterConfigs;
+    AlterConfigs => alter_configs::AlterConfigsRequest, asks;
+    AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsRequest, cluster Alter;
+    AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsRequest, cluster Alter;
+    AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsRequest, cluster Alter;
+    ApiVersions => api_versions::ApiVersionsRequest, open;
+    CreateAcls => create_acls::CreateAclsRequest, cluster Alter;
+    CreatePartitions => create_partitions::CreatePartitionsRequest, asks;
+    CreateTopics => create_topics::CreateTopicsRequest, asks;
+    DeleteAcls => delete_acls::DeleteAclsRequest, cluster Alter;
+    DeleteGroups => delete_groups::DeleteGroupsRequest, asks;
+    DeleteRecords => delete_records::DeleteRecordsRequest, asks;
+    DeleteTopics => delete_topics::DeleteTopicsRequest, asks;
+    DescribeAcls => describe_acls::DescribeAclsRequest, cluster Describe;
+    DescribeClientQuotas => describe_client_quotas::DescribeClientQuotasRequest, cluster DescribeConfigs;
+    DescribeCluster => describe_cluster::DescribeClusterRequest, asks;
+    DescribeConfigs => describe_configs::DescribeConfigsRequest, asks;
+    DescribeGroups => describe_groups::DescribeGroupsRequest, asks;
+    DescribeLogDirs => describe_log_dirs::DescribeLogDirsRequest, cluster Describe;
+    DescribeProducers => describe_producers::DescribeProducersRequest, asks;
+    DescribeQuorum => describe_quorum::DescribeQuorumRequest, cluster Describe;
+    DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsRequest, asks;
+    DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest, cluster Describe;
+    ElectLeaders => elect_leaders::ElectLeadersRequest, cluster Alter;
+    Fetch => fetch::FetchRequest by session_entries, asks;
+    FindCoordinator => find_coordinator::FindCoordinatorRequest, asks;
+    GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, open;
+    Heartbeat => heartbeat::HeartbeatRequest, asks;
+    IncrementalAlterConfigs => incremental_alter_configs::IncrementalAlterConfigsRequest, asks;
+    InitProducerId => init_producer_id::InitProducerIdRequest, asks;
+    JoinGroup => join_group::JoinGroupRequest, asks;
+    LeaveGroup => leave_group::LeaveGroupRequest, asks;
+    ListConfigResources => list_config_resources::ListConfigResourcesRequest, cluster DescribeConfigs;
+    ListGroups => list_groups::ListGroupsRequest, asks;
+    ListOffsets => list_offsets::ListOffsetsRequest, asks;
+    ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsRequest, cluster Describe;
+    Metadata => metadata::MetadataRequest by answer_entries, asks;
+    OffsetCommit => offset_commit::OffsetCommitRequest, asks;
+    OffsetDelete => offset_delete::OffsetDeleteRequest, asks;
+    OffsetFetch => offset_fetch::OffsetFetchRequest by answer_entries, asks;
+    OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest, asks;
+    PushTelemetry => push_telemetry::PushTelemetryRequest, open;
+    SaslAuthenticate => sasl_authenticate::SaslAuthenticateRequest, open;
+    SaslHandshake => sasl_handshake::SaslHandshakeRequest, open;
+    SyncGroup => sync_group::SyncGroupRequest, asks;
+    UpdateFeatures => update_features::UpdateFeaturesRequest, cluster Alter;
 }
 
 #[cfg(test)]
@@ -154,5 +188,19 @@ mod tests {
                 "{api_key}"
             );
         }
+    }
+
+    #[test]
+    fn only_authentication_and_telemetry_are_open_to_everyone() {
+        let open = CONTROLLED.iter().filter(|(_, access)| *access == "open");
+        let open: Vec<ApiKey> = open.map(|(api_key, _)| *api_key).collect();
+        let expected = [
+            ApiKey::ApiVersions,
+            ApiKey::GetTelemetrySubscriptions,
+            ApiKey::PushTelemetry,
+            ApiKey::SaslAuthenticate,
+            ApiKey::SaslHandshake,
+        ];
+        assert_eq!(open, expected);
     }
 }

@@ -30,6 +30,7 @@ pub mod reply;
 pub mod seen;
 pub mod request;
 mod security;
+pub mod access;
 pub mod sasl;
 pub mod quota;
 mod effective_config;

@@ -10,6 +10,7 @@ use ottla_log::disk::{DirectoryLock, Disk};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use crate::access::Access;
 use crate::config::{Durability, ListenerSecurity, NodeConfig};
 use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
@@ -72,6 +73,8 @@ pub struct Node {
     pub quotas: Arc<Quotas>,
     pub producer_ids: ProducerIds,
     pub(crate) security: Security,
+    /// Who may do what.
+    pub access: Access,
     /// Locked on the controller thread only: the holder may be waiting for the disk.
     controller: Mutex<Controller>,
     cluster_id: String,
@@ -135,6 +138,7 @@ impl Node {
         };
         let storage = Storage::open(parts, controller.broker_epoch())?;
         let metadata_directory = &controller.directories().metadata.path;
+        let access = Access::new(config.authorizer.as_ref(), &image.acls);
         let security = Security::new(&config, &image, &*disk, metadata_directory);
         Ok(Node {
             storage,
@@ -147,6 +151,7 @@ impl Node {
             quotas: Arc::new(quotas),
             producer_ids: ProducerIds::default(),
             security,
+            access,
             controller: Mutex::new(controller),
             cluster_id,
             metadata_directory_id,
@@ -234,6 +239,9 @@ impl Node {
         self.quotas
             .follow(&image.client_quotas, quota::is_dry_run(&image, self.config()));
         self.security.follow(&old, &image);
+        if !Arc::ptr_eq(&old.acls, &image.acls) {
+            self.access.follow(&image.acls);
+        }
         let is_gone = |topic: &&Arc<TopicImage>| image.topic_by_id(topic.id).is_none();
         let gone: Vec<(&str, Uuid)> = old
             .topics

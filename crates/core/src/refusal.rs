@@ -29,6 +29,17 @@ impl Refusal {
         }
     }
 
+    /// Returns a denial by ACLs, in Apache Kafka's words, which its tools show.
+    pub(crate) fn denial(code: ErrorCode) -> Refusal {
+        let message = match code {
+            ErrorCode::TopicAuthorizationFailed => "Topic authorization failed.",
+            ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
+            ErrorCode::ClusterAuthorizationFailed => "Cluster authorization failed.",
+            other => other.description(),
+        };
+        Refusal::new(code, message)
+    }
+
     pub(crate) fn plain(code: ErrorCode) -> Refusal {
         Refusal {
             code,

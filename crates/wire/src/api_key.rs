@@ -134,9 +134,9 @@ api_keys! {
     EndTxn = 26: end_txn::EndTxnRequest, unserved, "";
     WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, unserved, "";
     TxnOffsetCommit = 28: txn_offset_commit::TxnOffsetCommitRequest, unserved, "";
-    DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "the answer is always SECURITY_DISABLED: there is no authorizer";
-    CreateAcls = 30: create_acls::CreateAclsRequest, unserved, "";
-    DeleteAcls = 31: delete_acls::DeleteAclsRequest, unserved, "";
+    DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "";
+    CreateAcls = 30: create_acls::CreateAclsRequest, served 1 to 3, "";
+    DeleteAcls = 31: delete_acls::DeleteAclsRequest, served 1 to 3, "";
     DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "";
     AlterConfigs = 33: alter_configs::AlterConfigsRequest, served 0 to 2, "";
     AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, served 1 to 2, "";

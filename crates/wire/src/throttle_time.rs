@@ -132,6 +132,8 @@ mod tests {
             InitProducerId: init_producer_id::InitProducerIdResponse,
             OffsetForLeaderEpoch: offset_for_leader_epoch::OffsetForLeaderEpochResponse,
             DescribeAcls: describe_acls::DescribeAclsResponse,
+            CreateAcls: create_acls::CreateAclsResponse,
+            DeleteAcls: delete_acls::DeleteAclsResponse,
             DescribeConfigs: describe_configs::DescribeConfigsResponse,
             AlterConfigs: alter_configs::AlterConfigsResponse,
             AlterReplicaLogDirs: alter_replica_log_dirs::AlterReplicaLogDirsResponse,

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ottla_wire::config_keys::{Allowed, ConfigKey, KAFKA_BROKER_NAMES, Scope, Update, keys};
+use ottla_wire::config_keys::{
+    Allowed, ConfigKey, KAFKA_AUTHORIZER_NAMES, KAFKA_BROKER_NAMES, Scope, Update, keys,
+};
 
 /// Different defaults, with which a first start works without a file and is not open to the
 /// network.
@@ -19,7 +21,8 @@ const NARROWER_RANGES: [&str; 5] = [
 ];
 
 /// Keys whose ranges Kafka describes only as text; the users of these values check them.
-const OTHER_WORDS: [&str; 7] = [
+const OTHER_WORDS: [&str; 8] = [
+    "authorizer.class.name",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",
     "follower.replication.throttled.replicas",
@@ -73,7 +76,9 @@ const SCOPES: [Scope; 4] = [Scope::Broker, Scope::Topic, Scope::Group, Scope::Cl
 fn check_each(check: impl Fn(&ConfigKey, &Definition)) {
     let definitions = definitions();
     for scope in SCOPES {
-        for key in keys(scope).iter().filter(|key| !key.name.starts_with("ottla.")) {
+        let is_defined =
+            |key: &&ConfigKey| !key.name.starts_with("ottla.") && !KAFKA_AUTHORIZER_NAMES.contains(&key.name);
+        for key in keys(scope).iter().filter(is_defined) {
             let id = (kafka_scope(scope).to_owned(), key.name.to_owned());
             check(
                 key,

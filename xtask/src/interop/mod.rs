@@ -4,6 +4,7 @@
 //! The default broker is Ottla. With `--target kafka` the same cases run against Apache Kafka
 //! 4.3.0, which proves that they expect Kafka's behaviour and not ours.
 
+mod acls;
 pub mod cases;
 mod client_admin;
 mod client_metrics;
@@ -36,7 +37,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     "clients",
     "tools",
     "takeover",
@@ -55,10 +56,12 @@ const PARTS: [&str; 18] = [
     "quotas",
     "refusals",
     "sasl",
+    "acls",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 8] = [
+const OWN_PARTS: [&str; 9] = [
+    "acls",
     "security",
     "telemetry",
     "admin",
@@ -126,6 +129,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "directories",
         "refusals",
         "sasl",
+        "acls",
         "grow",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
@@ -153,6 +157,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Kafka's tools and ours on one Apache Kafka, for every target.
     if has("perf") {
         perf::run(&mut table, &programs)?;
+    }
+    // Kafka's tools on both, for every target.
+    if has("acls") {
+        acls::run(&mut table, &programs)?;
     }
     // From Ottla to Apache Kafka, for every target.
     if has("grow") {

@@ -7,7 +7,7 @@ use crate::kafka::Kafka;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 pub(super) const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 pub(super) const CONFIGS: &str = "kafka.admin.ConfigCommand";
@@ -40,6 +40,28 @@ impl Tools<'_> {
 
     /// Runs one tool with `--bootstrap-server`; returns its output, or an error with both streams.
     pub(super) fn run(&self, class: &str, arguments: &[&str], input: &str) -> Result<String> {
+        let output = self.output(class, arguments, input)?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "{} {stdout} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(stdout)
+    }
+
+    /// As `run`, for a tool whose status may be wrong: returns whether it is 0, and both streams.
+    pub(super) fn run_for_all(&self, class: &str, arguments: &[&str], input: &str) -> Result<(bool, String)> {
+        let output = self.output(class, arguments, input)?;
+        let streams = [output.stdout, output.stderr].concat();
+        Ok((
+            output.status.success(),
+            String::from_utf8_lossy(&streams).into_owned(),
+        ))
+    }
+
+    fn output(&self, class: &str, arguments: &[&str], input: &str) -> Result<Output> {
         let mut command: Command = self.kafka.tool(class);
         if class != PRODUCER_PERF {
             command.args(["--bootstrap-server", &self.bootstrap]);
@@ -56,15 +78,7 @@ impl Tools<'_> {
             .take()
             .expect("stdin is piped")
             .write_all(input.as_bytes())?;
-        let output = child.wait_with_output()?;
-        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(
-            output.status.success(),
-            "{} {stdout} {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(stdout)
+        Ok(child.wait_with_output()?)
     }
 }
 

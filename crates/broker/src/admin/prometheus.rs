@@ -39,6 +39,7 @@ pub fn render(view: &AdminView) -> String {
     write_partitions(&mut page, view);
     write_loops(&mut page, &tenants);
     write_telemetry(&mut page, view);
+    write_denials(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);
     if let Some(tls) = &view.tls {
         super::tls::write_metrics(&mut page, tls);
@@ -459,6 +460,22 @@ fn write_telemetry(page: &mut Page, view: &AdminView) {
     page.metric(REFUSED, "counter", "Pushes refused, by error.");
     for (error, count) in counted.refused {
         page.sample(REFUSED, &[("error", error)], count);
+    }
+}
+
+/// Without an authorizer there is nothing to count.
+fn write_denials(page: &mut Page, view: &AdminView) {
+    const DENIALS: &str = "ottla_authorization_denials_total";
+    let Some(denials) = view.node.access.denials() else {
+        return;
+    };
+    page.metric(
+        DENIALS,
+        "counter",
+        "Operations denied by ACLs, by type of resource.",
+    );
+    for (resource_type, count) in denials {
+        page.sample(DENIALS, &[("resource_type", resource_type)], count);
     }
 }
 

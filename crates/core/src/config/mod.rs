@@ -1,5 +1,6 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
+mod authorizer;
 mod dynamic;
 mod first_user;
 mod jaas;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
+pub use authorizer::AuthorizerConfig;
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
@@ -193,6 +195,8 @@ pub struct NodeConfig {
     pub inter_broker_listener_name: Arc<str>,
     /// The security of each listener in `listeners`, as configured in the file.
     pub security: SecurityByListener,
+    /// `None`: everyone may do everything.
+    pub authorizer: Option<AuthorizerConfig>,
     pub log_directories: Vec<PathBuf>,
     /// One of the log directories, unless `metadata.log.dir` names another.
     pub metadata_directory: PathBuf,
@@ -322,6 +326,7 @@ impl NodeConfig {
             controller_listener: listeners.controller,
             inter_broker_listener_name: listeners.inter_broker_name,
             security,
+            authorizer: authorizer::read(&read)?,
             log_directories,
             metadata_directory,
             durability: match read.value("ottla.durability")?.as_str() {

@@ -12,6 +12,7 @@
 
 pub mod topics;
 pub mod configs;
+pub mod acls;
 pub mod client_quotas;
 pub mod scram;
 pub mod producer_ids;
@@ -48,6 +49,7 @@ use ottla_wire::metadata_records::{
 use ottla_wire::primitives::Uuid;
 use tracing::{info, warn};
 
+use crate::access::filter::AclFilter;
 use crate::config::{ConfigError, NodeConfig};
 use crate::image::error::ImageError;
 use crate::image::record::RecordList;
@@ -58,6 +60,7 @@ use crate::random::Random;
 use crate::refusal::Refusal;
 use crate::shortage::outlast_shortage;
 use crate::time::Timestamp;
+use acls::{DeletedAcls, NewAcl};
 use bootstrap_file::Bootstrap;
 use client_quotas::QuotaAlteration;
 use configs::{ConfigChange, ConfigReplacement};
@@ -319,6 +322,9 @@ impl Controller {
                 "changed client quotas"
             );
         }
+        if !Arc::ptr_eq(&before.acls, &self.image().acls) {
+            info!(acls = self.image().acls.len(), "changed ACLs");
+        }
         if before.scram_credentials != self.image().scram_credentials {
             let credentials = self.image().scram_credentials.len();
             info!(credentials, "changed SCRAM credentials");
@@ -414,6 +420,32 @@ impl Controller {
         if !validate_only {
             self.commit(&records, now)?;
         }
+        Ok(results)
+    }
+
+    /// Creates ACLs.
+    ///
+    /// - Shape: results are parallel to `acls`.
+    pub fn create_acls(
+        &mut self,
+        acls: &[NewAcl],
+        now: Timestamp,
+    ) -> Result<Vec<Result<(), Refusal>>, ControllerError> {
+        let (records, results) = self.decider().create_acls(acls, &self.random);
+        self.commit(&records, now)?;
+        Ok(results)
+    }
+
+    /// Deletes the ACLs that the filters match.
+    ///
+    /// - Shape: results are parallel to `filters`.
+    pub fn delete_acls(
+        &mut self,
+        filters: &[Result<AclFilter, Refusal>],
+        now: Timestamp,
+    ) -> Result<DeletedAcls, ControllerError> {
+        let (records, results) = self.decider().delete_acls(filters);
+        self.commit(&records, now)?;
         Ok(results)
     }
 

@@ -44,6 +44,23 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
+pub(crate) fn deny(
+    body: &AlterClientQuotasRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    let entities: Vec<_> = (body.entries.iter().map(alteration))
+        .map(|alteration| alteration.entity)
+        .collect();
+    let result = Err(refusal);
+    AlterClientQuotasResponse {
+        entries: entities.iter().map(|entity| entry(entity, &result)).collect(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
+}
+
 fn alteration(entry: &AlterClientQuotasRequestEntryData<'_>) -> QuotaAlteration {
     let entity = entry.entity.iter();
     let operations = entry.ops.iter();

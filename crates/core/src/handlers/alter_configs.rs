@@ -6,6 +6,9 @@ use ottla_wire::messages::alter_configs::{
 };
 
 use super::altered::{Altered, alterable, merge};
+use super::authorized::check_config_resource;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::configs::ConfigReplacement;
 use crate::node::Node;
 use crate::pending::Handled;
@@ -17,6 +20,7 @@ use crate::submit::{ControllerReply, submit};
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: AlterConfigsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -25,7 +29,12 @@ pub(crate) fn handle(
         .resources
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name));
-    let altered = Altered::check(keys, |index| replacement(&body.resources[index]));
+    let altered = Altered::check(keys, |index| {
+        let resource = &body.resources[index];
+        let (resource_type, name) = (resource.resource_type, resource.resource_name);
+        check_config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
+        replacement(resource)
+    });
     let (resources, checked, replacements) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {

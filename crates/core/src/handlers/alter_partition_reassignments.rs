@@ -74,6 +74,33 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
 }
 
+pub(crate) fn deny(
+    body: &AlterPartitionReassignmentsRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    let responses = body.topics.iter().map(|topic| ReassignableTopicResponse {
+        name: topic.name,
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|partition| ReassignablePartitionResponse {
+                partition_index: partition.partition_index,
+                error_code: refusal.code.code(),
+                error_message: Some(&refusal.message),
+            })
+            .collect(),
+    });
+    AlterPartitionReassignmentsResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message),
+        responses: responses.collect(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
+}
+
 fn partition_response<'a>(
     (wanted, result): (&Reassignment, &'a Result<(), Refusal>),
 ) -> ReassignablePartitionResponse<'a> {

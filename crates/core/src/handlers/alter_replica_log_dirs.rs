@@ -12,6 +12,7 @@ use ottla_wire::messages::alter_replica_log_dirs::{
 use super::describe_log_dirs::directory_name;
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -51,4 +52,29 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+pub(crate) fn deny(
+    body: &AlterReplicaLogDirsRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    let topics = body.dirs.iter().flat_map(|directory| &directory.topics);
+    let results = topics.map(|topic| AlterReplicaLogDirTopicResult {
+        topic_name: topic.name,
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|index| AlterReplicaLogDirPartitionResult {
+                partition_index: *index,
+                error_code: refusal.code.code(),
+            })
+            .collect(),
+    });
+    AlterReplicaLogDirsResponse {
+        results: results.collect(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }

@@ -47,6 +47,23 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
+pub(crate) fn deny(
+    body: &AlterUserScramCredentialsRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    let deletions = body.deletions.iter().map(|deletion| deletion.name);
+    let upsertions = body.upsertions.iter().map(|upsertion| upsertion.name);
+    let users: BTreeSet<&str> = deletions.chain(upsertions).collect();
+    let result = Err(refusal);
+    AlterUserScramCredentialsResponse {
+        results: users.into_iter().map(|user| answer(user, &result)).collect(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
+}
+
 fn alterations(body: &AlterUserScramCredentialsRequest<'_>) -> Vec<ScramAlteration> {
     let deletions = body.deletions.iter().map(|deletion| ScramAlteration {
         user: deletion.name.to_owned(),

@@ -56,10 +56,10 @@ impl<T> Altered<T> {
 }
 
 /// Merges the controller's results with the refusals, in the order of the request.
-pub(super) fn merge(
+pub(super) fn merge<T>(
     checked: Vec<Result<(), Refusal>>,
-    decided: Result<Vec<Result<(), Refusal>>, Refusal>,
-) -> Vec<Result<(), Refusal>> {
+    decided: Result<Vec<Result<T, Refusal>>, Refusal>,
+) -> Vec<Result<T, Refusal>> {
     let mut decided = decided.map(Vec::into_iter);
     let mut next = || match &mut decided {
         Ok(results) => results.next().expect("the controller answers every change"),

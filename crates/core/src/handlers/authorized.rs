@@ -1,5 +1,9 @@
-//! Operations authorized on a resource, as one bit per code of `AclOperation` (KIP-430). Without an
-//! authorizer every client may do everything.
+//! Operations authorized on a resource, as one bit per code of `AclOperation` (KIP-430).
+
+use crate::access::Caller;
+use crate::access::acl::{CLUSTER_NAME, Operation, ResourceType};
+use crate::config::ConfigResourceType;
+use crate::refusal::Refusal;
 
 /// The value when the client did not ask.
 pub(super) const NOT_ASKED: i32 = i32::MIN;
@@ -15,8 +19,47 @@ const DESCRIBE_CONFIGS: i32 = 1 << 10;
 const ALTER_CONFIGS: i32 = 1 << 11;
 const IDEMPOTENT_WRITE: i32 = 1 << 12;
 
-pub(super) const TOPIC_OPERATIONS: i32 =
+const TOPIC_OPERATIONS: i32 =
     READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS;
 
-pub(super) const CLUSTER_OPERATIONS: i32 =
+const CLUSTER_OPERATIONS: i32 =
     CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | DESCRIBE_CONFIGS | ALTER_CONFIGS | IDEMPOTENT_WRITE;
+
+const GROUP_OPERATIONS: i32 = READ | DELETE | DESCRIBE | DESCRIBE_CONFIGS | ALTER_CONFIGS;
+
+/// The type of a broker's loggers, which DescribeConfigs and AlterConfigs know.
+const BROKER_LOGGER: i8 = 8;
+
+pub(super) fn topic_operations(caller: &Caller, topic: &str) -> i32 {
+    caller.authorized(TOPIC_OPERATIONS, ResourceType::Topic, topic)
+}
+
+pub(super) fn group_operations(caller: &Caller, group_id: &str) -> i32 {
+    caller.authorized(GROUP_OPERATIONS, ResourceType::Group, group_id)
+}
+
+/// Returns no operation at all to a client that may not describe the cluster.
+pub(super) fn cluster_operations(caller: &Caller) -> i32 {
+    if !caller.may_on_cluster(Operation::Describe) {
+        return 0;
+    }
+    caller.authorized(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME)
+}
+
+/// Checks an operation on the settings of a resource. A type that does not exist is left to the
+/// caller.
+pub(super) fn check_config_resource(
+    caller: &Caller,
+    operation: Operation,
+    resource_type: i8,
+    name: &str,
+) -> Result<(), Refusal> {
+    let checked = match ConfigResourceType::from_code(resource_type) {
+        Some(ConfigResourceType::Topic) => caller.topic(operation, name),
+        Some(ConfigResourceType::Group) => caller.group(operation, name),
+        Some(ConfigResourceType::Broker | ConfigResourceType::ClientMetrics) => caller.cluster(operation),
+        None if resource_type == BROKER_LOGGER => caller.cluster(operation),
+        None => Ok(()),
+    };
+    checked.map_err(Refusal::denial)
+}

@@ -5,7 +5,10 @@ use ottla_wire::messages::create_partitions::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult,
 };
 
+use super::altered::merge;
 use super::deadline;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::topics::NewPartitions;
 use crate::node::Node;
 use crate::pending::Handled;
@@ -22,12 +25,20 @@ type Results = Vec<Result<(), Refusal>>;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: CreatePartitionsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let topics: Vec<NewPartitions> = body.topics.iter().map(new_partitions).collect();
-    let names: Vec<String> = topics.iter().map(|topic| topic.topic.clone()).collect();
+    let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
+    let check = |name: &String| caller.topic(Operation::Alter, name).map_err(Refusal::denial);
+    let checked: Results = names.iter().map(check).collect();
+    let allowed = body
+        .topics
+        .iter()
+        .zip(&checked)
+        .filter(|(_, checked)| checked.is_ok());
+    let topics: Vec<NewPartitions> = allowed.map(|(topic, _)| new_partitions(topic)).collect();
     let validate_only = body.validate_only;
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
@@ -36,9 +47,11 @@ pub(crate) fn handle(
         Ok((results, quota.throttle_ms()))
     });
     let write = move |_: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
-        let refuse_all = |refusal| (vec![Err(refusal); names.len()], 0);
-        let (results, throttle_ms) = results.unwrap_or_else(refuse_all);
-        reply.throttle_ms = throttle_ms;
+        let results = results.map(|(results, throttle_ms)| {
+            reply.throttle_ms = throttle_ms;
+            results
+        });
+        let results = merge(checked, results);
         let results = names.iter().zip(&results);
         let response = CreatePartitionsResponse {
             results: results.map(|(name, result)| topic_result(name, result)).collect(),

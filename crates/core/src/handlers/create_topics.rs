@@ -6,7 +6,10 @@ use ottla_wire::messages::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse,
 };
 
+use super::altered::merge;
 use super::deadline;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::topics::{CreatedTopic, NewTopic};
 use crate::effective_config::{EffectiveValue, describe_topic};
 use crate::node::Node;
@@ -24,12 +27,19 @@ type Results = Vec<Result<CreatedTopic, Refusal>>;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: CreateTopicsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let topics: Vec<NewTopic> = body.topics.iter().map(new_topic).collect();
-    let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
+    let checked = may_create(&caller, &names);
+    let allowed = body
+        .topics
+        .iter()
+        .zip(&checked)
+        .filter(|(_, checked)| checked.is_ok());
+    let topics: Vec<NewTopic> = allowed.map(|(topic, _)| new_topic(topic)).collect();
     let validate_only = body.validate_only;
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
@@ -38,20 +48,30 @@ pub(crate) fn handle(
         Ok((results, quota.throttle_ms()))
     });
     let write = move |node: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
-        let results = match results {
-            Ok((results, throttle_ms)) => {
-                reply.throttle_ms = throttle_ms;
-                results
-            }
-            Err(refusal) => vec![Err(refusal); names.len()],
-        };
-        answer(node, &names, &results, version, reply);
+        let results = results.map(|(results, throttle_ms)| {
+            reply.throttle_ms = throttle_ms;
+            results
+        });
+        let results = merge(checked, results);
+        answer(node, &caller, &names, &results, version, reply);
     };
     Handled::Pending(ControllerReply::boxed(
         slot,
         Some(deadline(request, body.timeout_ms)),
         write,
     ))
+}
+
+/// A permission for the whole cluster, or for the topic's name.
+fn may_create(caller: &Caller, names: &[String]) -> Vec<Result<(), Refusal>> {
+    if caller.may_on_cluster(Operation::Create) {
+        return vec![Ok(()); names.len()];
+    }
+    let check = |name: &String| {
+        let checked = caller.topic(Operation::Create, name);
+        checked.map_err(|code| Refusal::new(code, "Authorization failed."))
+    };
+    names.iter().map(check).collect()
 }
 
 fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
@@ -73,6 +93,7 @@ fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
 
 fn answer(
     node: &Node,
+    caller: &Caller,
     names: &[String],
     results: &[Result<CreatedTopic, Refusal>],
     version: i16,
@@ -90,17 +111,21 @@ fn answer(
     let parts = names.iter().zip(results).zip(&described);
     let response = CreateTopicsResponse {
         topics: parts
-            .map(|((name, result), values)| topic_result(name, result, values, version))
+            .map(|((name, result), values)| {
+                let is_shown = caller.may_on_topic(Operation::DescribeConfigs, name);
+                topic_result(name, result, is_shown.then_some(values), version)
+            })
             .collect(),
         ..Default::default()
     };
     response.encode(&mut reply.bytes, version);
 }
 
+/// - `values`: `None`: the client may not see the topic's settings.
 fn topic_result<'a>(
     name: &'a str,
     result: &'a Result<CreatedTopic, Refusal>,
-    values: &'a [EffectiveValue],
+    values: Option<&'a Vec<EffectiveValue>>,
     version: i16,
 ) -> CreatableTopicResult<'a> {
     match result {
@@ -115,10 +140,15 @@ fn topic_result<'a>(
             topic_id: topic.id,
             error_code: ErrorCode::None.code(),
             error_message: None,
-            num_partitions: topic.partition_count,
-            replication_factor: topic.replication_factor,
-            configs: (version >= 5).then(|| values.iter().map(config).collect()),
-            ..Default::default()
+            topic_config_error_code: match values {
+                Some(_) => ErrorCode::None.code(),
+                None => ErrorCode::TopicAuthorizationFailed.code(),
+            },
+            num_partitions: values.map_or(-1, |_| topic.partition_count),
+            replication_factor: values.map_or(-1, |_| topic.replication_factor),
+            configs: values
+                .filter(|_| version >= 5)
+                .map(|values| values.iter().map(config).collect()),
         },
     }
 }

@@ -6,7 +6,9 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::GroupAnswer;
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::GroupReply;
 use crate::group::request::GroupRequest;
 use crate::node::Node;
@@ -17,13 +19,16 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DeleteGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = |group_id: &&str| {
-        node.groups
-            .call(&node.storage, group_id, GroupRequest::Delete(vec![group_id]))
+    let call = |group_id: &&str| match caller.group(Operation::Delete, group_id) {
+        Ok(()) => node
+            .groups
+            .call(&node.storage, group_id, GroupRequest::Delete(vec![group_id])),
+        Err(error) => Call::answered(Err(error)),
     };
     let calls = body.groups_names.iter().map(call).collect();
     let group_ids: Vec<Arc<str>> = body

@@ -10,6 +10,8 @@ use ottla_wire::messages::delete_records::{
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
 };
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{ReplyBuffer, WaitKind};
@@ -22,6 +24,7 @@ const HIGH_WATERMARK: i64 = -1;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DeleteRecordsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -39,7 +42,7 @@ pub(crate) fn handle(
     let slot = Arc::new(Slot::default());
     let job_slot = slot.clone();
     node.executor()
-        .control(Box::new(move |node| job_slot.fill(delete(node, asked))));
+        .control(Box::new(move |node| job_slot.fill(delete(node, &caller, asked))));
     Handled::Pending(Box::new(PendingDelete {
         slot,
         api_version: request.api_version,
@@ -49,13 +52,17 @@ pub(crate) fn handle(
 type AskedDeletes = Vec<(String, Vec<(i32, i64)>)>;
 type Deleted = Vec<(String, Vec<DeleteRecordsPartitionResult>)>;
 
-fn delete(node: &Node, asked: AskedDeletes) -> Deleted {
+fn delete(node: &Node, caller: &Caller, asked: AskedDeletes) -> Deleted {
     let mut deleted: Deleted = asked
         .into_iter()
         .map(|(topic, partitions)| {
+            let checked = caller.topic(Operation::Delete, &topic);
             let results = partitions
                 .into_iter()
-                .map(|(index, offset)| delete_one(node, &topic, index, offset))
+                .map(|(index, offset)| match checked {
+                    Ok(()) => delete_one(node, &topic, index, offset),
+                    Err(error) => refused(index, error),
+                })
                 .collect();
             (topic, results)
         })

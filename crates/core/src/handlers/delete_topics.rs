@@ -6,7 +6,10 @@ use ottla_wire::messages::delete_topics::{DeletableTopicResult, DeleteTopicsRequ
 use ottla_wire::primitives::Uuid;
 
 use super::deadline;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::topics::{DeletedTopic, TopicToDelete};
+use crate::image::MetadataImage;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::refusal::Refusal;
@@ -21,6 +24,7 @@ const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 5;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DeleteTopicsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -43,7 +47,17 @@ pub(crate) fn handle(
         answer(&refuse_all(&topics, &Refusal::plain(code)), version, reply);
         return Handled::Replied;
     }
-    let asked = topics.clone();
+    let checked: Vec<Option<DeletedTopic>> = {
+        let image = node.image();
+        topics
+            .iter()
+            .map(|topic| denied(&image, &caller, topic))
+            .collect()
+    };
+    let asked: Vec<TopicToDelete> = (topics.into_iter().zip(&checked))
+        .filter_map(|(topic, denied)| denied.is_none().then_some(topic))
+        .collect();
+    let topics = asked.clone();
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
         let results = controller.delete_topics(&mut quota, &topics, node.clock().timestamp())?;
@@ -53,6 +67,11 @@ pub(crate) fn handle(
         move |_: &Node, results: Result<(Vec<DeletedTopic>, u32), Refusal>, reply: &mut ReplyBuffer| {
             let (results, throttle_ms) = results.unwrap_or_else(|refusal| (refuse_all(&asked, &refusal), 0));
             reply.throttle_ms = throttle_ms;
+            let mut results = results.into_iter();
+            let merged = checked
+                .into_iter()
+                .filter_map(|denied| denied.or_else(|| results.next()));
+            let results: Vec<DeletedTopic> = merged.collect();
             answer(&results, version, reply);
         };
     Handled::Pending(ControllerReply::boxed(
@@ -60,6 +79,32 @@ pub(crate) fn handle(
         Some(deadline(request, body.timeout_ms)),
         write,
     ))
+}
+
+/// Returns the answer to a client that may not delete the topic. Whether a topic of this name
+/// exists is told to those who may describe it; that a topic of this id exists is no secret.
+fn denied(image: &MetadataImage, caller: &Caller, topic: &TopicToDelete) -> Option<DeletedTopic> {
+    if caller.may_on_cluster(Operation::Delete) {
+        return None;
+    }
+    let known = match &topic.name {
+        Some(name) => image.topic(name),
+        None => image.topic_by_id(topic.id),
+    };
+    let name = topic.name.as_deref().or(known.map(|known| &*known.name))?;
+    let may_describe = caller.may_on_topic(Operation::Describe, name);
+    if may_describe && known.is_none() {
+        return None;
+    }
+    let error = caller.topic(Operation::Delete, name).err()?;
+    Some(DeletedTopic {
+        name: topic
+            .name
+            .clone()
+            .or_else(|| may_describe.then(|| name.to_owned())),
+        id: known.map_or(topic.id, |known| if may_describe { known.id } else { topic.id }),
+        refusal: Some(Refusal::denial(error)),
+    })
 }
 
 fn refuse_all(topics: &[TopicToDelete], refusal: &Refusal) -> Vec<DeletedTopic> {

@@ -73,6 +73,21 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
+pub(crate) fn deny(
+    _: &DescribeClientQuotasRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    DescribeClientQuotasResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message),
+        entries: None,
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
+}
+
 fn filter<'a>(body: &DescribeClientQuotasRequest<'a>) -> Result<Filter<'a>, Refusal> {
     let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidRequest, message));
     let mut filter = Filter::new();

@@ -6,7 +6,8 @@ use ottla_wire::messages::describe_cluster::{
     DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse,
 };
 
-use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED};
+use super::authorized::{NOT_ASKED, cluster_operations};
+use crate::access::Caller;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
@@ -18,6 +19,7 @@ const CONTROLLERS: i8 = 2;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DescribeClusterRequest,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -61,7 +63,7 @@ pub(crate) fn handle(
             controller_id: node.config().node_id,
             brokers,
             cluster_authorized_operations: if body.include_cluster_authorized_operations {
-                CLUSTER_OPERATIONS
+                cluster_operations(&caller)
             } else {
                 NOT_ASKED
             },

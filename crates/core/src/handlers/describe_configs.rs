@@ -8,6 +8,9 @@ use ottla_wire::messages::describe_configs::{
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
+use super::authorized::check_config_resource;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
 use crate::controller::topics::topic_name_problem;
 use crate::effective_config::{
@@ -27,6 +30,7 @@ const UNKNOWN_TYPE: i8 = 0;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DescribeConfigsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -34,7 +38,11 @@ pub(crate) fn handle(
     let described: Vec<Result<Vec<EffectiveValue>, Refusal>> = body
         .resources
         .iter()
-        .map(|resource| describe(node, &image, resource))
+        .map(|resource| {
+            let (resource_type, name) = (resource.resource_type, resource.resource_name);
+            check_config_resource(&caller, Operation::DescribeConfigs, resource_type, name)?;
+            describe(node, &image, resource)
+        })
         .collect();
     let results = body
         .resources

@@ -6,8 +6,11 @@ use ottla_wire::messages::describe_groups::{
     DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
 };
 
+use super::authorized::{NOT_ASKED, group_operations};
 use super::group_calls::reply_when_answered;
-use crate::group::calls::GroupAnswer;
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::foreign::ForeignKind;
 use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
 use crate::group::request::GroupRequest;
@@ -17,22 +20,20 @@ use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
 const FIRST_VERSION_WITH_NOT_FOUND: i16 = 6;
-/// The value when the client did not ask.
-const NO_AUTHORIZED_OPERATIONS: i32 = i32::MIN;
-/// One bit per code of `AclOperation`: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
-/// Without an authorizer every client may do all that can be done with a group.
-const ALL_GROUP_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DescribeGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = |group_id: &&str| {
-        node.groups
-            .call(&node.storage, group_id, GroupRequest::Describe(vec![group_id]))
+    let call = |group_id: &&str| match caller.group(Operation::Describe, group_id) {
+        Ok(()) => node
+            .groups
+            .call(&node.storage, group_id, GroupRequest::Describe(vec![group_id])),
+        Err(error) => Call::answered(Err(error)),
     };
     let calls = body.groups.iter().map(call).collect();
     let group_ids: Vec<String> = body
@@ -40,11 +41,7 @@ pub(crate) fn handle(
         .iter()
         .map(|group_id| (*group_id).to_owned())
         .collect();
-    let authorized_operations = if body.include_authorized_operations {
-        ALL_GROUP_OPERATIONS
-    } else {
-        NO_AUTHORIZED_OPERATIONS
-    };
+    let asks_for_operations = body.include_authorized_operations;
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
         let groups: Vec<Described> = group_ids
             .iter()
@@ -54,7 +51,15 @@ pub(crate) fn handle(
         let response = DescribeGroupsResponse {
             groups: groups
                 .iter()
-                .map(|group| group_response(group, version, authorized_operations))
+                .map(|group| {
+                    let is_asked = asks_for_operations && group.error == ErrorCode::None;
+                    let operations = if is_asked {
+                        group_operations(&caller, &group.group_id)
+                    } else {
+                        NOT_ASKED
+                    };
+                    group_response(group, version, operations)
+                })
                 .collect(),
             ..DescribeGroupsResponse::default()
         };
@@ -99,10 +104,7 @@ fn group_response(group: &Described, version: i16, authorized_operations: i32) -
         protocol_type: &group.protocol_type,
         protocol_data: &group.protocol,
         members: group.members.iter().map(member_response).collect(),
-        authorized_operations: match group.error {
-            ErrorCode::None => authorized_operations,
-            _ => NO_AUTHORIZED_OPERATIONS,
-        },
+        authorized_operations,
     }
 }
 

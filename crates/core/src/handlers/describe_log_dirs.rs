@@ -11,6 +11,7 @@ use ottla_wire::messages::describe_log_dirs::{
 
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -66,6 +67,15 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+pub(crate) fn deny(_: &DescribeLogDirsRequest<'_>, refusal: Refusal, version: i16, reply: &mut ReplyBuffer) {
+    // Before version 3 the answer has no error: its list is empty.
+    DescribeLogDirsResponse {
+        error_code: refusal.code.code(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }
 
 /// Returns the log directory as tools name it: `kafka-reassign-partitions` takes absolute paths

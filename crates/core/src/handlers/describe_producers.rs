@@ -5,6 +5,8 @@ use ottla_wire::messages::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::topics::topic_name_problem;
 use crate::node::Node;
 use crate::pending::Handled;
@@ -14,6 +16,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DescribeProducersRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -25,7 +28,7 @@ pub(crate) fn handle(
             partitions: topic
                 .partition_indexes
                 .iter()
-                .map(|index| describe(node, topic.name, *index))
+                .map(|index| describe(node, &caller, topic.name, *index))
                 .collect(),
         })
         .collect();
@@ -37,10 +40,12 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-fn describe(node: &Node, topic: &str, partition_index: i32) -> PartitionResponse<'static> {
+fn describe(node: &Node, caller: &Caller, topic: &str, partition_index: i32) -> PartitionResponse<'static> {
     let found = match topic_name_problem(topic) {
         Some(_) => Err(ErrorCode::InvalidTopicException),
-        None => node.partition_by_name(topic, partition_index),
+        None => caller
+            .topic(Operation::Read, topic)
+            .and_then(|()| node.partition_by_name(topic, partition_index)),
     };
     match found {
         Ok(partition) => PartitionResponse {

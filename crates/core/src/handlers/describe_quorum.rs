@@ -12,6 +12,7 @@ use crate::image::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -51,6 +52,17 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, version);
     Handled::Replied
+}
+
+pub(crate) fn deny(_: &DescribeQuorumRequest<'_>, refusal: Refusal, version: i16, reply: &mut ReplyBuffer) {
+    DescribeQuorumResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message)
+            .filter(|_| version >= 2)
+            .map(|message| &**message),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }
 
 /// The quorum has one voter, this node: the log end is its high watermark.

@@ -1,6 +1,7 @@
 //! DescribeTopicPartitions, version 0 (KIP-966): partitions in pages, with their eligible leaders.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::describe_topic_partitions::{
@@ -8,7 +9,9 @@ use ottla_wire::messages::describe_topic_partitions::{
     DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
 
-use super::authorized::TOPIC_OPERATIONS;
+use super::authorized::{NOT_ASKED, topic_operations};
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::topics::topic_name_problem;
 use crate::image::MetadataImage;
 use crate::image::topics::{NO_LEADER, PartitionImage, TopicImage, is_internal};
@@ -23,6 +26,7 @@ const PARTITIONS_PER_RESPONSE_MAX: i32 = 2_000;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: DescribeTopicPartitionsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -41,6 +45,7 @@ pub(crate) fn handle(
     let from = cursor.map_or("", |(topic, _)| topic);
     let mut page = Page {
         image: &image,
+        caller: &caller,
         left: body
             .response_partition_limit
             .clamp(1, PARTITIONS_PER_RESPONSE_MAX) as usize,
@@ -50,7 +55,8 @@ pub(crate) fn handle(
     let first_of =
         |name: &str| cursor.map_or(0, |(topic, index)| if topic == name { index as usize } else { 0 });
     if names.is_empty() {
-        for topic in image.topics.iter_from(from, true) {
+        let is_shown = |topic: &&Arc<TopicImage>| caller.may_on_topic(Operation::Describe, &topic.name);
+        for topic in image.topics.iter_from(from, true).filter(is_shown) {
             if !page.add(topic, first_of(&topic.name)) {
                 break;
             }
@@ -58,9 +64,10 @@ pub(crate) fn handle(
     } else {
         for name in names.range(from..) {
             match image.topic(name) {
+                _ if caller.topic(Operation::Describe, name).is_err() => page.topics.push(denied(name)),
                 Some(topic) if !page.add(topic, first_of(name)) => break,
                 Some(_) => {}
-                None => page.topics.push(unknown(name)),
+                None => page.topics.push(unknown(&caller, name)),
             }
         }
     }
@@ -98,6 +105,7 @@ fn refuse(body: &DescribeTopicPartitionsRequest<'_>, reply: &mut ReplyBuffer, ve
 
 struct Page<'a> {
     image: &'a MetadataImage,
+    caller: &'a Caller,
     left: usize,
     topics: Vec<DescribeTopicPartitionsResponseTopic<'a>>,
     next: Option<(&'a str, i32)>,
@@ -122,7 +130,7 @@ impl<'a> Page<'a> {
             topic_id: topic.id,
             is_internal: topic.is_internal(),
             partitions,
-            topic_authorized_operations: TOPIC_OPERATIONS,
+            topic_authorized_operations: topic_operations(self.caller, &topic.name),
         });
         if end < topic.partitions.len() {
             self.next = Some((&topic.name, end as i32));
@@ -160,7 +168,17 @@ impl<'a> Page<'a> {
     }
 }
 
-fn unknown<'a>(name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
+/// Tells nothing about the topic, not even whether it exists.
+fn denied<'a>(name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
+    DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name: Some(name),
+        topic_authorized_operations: NOT_ASKED,
+        ..Default::default()
+    }
+}
+
+fn unknown<'a>(caller: &Caller, name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
     let error = match topic_name_problem(name) {
         Some(_) => ErrorCode::InvalidTopicException,
         None => ErrorCode::UnknownTopicOrPartition,
@@ -169,7 +187,7 @@ fn unknown<'a>(name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
         error_code: error.code(),
         name: Some(name),
         is_internal: is_internal(name),
-        topic_authorized_operations: TOPIC_OPERATIONS,
+        topic_authorized_operations: topic_operations(caller, name),
         ..Default::default()
     }
 }

@@ -10,6 +10,7 @@ use ottla_wire::messages::describe_user_scram_credentials::{
 
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -57,6 +58,20 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+pub(crate) fn deny(
+    _: &DescribeUserScramCredentialsRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    DescribeUserScramCredentialsResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }
 
 fn refused<'a>(user: &'a str, error: ErrorCode, message: &'a str) -> DescribeUserScramCredentialsResult<'a> {

@@ -20,6 +20,9 @@ use crate::submit::{ControllerReply, submit};
 /// Preferred and unclean.
 const ELECTION_TYPES: std::ops::RangeInclusive<i8> = 0..=1;
 
+/// From this version on an answer has an error of its own, beside those of the partitions.
+const FIRST_VERSION_WITH_ERROR: i16 = 1;
+
 type Elections = Vec<((String, i32), Result<(), Refusal>)>;
 
 pub(crate) fn handle(
@@ -65,6 +68,15 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
 }
 
+pub(crate) fn deny(body: &ElectLeadersRequest<'_>, refusal: Refusal, version: i16, reply: &mut ReplyBuffer) {
+    let topics = body.topic_partitions.iter().flatten();
+    let partitions = topics.flat_map(|topic| {
+        let indexes = topic.partitions.iter();
+        indexes.map(|index| ((topic.topic.to_owned(), *index), Err(refusal.clone())))
+    });
+    write(&partitions.collect(), refusal.code, version, reply);
+}
+
 fn all_partitions(image: &MetadataImage) -> Vec<(String, i32)> {
     let topics = image.topics.iter();
     topics
@@ -91,7 +103,11 @@ fn write(elections: &Elections, code: ErrorCode, version: i16, reply: &mut Reply
         });
     }
     ElectLeadersResponse {
-        error_code: code.code(),
+        error_code: if version >= FIRST_VERSION_WITH_ERROR {
+            code.code()
+        } else {
+            0
+        },
         replica_election_results: topics
             .into_iter()
             .map(|(topic, partition_result)| ReplicaElectionResult {

@@ -16,6 +16,8 @@ use ottla_log::ReadMode;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::batch_times::Given;
 use crate::fetch::cold::{ColdFetch, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
@@ -42,6 +44,7 @@ const FIRST_VERSION_WITH_ERROR: i16 = 7;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: FetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -100,6 +103,7 @@ pub(crate) fn handle(
             payer,
         },
         quota,
+        caller,
     };
     if fetch.answer_throttled(node, reply) {
         return Handled::Replied;
@@ -186,6 +190,7 @@ struct Fetch {
     session: SessionFetch,
     fetcher: Fetcher,
     quota: Option<Arc<ClientQuota>>,
+    caller: Caller,
 }
 
 impl Fetch {
@@ -227,6 +232,13 @@ impl Fetch {
                 TopicRef::Name(name) => (image.topic(name), ErrorCode::UnknownTopicOrPartition),
                 TopicRef::Id(id) => (image.topic_by_id(*id), ErrorCode::UnknownTopicId),
             };
+            // A denied name does not tell whether the topic exists. An id does, as in Apache Kafka:
+            // it is known only to those who have seen the topic.
+            match (&asked.topic, topic) {
+                (TopicRef::Name(name), _) => self.check(name)?,
+                (TopicRef::Id(_), Some(topic)) => self.check(&topic.name)?,
+                (TopicRef::Id(_), None) => {}
+            }
             let topic = topic.ok_or(unknown)?;
             let partition = node.partition(topic.id, asked.index)?;
             if self.is_follower {
@@ -242,6 +254,15 @@ impl Fetch {
                 partition: find(asked),
             })
             .collect()
+    }
+
+    /// Asked at every look: a permission that is withdrawn while a fetch waits ends it.
+    fn check(&self, topic: &str) -> Result<(), ErrorCode> {
+        if !self.is_follower {
+            return self.caller.topic(Operation::Read, topic);
+        }
+        let checked = self.caller.cluster(Operation::ClusterAction);
+        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
     }
 
     fn answer_at_once(&self, node: &Node, look: &Look, reply: &mut ReplyBuffer) {

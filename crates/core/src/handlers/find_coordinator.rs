@@ -11,6 +11,8 @@ use std::task::{Poll, Waker};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::group::groups::Preparation;
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
@@ -23,6 +25,7 @@ use crate::time::Moment;
 const FIRST_BATCH_VERSION: i16 = 4;
 const GROUP_KEY: i8 = 0;
 const TRANSACTION_KEY: i8 = 1;
+const SHARE_KEY: i8 = 2;
 
 /// Creating the topic or loading a coordinator normally takes milliseconds; after this time the
 /// client must retry.
@@ -31,6 +34,7 @@ const WAIT_MS: u64 = 5_000;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: FindCoordinatorRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -42,10 +46,15 @@ pub(crate) fn handle(
             .collect(),
         _ => vec![body.key.to_owned()],
     };
+    let denied = keys
+        .iter()
+        .map(|key| check(&caller, body.key_type, key).err())
+        .collect();
     let mut search = Search {
         version: request.api_version,
         key_type: body.key_type,
         keys,
+        denied,
         listener_name: request.connection.listener_name.clone(),
         creation: None,
         deadline: node.clock().moment().after_ms(WAIT_MS),
@@ -56,10 +65,21 @@ pub(crate) fn handle(
     }
 }
 
+fn check(caller: &Caller, key_type: i8, key: &str) -> Result<(), ErrorCode> {
+    match key_type {
+        GROUP_KEY => caller.group(Operation::Describe, key),
+        TRANSACTION_KEY => caller.transactional_id(Operation::Describe, key),
+        SHARE_KEY => caller.cluster(Operation::ClusterAction),
+        _ => Ok(()),
+    }
+}
+
 struct Search {
     version: i16,
     key_type: i8,
     keys: Vec<String>,
+    /// Parallel to `keys`: what the client may not ask for. Nothing is prepared for these.
+    denied: Vec<Option<ErrorCode>>,
     listener_name: Arc<str>,
     /// The controller's answer to the request for an offsets topic.
     creation: Option<Arc<Slot<Result<(), ErrorCode>>>>,
@@ -93,7 +113,12 @@ impl PendingReply for Search {
         {
             return Poll::Pending;
         }
-        let found: Vec<FoundCoordinator> = self.keys.iter().map(|key| self.find(node, key)).collect();
+        let asked = self.keys.iter().zip(&self.denied);
+        let found = asked.map(|(key, denied)| match denied {
+            Some(error) => FoundCoordinator::error(*error),
+            None => self.find(node, key),
+        });
+        let found: Vec<FoundCoordinator> = found.collect();
         self.encode(node, &found, reply);
         Poll::Ready(())
     }
@@ -127,7 +152,9 @@ impl Search {
         let preparations: Vec<Preparation> = self
             .keys
             .iter()
-            .map(|key| node.groups.prepare(&node.storage, key, waker))
+            .zip(&self.denied)
+            .filter(|(_, denied)| denied.is_none())
+            .map(|(key, _)| node.groups.prepare(&node.storage, key, waker))
             .collect();
         if preparations.contains(&Preparation::NoTopic) {
             let creation = ensure_internal_topic(node, InternalTopic::ConsumerOffsets);

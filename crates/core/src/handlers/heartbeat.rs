@@ -4,6 +4,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::group::calls::Call;
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, MemberRequest};
@@ -15,11 +17,14 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: HeartbeatRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if body.group_id.is_empty() {
+    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
+        Call::answered(Err(error))
+    } else if body.group_id.is_empty() {
         Call::answered(Err(ErrorCode::InvalidGroupId))
     } else {
         let heartbeat = MemberRequest {

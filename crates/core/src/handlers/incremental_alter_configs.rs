@@ -7,6 +7,9 @@ use ottla_wire::messages::incremental_alter_configs::{
 };
 
 use super::altered::{Altered, alterable, merge};
+use super::authorized::check_config_resource;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::configs::{ConfigChange, ConfigOperation};
 use crate::node::Node;
 use crate::pending::Handled;
@@ -23,6 +26,7 @@ const SUBTRACT: i8 = 3;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: IncrementalAlterConfigsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -31,7 +35,12 @@ pub(crate) fn handle(
         .resources
         .iter()
         .map(|resource| (resource.resource_type, resource.resource_name));
-    let altered = Altered::check(keys, |index| change(&body.resources[index]));
+    let altered = Altered::check(keys, |index| {
+        let resource = &body.resources[index];
+        let (resource_type, name) = (resource.resource_type, resource.resource_name);
+        check_config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
+        change(resource)
+    });
     let (resources, checked, changes) = altered.into_parts();
     let validate_only = body.validate_only;
     let slot = submit(node, move |node, controller| {

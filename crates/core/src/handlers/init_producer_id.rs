@@ -9,6 +9,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::refusal::Refusal;
@@ -19,10 +21,19 @@ use crate::submit::{ControllerReply, submit};
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: InitProducerIdRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
+    let checked = match body.transactional_id {
+        Some(id) => caller.transactional_id(Operation::Write, id),
+        None => caller.idempotent_write(),
+    };
+    if let Err(error) = checked {
+        answer(Err(error), version, reply);
+        return Handled::Replied;
+    }
     // KIP-360: a producer's id and epoch are given both or not at all.
     let is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH);
     if body.transactional_id.is_some() || is_half {

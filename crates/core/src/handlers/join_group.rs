@@ -10,7 +10,9 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::GroupAnswer;
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::{GroupReply, JoinReply};
 use crate::group::request::{GroupRequest, JoinRequest};
 use crate::node::Node;
@@ -21,6 +23,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: JoinGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -47,9 +50,12 @@ pub(crate) fn handle(
         supports_skipping_assignment: version >= 9,
     };
     let member_id = body.member_id.to_owned();
-    let call = node
-        .groups
-        .call(&node.storage, body.group_id, GroupRequest::Join(join));
+    let call = match caller.group(Operation::Read, body.group_id) {
+        Ok(()) => node
+            .groups
+            .call(&node.storage, body.group_id, GroupRequest::Join(join)),
+        Err(error) => Call::answered(Err(error)),
+    };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), &member_id, version, reply);
     })

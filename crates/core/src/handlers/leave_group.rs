@@ -5,6 +5,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, MemberResponse};
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, LeaveRequest};
@@ -19,11 +21,14 @@ const FIRST_BATCH_VERSION: i16 = 3;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: LeaveGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if body.group_id.is_empty() {
+    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
+        Call::answered(Err(error))
+    } else if body.group_id.is_empty() {
         Call::answered(Err(ErrorCode::InvalidGroupId))
     } else {
         let members = if version < FIRST_BATCH_VERSION {

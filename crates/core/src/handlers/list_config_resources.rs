@@ -9,6 +9,7 @@ use ottla_wire::messages::list_config_resources::{
 use crate::config::ConfigResourceType;
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -85,4 +86,12 @@ pub(crate) fn handle(
     }
     .encode(&mut reply.bytes, version);
     Handled::Replied
+}
+
+pub(crate) fn deny(_: &ListConfigResourcesRequest, refusal: Refusal, version: i16, reply: &mut ReplyBuffer) {
+    ListConfigResourcesResponse {
+        error_code: refusal.code.code(),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }

@@ -4,6 +4,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::{Operation, ResourceType};
 use crate::group::calls::GroupAnswer;
 use crate::group::reply::{GroupReply, ListedGroup as Listed};
 use crate::group::request::{GroupRequest, ListRequest};
@@ -15,6 +17,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: ListGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -26,7 +29,10 @@ pub(crate) fn handle(
     };
     let calls = node.groups.call_all(&node.storage, &GroupRequest::List(list));
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
-        let (error, groups) = gather(answers);
+        let (error, mut groups) = gather(answers);
+        if !caller.may_on_cluster(Operation::Describe) {
+            groups.retain(|group| caller.may(Operation::Describe, ResourceType::Group, &group.group_id));
+        }
         let response = ListGroupsResponse {
             error_code: error.code(),
             groups: groups.iter().map(group_response).collect(),

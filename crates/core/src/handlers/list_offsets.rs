@@ -17,6 +17,8 @@ use ottla_wire::messages::list_offsets::{
     ListOffsetsTopicResponse,
 };
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::fetch::read::IsolationLevel;
 use crate::node::Node;
 use crate::partition::Partition;
@@ -33,6 +35,8 @@ const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
+const FIRST_VERSION_WITH_EPOCHS: i16 = 4;
+
 /// Returns the version that introduced a special timestamp.
 fn first_version_with(timestamp: i64) -> i16 {
     match timestamp {
@@ -47,6 +51,7 @@ fn first_version_with(timestamp: i64) -> i16 {
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: ListOffsetsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -55,8 +60,9 @@ pub(crate) fn handle(
         .topics
         .iter()
         .map(|topic| {
+            let checked = caller.topic(Operation::Describe, topic.name);
             let with_log = |asked: &ListOffsetsPartition| AskedOffsets {
-                partition: node.partition_by_name(topic.name, asked.partition_index),
+                partition: checked.and_then(|()| node.partition_by_name(topic.name, asked.partition_index)),
                 wanted: asked.clone(),
             };
             let partitions = topic.partitions.iter().map(with_log).collect();
@@ -146,7 +152,11 @@ impl Search {
             }) => ListOffsetsPartitionResponse {
                 timestamp,
                 offset,
-                leader_epoch,
+                leader_epoch: if self.api_version >= FIRST_VERSION_WITH_EPOCHS {
+                    leader_epoch
+                } else {
+                    none.leader_epoch
+                },
                 ..none
             },
             Ok(SearchPlace::Nowhere) => none,

@@ -7,6 +7,7 @@ use ottla_wire::messages::list_partition_reassignments::{
 
 use crate::node::Node;
 use crate::pending::Handled;
+use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 
@@ -23,4 +24,18 @@ pub(crate) fn handle(
     };
     response.encode(&mut reply.bytes, request.api_version);
     Handled::Replied
+}
+
+pub(crate) fn deny(
+    _: &ListPartitionReassignmentsRequest<'_>,
+    refusal: Refusal,
+    version: i16,
+    reply: &mut ReplyBuffer,
+) {
+    ListPartitionReassignmentsResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
 }

@@ -15,7 +15,9 @@ use ottla_wire::messages::metadata::{
 };
 use ottla_wire::primitives::Uuid;
 
-use super::authorized::{CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS};
+use super::authorized::{NOT_ASKED, cluster_operations, topic_operations};
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::controller::Controller;
 use crate::controller::topics::{NewTopic, topic_name_problem};
 use crate::image::MetadataImage;
@@ -40,6 +42,7 @@ const CREATION_WAIT_MS: u64 = 5_000;
 struct OwnedRequest {
     version: i16,
     listener_name: Arc<str>,
+    caller: Caller,
     topics: AskedTopics,
     cluster_operations: bool,
     topic_operations: bool,
@@ -54,6 +57,7 @@ enum AskedTopics {
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: MetadataRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -62,17 +66,14 @@ pub(crate) fn handle(
         refuse(&body, version, reply);
         return Handled::Replied;
     }
-    let asked = OwnedRequest::new(request, &body);
+    let asked = OwnedRequest::new(request, caller, &body);
     let image = node.image();
-    let missing = match (&asked.topics, creates(node, &body)) {
-        (AskedTopics::ByName(names), true) => {
-            let creatable = names.iter().filter(|name| is_creatable(&image, name));
-            creatable.cloned().collect()
-        }
-        _ => Vec::new(),
+    let (missing, refused) = match (&asked.topics, creates(node, &body)) {
+        (AskedTopics::ByName(names), true) => asked.to_create(&image, names),
+        _ => (Vec::new(), BTreeMap::new()),
     };
     if missing.is_empty() {
-        asked.answer(node, &image, &BTreeMap::new(), reply);
+        asked.answer(node, &image, &refused, reply);
         return Handled::Replied;
     }
     let created = submit(node, move |node, controller| create(node, controller, missing));
@@ -82,7 +83,9 @@ pub(crate) fn handle(
         Some(deadline),
         move |node, created: Result<BTreeMap<String, ErrorCode>, Refusal>, reply| {
             // After the deadline, too, the answer tells what exists.
-            asked.answer(node, &node.image(), &created.unwrap_or_default(), reply);
+            let mut refusals = created.unwrap_or_default();
+            refusals.extend(refused);
+            asked.answer(node, &node.image(), &refusals, reply);
         },
     ))
 }
@@ -183,15 +186,42 @@ fn create(
 }
 
 impl OwnedRequest {
-    fn new(request: &Request<'_>, body: &MetadataRequest<'_>) -> OwnedRequest {
+    fn new(request: &Request<'_>, caller: Caller, body: &MetadataRequest<'_>) -> OwnedRequest {
         let version = request.api_version;
         OwnedRequest {
             version,
             listener_name: request.connection.listener_name.clone(),
+            caller,
             topics: AskedTopics::new(version, body),
             cluster_operations: body.include_cluster_authorized_operations,
             topic_operations: body.include_topic_authorized_operations,
         }
+    }
+
+    /// Returns the topics to create, and those that the client may see but not create.
+    fn to_create(
+        &self,
+        image: &MetadataImage,
+        names: &BTreeSet<String>,
+    ) -> (Vec<String>, BTreeMap<String, ErrorCode>) {
+        let (mut missing, mut refused) = (Vec::new(), BTreeMap::new());
+        let may_create_any = self.caller.may_on_cluster(Operation::Create);
+        let is_creatable = |name: &&String| is_creatable(image, name) && self.is_shown(name);
+        for name in names.iter().filter(is_creatable) {
+            if may_create_any {
+                missing.push(name.clone());
+                continue;
+            }
+            match self.caller.topic(Operation::Create, name) {
+                Ok(()) => missing.push(name.clone()),
+                Err(error) => drop(refused.insert(name.clone(), error)),
+            }
+        }
+        (missing, refused)
+    }
+
+    fn is_shown(&self, topic: &str) -> bool {
+        self.caller.may_on_topic(Operation::Describe, topic)
     }
 
     fn answer(
@@ -221,11 +251,15 @@ impl OwnedRequest {
             AskedTopics::All => image
                 .topics
                 .iter()
+                .filter(|topic| self.is_shown(&topic.name))
                 .map(|topic| self.topic(image, &alive, topic))
                 .collect(),
             AskedTopics::ByName(names) => names
                 .iter()
                 .map(|name| match image.topic(name) {
+                    _ if self.caller.topic(Operation::Describe, name).is_err() => {
+                        denied(Some(name), Uuid::ZERO)
+                    }
                     Some(topic) => self.topic(image, &alive, topic),
                     None => self.unknown_name(name, refusals.get(name).copied()),
                 })
@@ -233,6 +267,9 @@ impl OwnedRequest {
             AskedTopics::ById(ids) => ids
                 .iter()
                 .map(|id| match image.topic_by_id(*id) {
+                    Some(topic) if self.caller.topic(Operation::Describe, &topic.name).is_err() => {
+                        denied(self.nameless(), *id)
+                    }
                     Some(topic) => self.topic(image, &alive, topic),
                     None => MetadataResponseTopic {
                         error_code: ErrorCode::UnknownTopicId.code(),
@@ -249,7 +286,7 @@ impl OwnedRequest {
             controller_id,
             topics,
             cluster_authorized_operations: if self.cluster_operations {
-                CLUSTER_OPERATIONS
+                cluster_operations(&self.caller)
             } else {
                 NOT_ASKED
             },
@@ -275,7 +312,7 @@ impl OwnedRequest {
         MetadataResponseTopic {
             error_code: error.code(),
             name: Some(name),
-            is_internal: is_internal(name),
+            is_internal: is_internal(name) && error != ErrorCode::TopicAuthorizationFailed,
             ..Default::default()
         }
     }
@@ -296,7 +333,7 @@ impl OwnedRequest {
                 .map(|(index, partition)| self.partition(image, alive, index, partition))
                 .collect(),
             topic_authorized_operations: if self.topic_operations {
-                TOPIC_OPERATIONS
+                topic_operations(&self.caller, &topic.name)
             } else {
                 NOT_ASKED
             },
@@ -334,6 +371,17 @@ impl OwnedRequest {
                 .filter(|id| !alive.contains(id))
                 .collect(),
         }
+    }
+}
+
+/// The answer about a topic that the client may not describe: nothing about it, not even whether it
+/// exists.
+fn denied(name: Option<&str>, topic_id: Uuid) -> MetadataResponseTopic<'_> {
+    MetadataResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name,
+        topic_id,
+        ..Default::default()
     }
 }
 

@@ -183,6 +183,15 @@ impl Broker {
         }
     }
 
+    pub(super) fn advance_ms(&self, ms: u64) {
+        self.clock.0.fetch_add(ms * 1_000, Ordering::Relaxed);
+    }
+
+    /// From now on requests are those of another user.
+    pub(super) fn connect_as(&mut self, principal: &str) {
+        self.connection.principal = principal.into();
+    }
+
     pub(super) fn send(
         &self,
         api_key: ApiKey,
@@ -203,7 +212,7 @@ impl Broker {
     }
 
     /// Runs what the other threads have to do, and returns how many jobs that were.
-    fn settle(&self) -> usize {
+    pub(super) fn settle(&self) -> usize {
         let jobs = std::mem::take(&mut *self.executor.jobs.lock().unwrap());
         let count = jobs.len();
         jobs.into_iter().for_each(|job| job(&self.node));
@@ -287,7 +296,7 @@ pub(super) fn read<'a, T, E: std::fmt::Debug>(
     message
 }
 
-fn versions(api_key: ApiKey) -> std::ops::RangeInclusive<i16> {
+pub(super) fn versions(api_key: ApiKey) -> std::ops::RangeInclusive<i16> {
     let served = api_key.served_versions().unwrap();
     served.min..=served.max
 }

@@ -9,8 +9,10 @@ pub(crate) mod alter_partition_reassignments;
 pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod alter_user_scram_credentials;
 pub(crate) mod api_versions;
+pub(crate) mod create_acls;
 pub(crate) mod create_partitions;
 pub(crate) mod create_topics;
+pub(crate) mod delete_acls;
 pub(crate) mod delete_groups;
 pub(crate) mod delete_records;
 pub(crate) mod delete_topics;
@@ -49,6 +51,8 @@ pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
 pub(crate) mod update_features;
 
+#[cfg(test)]
+mod access_tests;
 #[cfg(test)]
 mod metadata_tests;
 #[cfg(test)]

@@ -11,6 +11,9 @@ use ottla_wire::messages::offset_commit::{
 use ottla_wire::primitives::Uuid;
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::group::calls::Call;
 use crate::group::commits::refuse;
 use crate::group::reply::{CommittedTopic, GroupReply};
 use crate::group::request::{
@@ -29,11 +32,13 @@ const BROKER_RETENTION: i64 = -1;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: OffsetCommitRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let image = node.image();
+    let denied = caller.group(Operation::Read, body.group_id).err();
     let commit = Commit {
         member: MemberRequest {
             group_id: body.group_id,
@@ -46,14 +51,17 @@ pub(crate) fn handle(
         topics: body
             .topics
             .iter()
-            .map(|topic| resolve(&image, topic, version))
+            .map(|topic| resolve(&image, &caller, denied, topic, version))
             .collect(),
     };
     // Needed again only for the rare refusal.
     let unanswered = refuse(&commit, ErrorCode::None);
-    let call = node
-        .groups
-        .call(&node.storage, body.group_id, GroupRequest::OffsetCommit(commit));
+    let call = match denied {
+        Some(error) => Call::answered(Err(error)),
+        None => node
+            .groups
+            .call(&node.storage, body.group_id, GroupRequest::OffsetCommit(commit)),
+    };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let topics = match answers.pop() {
             Some(Ok(GroupReply::OffsetCommit(topics))) => topics,
@@ -65,8 +73,12 @@ pub(crate) fn handle(
 }
 
 /// Finds the topic by name or id, and returns the errors of its partitions.
+///
+/// - `denied`: the client may not use the group; nothing else is told.
 fn resolve<'a>(
     image: &'a MetadataImage,
+    caller: &Caller,
+    denied: Option<ErrorCode>,
     topic: &OffsetCommitRequestTopic<'a>,
     version: i16,
 ) -> OffsetCommitTopic<'a> {
@@ -76,7 +88,11 @@ fn resolve<'a>(
     } else {
         image.topic(topic.name)
     };
+    let name = known.map_or(topic.name, |known| &*known.name);
+    let is_named = known.is_some() || !by_id;
+    let denied = denied.or_else(|| caller.topic(Operation::Read, name).err().filter(|_| is_named));
     let error_of = |partition: i32| match known {
+        _ if let Some(denied) = denied => denied,
         None if by_id => ErrorCode::UnknownTopicId,
         Some(known) if known.partition(partition).is_some() => ErrorCode::None,
         _ => ErrorCode::UnknownTopicOrPartition,
@@ -89,7 +105,7 @@ fn resolve<'a>(
         error: error_of(partition.partition_index),
     });
     OffsetCommitTopic {
-        name: known.map_or(topic.name, |known| &*known.name),
+        name,
         topic_id: known.map_or(topic.topic_id, |known| known.id),
         partitions: partitions.collect(),
     }

@@ -6,6 +6,8 @@ use ottla_wire::messages::offset_delete::{
 };
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::group::reply::{GroupReply, OffsetDeleteReply};
 use crate::group::request::{GroupRequest, OffsetDeleteRequest as Delete, OffsetDeleteTopic};
 use crate::node::Node;
@@ -16,13 +18,15 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: OffsetDeleteRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    if body.group_id.is_empty() {
+    let checked = caller.group(Operation::Delete, body.group_id);
+    if checked.is_err() || body.group_id.is_empty() {
         let refused = OffsetDeleteReply {
-            error: ErrorCode::InvalidGroupId,
+            error: checked.err().unwrap_or(ErrorCode::InvalidGroupId),
             topics: Vec::new(),
         };
         encode(&refused, version, reply);
@@ -31,7 +35,9 @@ pub(crate) fn handle(
     let image = node.image();
     let topics = body.topics.iter().map(|topic| {
         let known = image.topic(topic.name);
+        let denied = caller.topic(Operation::Read, topic.name).err();
         let error_of = |partition: i32| match known.and_then(|known| known.partition(partition)) {
+            _ if denied.is_some() => ErrorCode::TopicAuthorizationFailed,
             Some(_) => ErrorCode::None,
             None => ErrorCode::UnknownTopicOrPartition,
         };

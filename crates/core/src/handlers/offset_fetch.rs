@@ -13,7 +13,9 @@ use ottla_wire::messages::offset_fetch::{
 use ottla_wire::primitives::Uuid;
 
 use super::group_calls::reply_when_answered;
-use crate::group::calls::GroupAnswer;
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;
@@ -30,14 +32,15 @@ const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 10;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: OffsetFetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     if version < FIRST_VERSION_WITH_GROUPS {
-        handle_one(node, version, body, reply)
+        handle_one(node, version, caller, body, reply)
     } else {
-        handle_many(node, version, body, reply)
+        handle_many(node, version, caller, body, reply)
     }
 }
 
@@ -51,25 +54,30 @@ pub(crate) fn answer_entries(_: &Node, request: &Request<'_>, body: &OffsetFetch
     }
 }
 
-fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &mut ReplyBuffer) -> Handled {
+fn handle_one(
+    node: &Node,
+    version: i16,
+    caller: Caller,
+    body: OffsetFetchRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
     let image = node.image();
     let topics = body.topics.as_ref().map(|topics| {
         let topic = topics
             .iter()
-            .map(|topic| by_name(&image, topic.name, &topic.partition_indexes));
+            .map(|topic| by_name(&image, &caller, topic.name, &topic.partition_indexes));
         topic.collect::<Vec<_>>()
     });
     let asked = asked_of(topics.as_deref());
+    let is_about_all = body.topics.is_none();
     let fetch = Fetch {
         group_id: body.group_id,
         topics,
         require_stable: body.require_stable,
     };
-    let call = node
-        .groups
-        .call(&node.storage, body.group_id, GroupRequest::OffsetFetch(fetch));
+    let call = call(node, &caller, body.group_id, fetch);
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
-        let (error, topics) = match fetched(answers.pop()) {
+        let (error, topics) = match fetched(answers.pop(), is_about_all.then_some(&caller)) {
             Ok(topics) => (ErrorCode::None, topics),
             // Version 1 has no group-level error, only one per partition.
             Err(error) => (error, with_error(asked, error)),
@@ -89,38 +97,44 @@ fn handle_one(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &m
     })
 }
 
-fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &mut ReplyBuffer) -> Handled {
+fn handle_many(
+    node: &Node,
+    version: i16,
+    caller: Caller,
+    body: OffsetFetchRequest<'_>,
+    reply: &mut ReplyBuffer,
+) -> Handled {
     let by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS;
     let image = node.image();
     let mut calls = Vec::with_capacity(body.groups.len());
-    let mut group_ids = Vec::with_capacity(body.groups.len());
+    let mut asked = Vec::with_capacity(body.groups.len());
     for group in &body.groups {
         let fetch = Fetch {
             group_id: group.group_id,
-            topics: resolve(&image, group, by_id),
+            topics: resolve(&image, &caller, group, by_id),
             require_stable: body.require_stable,
         };
-        calls.push(
-            node.groups
-                .call(&node.storage, group.group_id, GroupRequest::OffsetFetch(fetch)),
-        );
-        group_ids.push(group.group_id.to_owned());
+        calls.push(call(node, &caller, group.group_id, fetch));
+        asked.push((group.group_id.to_owned(), group.topics.is_none()));
     }
     reply_when_answered(node, calls, reply, move |node, answers, reply| {
         let image = node.image();
         let groups: Vec<(ErrorCode, Vec<FetchedTopic>)> = answers
             .into_iter()
-            .map(|answer| match fetched(Some(answer)) {
-                Ok(topics) if by_id => (ErrorCode::None, with_ids(&image, topics)),
-                Ok(topics) => (ErrorCode::None, topics),
-                Err(error) => (error, Vec::new()),
-            })
+            .zip(&asked)
+            .map(
+                |(answer, (_, is_about_all))| match fetched(Some(answer), is_about_all.then_some(&caller)) {
+                    Ok(topics) if by_id => (ErrorCode::None, with_ids(&image, topics)),
+                    Ok(topics) => (ErrorCode::None, topics),
+                    Err(error) => (error, Vec::new()),
+                },
+            )
             .collect();
         let groups =
-            group_ids
+            asked
                 .iter()
                 .zip(&groups)
-                .map(|(group_id, (error, topics))| OffsetFetchResponseGroup {
+                .map(|((group_id, _), (error, topics))| OffsetFetchResponseGroup {
                     group_id,
                     topics: topics
                         .iter()
@@ -136,34 +150,52 @@ fn handle_many(node: &Node, version: i16, body: OffsetFetchRequest<'_>, reply: &
     })
 }
 
+fn call(node: &Node, caller: &Caller, group_id: &str, fetch: Fetch<'_>) -> Call {
+    match caller.group(Operation::Describe, group_id) {
+        Ok(()) => node
+            .groups
+            .call(&node.storage, group_id, GroupRequest::OffsetFetch(fetch)),
+        Err(error) => Call::answered(Err(error)),
+    }
+}
+
 /// The id excludes offsets that were committed for an earlier topic of this name.
-fn by_name<'a>(image: &MetadataImage, name: &'a str, partitions: &[i32]) -> OffsetFetchTopic<'a> {
+fn by_name<'a>(
+    image: &MetadataImage,
+    caller: &Caller,
+    name: &'a str,
+    partitions: &[i32],
+) -> OffsetFetchTopic<'a> {
     OffsetFetchTopic {
         name,
         topic_id: image.topic(name).map_or(Uuid::ZERO, |known| known.id),
         partitions: partitions.to_vec(),
-        error: ErrorCode::None,
+        error: caller
+            .topic(Operation::Describe, name)
+            .err()
+            .unwrap_or(ErrorCode::None),
     }
 }
 
 fn resolve<'a>(
     image: &'a MetadataImage,
+    caller: &Caller,
     group: &OffsetFetchRequestGroup<'a>,
     by_id: bool,
 ) -> Option<Vec<OffsetFetchTopic<'a>>> {
     let topics = group.topics.as_ref()?.iter().map(|topic| {
         if !by_id {
-            return by_name(image, topic.name, &topic.partition_indexes);
+            return by_name(image, caller, topic.name, &topic.partition_indexes);
         }
         let known = image.topic_by_id(topic.topic_id);
         OffsetFetchTopic {
             name: known.map_or("", |known| &*known.name),
             topic_id: topic.topic_id,
             partitions: topic.partition_indexes.clone(),
-            error: if known.is_some() {
-                ErrorCode::None
-            } else {
-                ErrorCode::UnknownTopicId
+            error: match known.map(|known| caller.topic(Operation::Describe, &known.name)) {
+                Some(Ok(())) => ErrorCode::None,
+                Some(Err(error)) => error,
+                None => ErrorCode::UnknownTopicId,
             },
         }
     });
@@ -182,9 +214,15 @@ fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopi
     topics.into_iter().filter_map(with_id).collect()
 }
 
-fn fetched(answer: Option<GroupAnswer>) -> Result<Vec<FetchedTopic>, ErrorCode> {
+/// - `filter`: all topics were asked for; those that it may not describe are left out.
+fn fetched(answer: Option<GroupAnswer>, filter: Option<&Caller>) -> Result<Vec<FetchedTopic>, ErrorCode> {
     match answer {
-        Some(Ok(GroupReply::OffsetFetch(topics))) => Ok(topics),
+        Some(Ok(GroupReply::OffsetFetch(mut topics))) => {
+            if let Some(caller) = filter {
+                topics.retain(|topic| caller.may_on_topic(Operation::Describe, &topic.name));
+            }
+            Ok(topics)
+        }
         Some(Err(error)) => Err(error),
         _ => Err(ErrorCode::UnknownServerError),
     }

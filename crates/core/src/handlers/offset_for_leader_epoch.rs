@@ -6,6 +6,8 @@ use ottla_wire::messages::offset_for_leader_epoch::{
     OffsetForLeaderTopicResult,
 };
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
@@ -14,19 +16,28 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: OffsetForLeaderEpochRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
+    // Followers ask with the one permission, consumers with the other (KIP-320).
+    let is_follower = caller.may_on_cluster(Operation::ClusterAction);
     let topics = body
         .topics
         .iter()
-        .map(|topic| OffsetForLeaderTopicResult {
-            topic: topic.topic,
-            partitions: topic
-                .partitions
-                .iter()
-                .map(|asked| answer(node, topic.topic, asked))
-                .collect(),
+        .map(|topic| {
+            let checked = match is_follower {
+                true => Ok(()),
+                false => caller.topic(Operation::Describe, topic.topic),
+            };
+            OffsetForLeaderTopicResult {
+                topic: topic.topic,
+                partitions: topic
+                    .partitions
+                    .iter()
+                    .map(|asked| answer(node, checked, topic.topic, asked))
+                    .collect(),
+            }
         })
         .collect();
     let response = OffsetForLeaderEpochResponse {
@@ -37,15 +48,20 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-fn answer(node: &Node, topic: &str, asked: &OffsetForLeaderPartition) -> EpochEndOffset {
+fn answer(
+    node: &Node,
+    checked: Result<(), ErrorCode>,
+    topic: &str,
+    asked: &OffsetForLeaderPartition,
+) -> EpochEndOffset {
     let unknown = EpochEndOffset {
         partition: asked.partition,
         leader_epoch: -1,
         end_offset: -1,
         ..Default::default()
     };
-    let found = node
-        .partition_by_name(topic, asked.partition)
+    let found = checked
+        .and_then(|()| node.partition_by_name(topic, asked.partition))
         .and_then(|partition| {
             partition
                 .check_leader_epoch(asked.current_leader_epoch)

@@ -26,6 +26,8 @@ use ottla_wire::records::compression::Codec;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch};
 use ottla_wire::text;
 
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::batch_times::{Key, NewBatch};
 use crate::image::topics::TopicImage;
 use crate::long_answer::continue_elsewhere;
@@ -138,7 +140,8 @@ fn begin(
     let version = request.api_version;
     let flexible = produce::is_flexible(version);
     let image = node.image();
-    let refusal = refusal_of_all(&produce);
+    let caller = node.access.caller(request);
+    let refusal = refusal_of_all(&caller, &produce);
     let acks = produce.acks;
     let (answered_topics, answered_partitions) = (begun.topics, begun.partitions);
     let (mut topics, mut partitions) = (0, 0);
@@ -151,6 +154,11 @@ fn begin(
             TopicName::Name(name) => image.topic(name),
             TopicName::Id(id) => image.topic_by_id(id),
         };
+        let denied = match (asked.topic, topic) {
+            (TopicName::Name(name), _) => caller.topic(Operation::Write, name).err(),
+            (TopicName::Id(_), Some(topic)) => caller.topic(Operation::Write, &topic.name).err(),
+            (TopicName::Id(_), None) => None,
+        };
         topics += 1;
         if topics > answered_topics {
             begin_topic_answer(&asked, version, reply);
@@ -162,6 +170,7 @@ fn begin(
             }
             let outcome = match (&refusal, topic) {
                 (Some(refusal), _) => Err(refusal.clone()),
+                _ if let Some(denied) = denied => Err(PartitionRefusal::code(denied)),
                 (None, Some(topic)) => match append(node, request, topic, part, unfolding, reply) {
                     Err(NotTaken::Refused(refusal)) => Err(refusal),
                     Err(NotTaken::MovesOn) => {
@@ -346,8 +355,8 @@ fn see(reply: &mut ReplyBuffer, (topic_id, index): Key, records: &[u8], batch: &
 }
 
 /// Returns the reason to refuse every partition of the request, if there is one.
-fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
-    if let Some(refusal) = refusal_of_transaction(produce) {
+fn refusal_of_all(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
+    if let Some(refusal) = refusal_of_transaction(caller, produce) {
         return Some(refusal);
     }
     if !matches!(produce.acks, ACKS_ALL..=1) {
@@ -360,7 +369,7 @@ fn refusal_of_all(produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
     None
 }
 
-fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
+fn refusal_of_transaction(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
     if !produce.has_transactional_batch {
         return None;
     }
@@ -373,6 +382,9 @@ fn refusal_of_transaction(produce: &ProduceRequest<'_>) -> Option<PartitionRefus
             message,
         ));
     };
+    if let Err(error) = caller.transactional_id(Operation::Write, id) {
+        return Some(PartitionRefusal::code(error));
+    }
     let message = format!("transactions are not served by this broker (transactional id {id})");
     Some(PartitionRefusal::with_message(
         ErrorCode::InvalidTxnState,

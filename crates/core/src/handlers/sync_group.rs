@@ -5,6 +5,8 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 
 use super::group_calls::reply_when_answered;
+use crate::access::Caller;
+use crate::access::acl::Operation;
 use crate::group::calls::{Call, GroupAnswer};
 use crate::group::reply::{GroupReply, SyncReply};
 use crate::group::request::{GroupRequest, MemberRequest, SyncRequest};
@@ -16,11 +18,14 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
+    caller: Caller,
     body: SyncGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if body.group_id.is_empty() {
+    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
+        Call::answered(Err(error))
+    } else if body.group_id.is_empty() {
         Call::answered(Err(ErrorCode::InvalidGroupId))
     } else if version >= 5 && (body.protocol_type.is_none() || body.protocol_name.is_none()) {
         Call::answered(Err(ErrorCode::InconsistentGroupProtocol))

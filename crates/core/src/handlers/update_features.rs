@@ -55,6 +55,15 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, Some(deadline), write))
 }
 
+pub(crate) fn deny(_: &UpdateFeaturesRequest<'_>, refusal: Refusal, version: i16, reply: &mut ReplyBuffer) {
+    UpdateFeaturesResponse {
+        error_code: refusal.code.code(),
+        error_message: Some(&refusal.message),
+        ..Default::default()
+    }
+    .encode(&mut reply.bytes, version);
+}
+
 fn feature_update(update: &FeatureUpdateKey<'_>, version: i16) -> FeatureUpdate {
     let upgrade_type = match (version, update.upgrade_type) {
         // Apache Kafka 4.3 ignores allowDowngrade.

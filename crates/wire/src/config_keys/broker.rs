@@ -17,6 +17,9 @@ const ONE_PASS: &str = "requests run on the event loop of their connection; ther
 pub const BROKER_KEYS: &[ConfigKey] = &[
     list("advertised.listeners", "", "The addresses that the broker returns to clients in metadata, one per listener; if not set, those of listeners.")
         .unset(),
+    boolean("allow.everyone.if.no.acl.found", "false", "Whether everyone may use a resource without any ACL; otherwise only super users may.")
+        .costs("with true a new topic is open to everyone until its first ACL"),
+    string("authorizer.class.name", "", "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer, which decides by the ACLs of the cluster; empty: everyone may do everything."),
     boolean("auto.create.topics.enable", "true", "Whether a metadata request for a topic that does not exist creates it."),
     boolean("auto.leader.rebalance.enable", "true", "Whether leadership returns to the preferred replicas automatically.")
         .no_effect(ONE_REPLICA),
@@ -403,6 +406,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     password("ssl.truststore.password", "The password of a PKCS12 or JKS trust store.").update(Update::PerBroker),
     string("ssl.truststore.type", "JKS", "The form of the trust store: PEM, PKCS12 or JKS; between the last two the file's content decides.")
         .update(Update::PerBroker),
+    string("super.users", "", "The principals that may do everything, separated by semicolons: User:admin;User:CN=ops,O=example. It takes effect with authorizer.class.name.")
+        .unset(),
     int("telemetry.max.bytes", "1048576", "The maximum size of a push of client metrics, compressed; decompressed it may be eight times as large.").bytes().at_least(1)
         .costs("memory: one decompressed push at a time for the whole broker"),
     int("transaction.max.timeout.ms", "900000", "The maximum timeout of a transaction.").ms().at_least(1).no_effect(NO_TRANSACTIONS),

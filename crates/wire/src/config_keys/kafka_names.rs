@@ -1,6 +1,9 @@
 //! The names of all broker keys of Apache Kafka 4.3.0, as its own definition lists them, and three
 //! more that can only be set dynamically.
 
+/// Keys that Apache Kafka's authorizer reads by itself: no definition lists them.
+pub const KAFKA_AUTHORIZER_NAMES: [&str; 2] = ["allow.everyone.if.no.acl.found", "super.users"];
+
 /// Sorted by name.
 pub const KAFKA_BROKER_NAMES: &[&str] = &[
     "add.partitions.to.txn.retry.backoff.max.ms",

@@ -24,7 +24,7 @@ pub use broker::BROKER_KEYS;
 pub use clients::{client_key, client_keys, keys_of};
 pub use document::{render, render_clients};
 pub use group::{CLIENT_METRICS_KEYS, GROUP_KEYS};
-pub use kafka_names::KAFKA_BROKER_NAMES;
+pub use kafka_names::{KAFKA_AUTHORIZER_NAMES, KAFKA_BROKER_NAMES};
 pub use key::{Allowed, ClientKind, ConfigKey, Scope, Support, Synonym, Unit, Update, ValueType};
 pub use nearest::nearest;
 pub use of_listener::{LISTENER_PREFIX, ListenerKey};

@@ -33,7 +33,8 @@ fn every_topic_key_of_kafka_is_there() {
 #[test]
 fn broker_keys_are_kafkas_or_ours() {
     for key in BROKER_KEYS {
-        let is_kafkas = KAFKA_BROKER_NAMES.binary_search(&key.name).is_ok();
+        let is_kafkas =
+            KAFKA_BROKER_NAMES.binary_search(&key.name).is_ok() || KAFKA_AUTHORIZER_NAMES.contains(&key.name);
         assert!(is_kafkas != key.name.starts_with("ottla."), "{}", key.name);
     }
 }
@@ -228,10 +229,7 @@ fn unknown_keys_are_told_from_keys_without_effect() {
     assert!(
         matches!(broker_key_status("num.io.threads"), BrokerKeyStatus::Listed(key) if !key.is_honoured())
     );
-    for name in [
-        "rsm.config.bucket",
-        "remote.log.storage.system.enable",
-    ] {
+    for name in ["rsm.config.bucket", "remote.log.storage.system.enable"] {
         assert_eq!(broker_key_status(name), BrokerKeyStatus::KafkaOnly, "{name}");
     }
     for name in [
