@@ -132,8 +132,8 @@ const WAYS: [Way; 10] = [
 
 /// Sizes of a commit, and how many of them a measurement makes.
 const SIZES: [(usize, usize); 3] = [(4 << 10, 4_000), (64 << 10, 2_000), (1 << 20, 512)];
-/// The same for a log that grows without end: pages that the machine has not touched yet, or not for
-/// long, are part of the cost.
+/// The same for a log that grows without end: pages that the machine has not touched yet, or not
+/// for long, are part of the cost.
 const SUSTAINED: (usize, usize) = (1 << 20, 8_192);
 const SUSTAINED_ROUNDS_MAX: usize = 2;
 /// Ways that are measured so: today's, and the two that a log could take.

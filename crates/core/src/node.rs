@@ -295,7 +295,8 @@ impl Node {
     }
 }
 
-/// Puts memory of the log's own over `disk`, unless acknowledged records may stay in the page cache.
+/// Puts memory of the log's own over `disk`, unless acknowledged records may stay in the page
+/// cache.
 fn log_disk(disk: Arc<dyn Disk>, config: &NodeConfig) -> Arc<dyn Disk> {
     match config.durability {
         Durability::PageCache => disk,

@@ -42,7 +42,8 @@ impl SyncJob {
     }
 
     /// Comes before anything of the next segment is durable: a log whose middle ends in padding or
-    /// reserved space would look damaged to a recovery, and Apache Kafka's would remove what follows.
+    /// reserved space would look damaged to a recovery, and Apache Kafka's would remove what
+    /// follows.
     fn finish_sealed(&self) -> io::Result<()> {
         for segment in &self.sealed {
             segment.file.set_bytes(segment.bytes())?;

@@ -74,8 +74,8 @@ impl MetadataLog {
             now_ms: now.0,
             ..OpenOptions::default()
         };
-        // It stays in the page cache: it is small, each of its writes is synced, and a full disk must
-        // be known before a record is in it.
+        // It stays in the page cache: it is small, each of its writes is synced, and a full disk
+        // must be known before a record is in it.
         let disk = disk.below().cloned().unwrap_or(disk);
         let (log, _report) = PartitionLog::open(disk.clone(), &directory, log_config(config), options)?;
         Ok(MetadataLog {

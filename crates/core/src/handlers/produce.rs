@@ -403,9 +403,9 @@ impl Accepted {
         self.is_asked_for(acks) || self.is_ahead_of_the_disk()
     }
 
-    /// Whether the client must not get its answer before the batch is on the disk. With acks=1 it may
-    /// get it once a killed process loses nothing of it: with `ottla.durability=disk` that is after
-    /// the write to the device, which is durable when it returns.
+    /// Whether the client must not get its answer before the batch is on the disk. With acks=1 it
+    /// may get it once a killed process loses nothing of it: with `ottla.durability=disk` that is
+    /// after the write to the device, which is durable when it returns.
     fn is_asked_for(&self, acks: i16) -> bool {
         acks == ACKS_ALL || acks != ACKS_NONE && self.partition.is_read_when_durable()
     }

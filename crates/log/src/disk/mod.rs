@@ -171,7 +171,8 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// Reads at most `buffer.len()` bytes; 0 means end of file. May wait for the device.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// Like `read_at`, into consecutive parts, with one request to the device where that is possible.
+    /// Like `read_at`, into consecutive parts, with one request to the device where that is
+    /// possible.
     fn read_parts_at(&self, parts: &mut [io::IoSliceMut<'_>], position: u64) -> io::Result<usize> {
         let mut done = 0;
         for part in parts {

@@ -76,7 +76,9 @@ fn write_rest(
 /// Whether a direct read or write may use this memory at this position of a file.
 pub(super) fn is_aligned(bytes: &[u8], position: u64) -> bool {
     let unit = PAGE_BYTES as usize;
-    bytes.as_ptr().addr() % unit == 0 && bytes.len() % unit == 0 && position % PAGE_BYTES == 0
+    bytes.as_ptr().addr().is_multiple_of(unit)
+        && bytes.len().is_multiple_of(unit)
+        && position.is_multiple_of(PAGE_BYTES)
 }
 
 /// Lets a file that refused a direct transfer use the page cache.

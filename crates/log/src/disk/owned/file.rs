@@ -34,9 +34,9 @@ const WRITE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// memory would not have helped it.
 const MISSED_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// A file at least this long has zeros written ahead of small writes, this far at most: a write over
-/// blocks that have been written before changes nothing in the file system, and costs a third less
-/// than one that does.
+/// A file at least this long has zeros written ahead of small writes, this far at most: a write
+/// over blocks that have been written before changes nothing in the file system, and costs a third
+/// less than one that does.
 const ZEROS_AHEAD_MAX: u64 = 256 * 1024;
 
 /// Larger writes have a cost of their own that outweighs the file system's.
@@ -198,8 +198,8 @@ impl OwnedFile {
         rests
     }
 
-    /// Writes what was appended so far, durably, and trims the file if its end is final. Returns the
-    /// file below if only a sync makes the rest of that durable. Waits for the device.
+    /// Writes what was appended so far, durably, and trims the file if its end is final. Returns
+    /// the file below if only a sync makes the rest of that durable. Waits for the device.
     ///
     /// - Errors: a shortage on a full disk; nothing is lost, and a later call goes on.
     pub fn write_out(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -326,8 +326,8 @@ impl OwnedFile {
         (pinned, at)
     }
 
-    /// Reads the granule that holds `position` from the device, and with the same request those behind
-    /// it up to `to` that are whole on the device and not in memory. Returns where they end.
+    /// Reads the granule that holds `position` from the device, and with the same request those
+    /// behind it up to `to` that are whole on the device and not in memory. Returns where they end.
     fn load_granules(&self, position: u64, to: u64) -> io::Result<u64> {
         let first = position / GRANULE_BYTES;
         let (tail_start, written) = {
@@ -372,7 +372,7 @@ impl OwnedFile {
     /// Fills consecutive granules with `bytes` from `start` on, or what the file has of them.
     fn fill(&self, writers: &mut [ChunkWriter], start: u64, bytes: usize) -> io::Result<()> {
         let below = self.below.get()?;
-        if bytes as u64 % BLOCK_BYTES == 0 {
+        if (bytes as u64).is_multiple_of(BLOCK_BYTES) {
             let mut left = bytes;
             let mut parts: Vec<IoSliceMut<'_>> = Vec::with_capacity(writers.len());
             for writer in &mut *writers {
@@ -400,7 +400,8 @@ impl OwnedFile {
     }
 }
 
-/// Where the zeros behind a write of `start..end` end; the write's own last block if there are none.
+/// Where the zeros behind a write of `start..end` end; the write's own last block if there are
+/// none.
 fn zeros_end(writer: &Writer, start: u64, end: u64) -> u64 {
     let block_end = end.next_multiple_of(BLOCK_BYTES);
     if block_end <= writer.zeroed || end - start > SMALL_WRITE_BYTES_MAX {

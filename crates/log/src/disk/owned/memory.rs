@@ -20,14 +20,14 @@ const KEPT_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// What is kept when nothing is appended any more.
 const KEPT_BYTES_IDLE: u64 = 4 * 1024 * 1024;
 
-/// The memory shrinks by this fraction with each tick in which no reader has missed anything, and by
-/// the larger one when nothing was appended either.
+/// The memory shrinks by this fraction with each tick in which no reader has missed anything, and
+/// by the larger one when nothing was appended either.
 const SHRINK_SHARE: u64 = 64;
 const SHRINK_SHARE_IDLE: u64 = 8;
 
 /// Memory for the newest bytes of log files, and for older ones that are being read.
 ///
-/// - Units: bytes. Unwritten bytes may take more than `tail_max` for a moment: whoever appends asks
+/// - Units: bytes. Unwritten bytes may take more than `tail_max` for a moment: an appender asks
 ///   `is_short` and waits.
 pub struct LogMemory {
     tail_max: u64,
@@ -161,7 +161,8 @@ impl LogMemory {
         ChunkWriter::new(blocks, Use::Tail, Arc::clone(self))
     }
 
-    /// Takes a chunk for bytes that are read from the device; nothing that was appended goes for it.
+    /// Takes a chunk for bytes that are read from the device; nothing that was appended goes for
+    /// it.
     pub(super) fn take_for_reading(self: &Arc<Self>, bytes: usize) -> ChunkWriter {
         let class = class_of(bytes);
         let size = (CHUNK_BYTES_MIN << class) as u64;

@@ -1,12 +1,14 @@
 //! Log files whose newest bytes lie in memory of the log's own, not in the page cache.
 //!
 //! An append copies bytes into memory and returns. A sync hands everything that was appended to the
-//! device in one write that is durable when it returns, past the page cache. Readers at the tail are
-//! served from the same memory; older bytes are read past the page cache into a bounded part of it.
+//! device in one write that is durable when it returns, past the page cache. Readers at the tail
+//! are served from the same memory; older bytes are read past the page cache into a bounded part of
+//! it.
 //!
-//! The files are those of any other disk: what lies below needs no knowledge of this module, and the
-//! simulated disk can lose, tear and reorder its writes like all others. Only the last block of a
-//! file is special: it is written whole, padded with zeros, and again when more is appended to it.
+//! The files are those of any other disk: what lies below needs no knowledge of this module, and
+//! the simulated disk can lose, tear and reorder its writes like all others. Only the last block of
+//! a file is special: it is written whole, padded with zeros, and again when more is appended to
+//! it.
 //!
 //! Reading order: the modules below, top to bottom.
 

@@ -147,8 +147,8 @@ impl Tail {
             return None;
         }
         let start = self.written / BLOCK_BYTES * BLOCK_BYTES;
-        // Two chunks may share a block; the later one has all of it that memory holds, and the device
-        // wants a block in one piece.
+        // Two chunks may share a block; the later one has all of it that memory holds, and the
+        // device wants a block in one piece.
         let first = self.pieces.partition_point(|piece| piece.end() <= self.written);
         let from = start.max(self.pieces.get(first)?.valid_from);
         let mut bytes = Pinned::default();
