@@ -2,6 +2,10 @@
 //! partitions at hand and asks for one partition at a time, so its fetches alone do not tell where
 //! the others are.
 //!
+//! A group may commit rarely, so a commit that lies some time back is no lag. Fetches are noted every
+//! few seconds; a fetch that was noted lately tells the lag of its own moment, unless commits show
+//! that the records it brought wait for the application.
+//!
 //! Which member reads a partition follows from the last fetch of it; a group's only member reads
 //! all.
 
@@ -15,6 +19,13 @@ use crate::doctor::snapshot::Role;
 
 type Partition = (Arc<str>, i32);
 
+/// A fetch noted within this time tells where its reader is.
+const RECENT_MICROS: u64 = 4_000_000;
+
+/// A commit is late if it is farther behind the end than what arrives in this time. An application
+/// commits what it has worked on since its last poll.
+const LATE_SECONDS: f64 = 2.0;
+
 /// The readers of the groups' partitions.
 #[derive(Default)]
 pub(super) struct Committed {
@@ -23,9 +34,51 @@ pub(super) struct Committed {
 
 struct Reader {
     key: Key,
-    /// From where it last fetched, and when that was.
-    offset: i64,
-    at_micros: u64,
+    /// From where it last fetched, the end at that time, and when that was.
+    fetched: Stand,
+    /// The committed offset and the end at the last reading.
+    committed: Option<Stand>,
+    /// When the group last committed, it was far behind.
+    is_late: bool,
+}
+
+impl Reader {
+    fn of(key: &Key, fetched: Stand) -> Reader {
+        Reader {
+            key: key.clone(),
+            fetched,
+            committed: None,
+            is_late: false,
+        }
+    }
+
+    /// Compares a new commit with what has arrived since the last reading.
+    fn note_committed(&mut self, now: Stand) {
+        let Some(before) = self.committed.replace(now) else {
+            return;
+        };
+        if before.offset == now.offset {
+            return;
+        }
+        let seconds = now.at_micros.saturating_sub(before.at_micros) as f64 / 1e6;
+        let arrived = (now.end - before.end).max(0) as f64;
+        let late = arrived * (1.0 + LATE_SECONDS / seconds.max(1.0));
+        self.is_late = (now.end - now.offset) as f64 > late.max(1.0);
+    }
+
+    fn stand(&self, committed: Stand) -> Stand {
+        let is_recent = self.fetched.at_micros + RECENT_MICROS >= committed.at_micros;
+        if self.is_late {
+            return committed;
+        }
+        if is_recent {
+            return self.fetched;
+        }
+        Stand {
+            offset: self.fetched.offset.max(committed.offset),
+            ..committed
+        }
+    }
 }
 
 impl Committed {
@@ -61,44 +114,43 @@ impl Committed {
     fn see(&mut self, group: &GroupCounts, key: &Key, sums: &ClientSums) {
         for (partition, (_, last)) in &sums.positions {
             let readers = self.readers.entry(group.group_id.clone()).or_default();
-            let is_newest = readers
-                .get(partition)
-                .is_none_or(|reader| reader.key == *key || reader.at_micros < last.at_micros);
-            if is_newest {
-                let reader = Reader {
-                    key: key.clone(),
-                    offset: last.offset,
-                    at_micros: last.at_micros,
-                };
-                readers.insert(partition.clone(), reader);
+            match readers.get_mut(partition) {
+                Some(reader) if reader.key == *key => reader.fetched = *last,
+                Some(reader) if reader.fetched.at_micros >= last.at_micros => {}
+                _ => {
+                    readers.insert(partition.clone(), Reader::of(key, *last));
+                }
             }
         }
     }
 
     fn tell_group(
-        &self,
+        &mut self,
         clients: &mut HashMap<Key, ClientSums>,
         group: &GroupCounts,
         only: Option<&Key>,
         moment_micros: u64,
     ) {
-        let readers = self.readers.get(&group.group_id);
+        let mut readers = self.readers.get_mut(&group.group_id);
         for committed in &group.committed {
             let partition = (committed.topic.clone(), committed.partition);
-            let reader = readers.and_then(|readers| readers.get(&partition));
-            let Some(key) = only.or(reader.map(|reader| &reader.key)) else {
+            let mut reader = readers.as_mut().and_then(|readers| readers.get_mut(&partition));
+            let committed = Stand {
+                at_micros: moment_micros,
+                offset: committed.offset,
+                end: committed.end,
+            };
+            if let Some(reader) = &mut reader {
+                reader.note_committed(committed);
+            }
+            let Some(key) = only.or(reader.as_ref().map(|reader| &reader.key)) else {
                 continue;
             };
             let Some(sums) = clients.get_mut(key) else {
                 continue;
             };
-            // A group may commit rarely; what was fetched from there on was at least asked for.
-            let fetched = reader.filter(|reader| reader.key == *key);
-            let stand = Stand {
-                at_micros: moment_micros,
-                offset: fetched.map_or(committed.offset, |reader| reader.offset.max(committed.offset)),
-                end: committed.end,
-            };
+            let own = reader.as_ref().filter(|reader| reader.key == *key);
+            let stand = own.map_or(committed, |reader| reader.stand(committed));
             sums.positions.insert(partition, (stand, stand));
         }
     }
@@ -217,6 +269,38 @@ mod tests {
             (Some(100.0), Some(100.0))
         );
         assert!(!zero.is_own_gauge && !one.is_own_gauge);
+    }
+
+    /// One partition of 100 records/s, read every second: its noted fetches, by what was committed.
+    fn lag_of_one(fetched: impl Fn(u64) -> (u64, i64), committed: impl Fn(i64) -> i64) -> Option<f64> {
+        let mut windows = Windows::default();
+        let mut told = Vec::new();
+        for second in 0..=30 {
+            let (at, offset) = fetched(second);
+            let committed = vec![position(0, committed(second as i64), 100 * second as i64)];
+            told = windows.take(reading(
+                second,
+                vec![consumer("one", 1, second, (at, 0, offset))],
+                vec![group(&["one"], committed)],
+            ));
+        }
+        told[0].partitions[0].lag
+    }
+
+    // The fetch was noted two seconds ago, when ten records were new; the last commit is older.
+    #[test]
+    fn what_arrived_since_a_fetch_was_noted_is_no_lag() {
+        let noted = |second: u64| (second.saturating_sub(2), 100 * (second as i64 - 2).max(0));
+        assert_eq!(lag_of_one(noted, |second| second / 5 * 500), Some(10.0));
+        // Nor is what arrives between rare commits.
+        assert_eq!(lag_of_one(noted, |second| second / 20 * 2_000), Some(10.0));
+    }
+
+    // It fetches as fast as records arrive, and commits the 60 of 100 that it has worked on.
+    #[test]
+    fn records_that_were_fetched_and_wait_for_the_application_are_lag() {
+        let noted = |second: u64| (second, 100 * second as i64);
+        assert_eq!(lag_of_one(noted, |second| second / 5 * 300), Some(1_200.0));
     }
 
     #[test]
