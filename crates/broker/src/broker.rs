@@ -13,6 +13,7 @@ use ottla_core::node::Node;
 use ottla_core::random::{SecretSeed, Seed};
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
 use ottla_core::time::Clock;
+use ottla_log::directory::META_PROPERTIES_FILE;
 use ottla_log::disk::Disk;
 use ottla_log::disk::os::{Descriptors, OsDisk};
 use ottla_log::disk::owned::LogMemory;
@@ -128,6 +129,7 @@ impl Broker {
         let crew = Arc::new(ThreadCrew::new(settings.recovery_threads));
         let node =
             Node::open_with(settings.node.clone(), disk, clock.clone(), crew).map_err(StartError::Node)?;
+        report_way_to_disk(&node, &settings.node);
         if let Some(receiver) = additions.telemetry {
             node.telemetry.set_receiver(receiver);
         }
@@ -312,6 +314,26 @@ impl Drop for Broker {
         self.workers = None;
         if let Err(error) = self.node.close() {
             error!(%error, "not stopped cleanly; the next start will check the logs");
+        }
+    }
+}
+
+/// Says once how the logs reach the device.
+fn report_way_to_disk(node: &Node, config: &NodeConfig) {
+    let disk = &node.storage.disk;
+    if disk.memory().is_none() {
+        return;
+    }
+    for directory in &config.log_directories {
+        let directory_name = directory.display();
+        if disk.is_direct(&directory.join(META_PROPERTIES_FILE)) {
+            info!(directory = %directory_name, "logs are written past the page cache");
+        } else {
+            warn!(
+                directory = %directory_name,
+                "its file system refuses direct access (O_DIRECT): logs are written through the page cache, each \
+                 commit with fdatasync"
+            );
         }
     }
 }

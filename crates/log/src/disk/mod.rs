@@ -106,6 +106,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.open(path, mode)
     }
+    /// Whether `open_direct` of this file would pass by the page cache.
+    fn is_direct(&self, _file: &Path) -> bool {
+        false
+    }
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>>;
     fn exists(&self, path: &Path) -> bool;
     fn create_directories(&self, directory: &Path) -> io::Result<()>;

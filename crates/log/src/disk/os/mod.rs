@@ -26,6 +26,7 @@ use batch::SyncedFileSystems;
 pub use descriptors::{ConnectionDescriptor, DescriptorUse, Descriptors};
 use file::OsFile;
 use names::Names;
+use rustix::fs::{Mode, OFlags};
 pub use slot::Descriptor;
 pub use temporary::TemporaryDirectory;
 
@@ -81,6 +82,12 @@ impl Disk for OsDisk {
 
     fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.open_file(path, mode, true)
+    }
+
+    fn is_direct(&self, file: &Path) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let open = || Ok(rustix::fs::open(file, flags, Mode::empty())?);
+        self.0.descriptors.open_for_a_moment(file, open).is_ok()
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {

@@ -345,3 +345,10 @@ fn no_handle_reaches_another_file_under_concurrency() {
     drop(files);
     assert_eq!(descriptors.now().files, 0);
 }
+
+#[test]
+fn a_file_system_without_direct_access_is_told_apart() {
+    let (_directory, _descriptors, disk) = disk(40);
+    assert!(!disk.is_direct(Path::new("/proc/self/status")));
+    assert!(!disk.is_direct(Path::new("/proc/self/none")));
+}

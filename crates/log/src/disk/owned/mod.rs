@@ -66,6 +66,10 @@ impl Disk for OwnedDisk {
         Ok(OwnedFile::create(&self.below, path, &self.memory))
     }
 
+    fn is_direct(&self, file: &Path) -> bool {
+        self.below.is_direct(file)
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
         self.below.list(directory)
     }
