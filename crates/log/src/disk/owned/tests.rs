@@ -351,6 +351,7 @@ fn real_files_are_written_and_read_past_the_page_cache() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the memory is used by many threads")]
 fn readers_and_a_writer_to_the_device_see_whole_bytes_while_others_are_appended() {
     let directory = TemporaryDirectory::new("owned").expect("created");
     let memory = LogMemory::new(MIB, MIB);
