@@ -1,8 +1,8 @@
 //! Sends replies over TLS: what `Output::flush` does for a plain socket.
 //!
-//! Up to 64 KiB of replies are gathered and encrypted at a time, ranges of files as far
-//! as they are in memory; small replies share a record. They stay in the output until the socket has taken all of
-//! their records, so positions in the stream are those of the plaintext.
+//! Up to 64 KiB of replies are gathered and encrypted at a time, ranges of files as far as they are
+//! in memory; small replies share a record. They stay in the output until the socket has taken all
+//! of their records, so positions in the stream are those of the plaintext.
 
 use std::net::TcpStream;
 
@@ -91,7 +91,8 @@ impl Output {
     ) -> Result<bool, OutputError> {
         match self.segments.front_mut() {
             Some(Segment::Region(region)) => {
-                // Where it is kept for others too; into memory of this connection if it does not stay.
+                // Where it is kept for others too; into memory of this connection if it does not
+                // stay.
                 let path = match region.file.is_sendable() && self.loaded_at != Some(self.sent) {
                     true => ColdPath::Load,
                     false => ColdPath::Copy,

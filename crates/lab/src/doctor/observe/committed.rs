@@ -2,9 +2,9 @@
 //! partitions at hand and asks for one partition at a time, so its fetches alone do not tell where
 //! the others are.
 //!
-//! A group may commit rarely, so a commit that lies some time back is no lag. Fetches are noted every
-//! few seconds; a fetch that was noted lately tells the lag of its own moment, unless commits show
-//! that the records it brought wait for the application.
+//! A group may commit rarely, so a commit that lies some time back is no lag. Fetches are noted
+//! every few seconds; a fetch that was noted lately tells the lag of its own moment, unless commits
+//! show that the records it brought wait for the application.
 //!
 //! Which member reads a partition follows from the last fetch of it; a group's only member reads
 //! all.

@@ -159,8 +159,8 @@ impl ChunkWriter {
     #[expect(unsafe_code, reason = "the writer's part of shared memory")]
     pub fn free(&mut self) -> &mut [u8] {
         let filled = self.0.filled();
-        // SAFETY: within the allocation, initialised, and no other thread touches bytes from `filled`
-        // on: there is one writer, borrowed exclusively here.
+        // SAFETY: within the allocation, initialised, and no other thread touches bytes from
+        // `filled` on: there is one writer, borrowed exclusively here.
         unsafe { std::slice::from_raw_parts_mut(self.0.start().add(filled), self.0.capacity() - filled) }
     }
 }
