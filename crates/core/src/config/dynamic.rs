@@ -29,11 +29,12 @@ pub fn key_of(resource_type: ConfigResourceType, name: &str) -> Option<&'static 
 /// Returns why `name` cannot be set on a running broker, or as the default of all brokers; `None`
 /// when it can.
 pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String> {
+    let key = config_keys::broker_or_listener_key(name);
     // Apache Kafka reads key stores again when these are set; here their files are watched.
-    if name.starts_with("ssl.") {
+    if key.is_some_and(|key| key.name.starts_with("ssl.")) {
         return Some(format!("Cannot update these configs dynamically: Set({name})"));
     }
-    match config_keys::broker_or_listener_key(name).map(|key| key.update) {
+    match key.map(|key| key.update) {
         Some(Update::ClusterWide | Update::Dynamic) => None,
         Some(Update::PerBroker) if !cluster_default => None,
         Some(Update::PerBroker) => Some(format!(
