@@ -1,3 +1,5 @@
+//! The memory of log files over real and simulated disks.
+
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
