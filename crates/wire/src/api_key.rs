@@ -159,7 +159,7 @@ api_keys! {
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
     DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, unserved, "";
     ListTransactions = 66: list_transactions::ListTransactionsRequest, unserved, "";
-    ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, served 0 to 1, "a classic group with members is not migrated: GROUP_ID_NOT_FOUND; racks are ignored; regular expressions have the syntax of the Rust crate regex, not of RE2/J";
+    ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, served 0 to 1, "a classic group with members is not migrated: GROUP_ID_NOT_FOUND; racks are ignored";
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, served 0 to 1, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";
     PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also if a push decompresses to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also while too many pushes wait to be read; null metrics count as empty";

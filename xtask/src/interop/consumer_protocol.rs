@@ -15,8 +15,8 @@ use super::tools::{CONFIGS, GROUPS, Tools, contains};
 const SETTINGS: [(&str, &str); 5] = [
     ("group.consumer.heartbeat.interval.ms", "500"),
     ("group.consumer.min.heartbeat.interval.ms", "500"),
-    ("group.consumer.session.timeout.ms", "6000"),
-    ("group.consumer.min.session.timeout.ms", "6000"),
+    ("group.consumer.session.timeout.ms", "15000"),
+    ("group.consumer.min.session.timeout.ms", "15000"),
     ("group.consumer.assignment.interval.ms", "0"),
 ];
 

@@ -15,6 +15,7 @@ pub(crate) mod group;
 mod range;
 mod uniform;
 pub(crate) mod assignor;
+mod re2;
 pub(crate) mod regex;
 mod reconcile;
 mod target;

@@ -1,7 +1,7 @@
 //! Subscriptions by regular expression: an expression finds the topics whose whole name it matches.
 //!
-//! Apache Kafka uses RE2/J. The crate `regex` shares its syntax and its linear time, but not all
-//! of its rules; topic names are ASCII, so Unicode plays no part.
+//! Apache Kafka uses RE2/J. The crate `regex` has its linear time and, after a translation, its
+//! syntax. Topic names are ASCII, so Unicode plays no part.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::group::classic::Group;
 use crate::group::turn::Turn;
 use crate::image::topics::TopicsImage;
 
+use super::re2::translate;
 use super::record::{ConsumerRecord, ResolvedRegex};
 use super::request::{ConsumerHeartbeat, HeartbeatRefusal};
 
@@ -25,6 +26,7 @@ const RESOLVE_INTERVAL_MS: u64 = 10_000;
 
 /// Compiles an expression; it must match a whole name.
 pub fn compile(expression: &str) -> Result<Regex, String> {
+    let expression = translate(expression)?;
     let pattern = format!(r"\A(?:{expression})\z");
     // Alone first: the parentheses around it must not complete a broken one.
     let build = |pattern: &str| {
@@ -34,7 +36,7 @@ pub fn compile(expression: &str) -> Result<Regex, String> {
             .build()
             .map_err(|error| error.to_string())
     };
-    build(expression)?;
+    build(&expression)?;
     build(&pattern)
 }
 
