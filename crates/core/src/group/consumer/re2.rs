@@ -174,7 +174,7 @@ impl Translation<'_> {
     /// `[:alpha:]`.
     fn named_class(&mut self) {
         self.text.push('[');
-        while let Some(next) = self.rest.next() {
+        for next in self.rest.by_ref() {
             self.text.push(next);
             if next == ']' {
                 break;

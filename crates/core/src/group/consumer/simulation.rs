@@ -144,7 +144,7 @@ impl World {
     fn subscribe(&mut self, index: usize) {
         let topics = TOPICS
             .into_iter()
-            .filter(|_| self.random.next_u64() % 3 > 0)
+            .filter(|_| !self.random.next_u64().is_multiple_of(3))
             .collect();
         let regex = [None, None, Some("t[01]"), Some("t.*")][self.roll(4) as usize];
         let client = &mut self.clients[index];
@@ -205,7 +205,8 @@ impl World {
             client.member_id = format!("m{seed}-{index}-{}", ticket.0);
         }
         client.take_assignment();
-        let sends_all = std::mem::take(&mut client.has_lost_answer) || client.epoch == 0 || ticket.0 % 3 == 0;
+        let sends_all =
+            std::mem::take(&mut client.has_lost_answer) || client.epoch == 0 || ticket.0.is_multiple_of(3);
         let client = client.clone();
         let sends_subscription = sends_all || client.is_subscription_new;
         let mut request = ConsumerHeartbeat {
@@ -213,7 +214,7 @@ impl World {
             rebalance_timeout_ms: sends_all.then_some(REBALANCE_MS),
             topic_names: sends_subscription.then(|| client.topics.iter().copied().collect()),
             regex: sends_subscription.then_some(client.regex.unwrap_or("")),
-            owned: Some(client.owned.clone()).filter(|_| ticket.0 % 4 > 0 || sends_all),
+            owned: Some(client.owned.clone()).filter(|_| !ticket.0.is_multiple_of(4) || sends_all),
             ..heartbeat(&self.topics, &client.member_id, client.epoch)
         };
         request.settings.session_timeout_ms = SESSION_MS;
@@ -234,7 +235,7 @@ impl World {
         if client.epoch <= 0 {
             return;
         }
-        let epoch = if client.instance_id.is_some() && ticket.0 % 2 == 0 {
+        let epoch = if client.instance_id.is_some() && ticket.0.is_multiple_of(2) {
             -2
         } else {
             -1

@@ -631,7 +631,10 @@ fn an_expression_finds_topics_that_appear_later() {
     );
 }
 
-fn input(members: &[(&str, &[Uuid], &[(Uuid, i32)])], counts: &[(Uuid, i32)]) -> AssignorInput {
+/// A member's id, topics and last target.
+type Given<'a> = (&'a str, &'a [Uuid], &'a [(Uuid, i32)]);
+
+fn input(members: &[Given<'_>], counts: &[(Uuid, i32)]) -> AssignorInput {
     AssignorInput {
         members: members
             .iter()
