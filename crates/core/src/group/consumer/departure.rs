@@ -120,7 +120,7 @@ impl Group {
         turn.timers.cancel(Timer::Revocation(group_id, member_id));
     }
 
-    /// LeaveGroup by an administration tool, which removes static members only: others leave by their
+    /// LeaveGroup by an administration tool: it removes static members only. Others leave by their
     /// heartbeat.
     pub(in crate::group) fn remove_static_consumer(
         &mut self,

@@ -146,7 +146,7 @@ impl Translation<'_> {
         }
     }
 
-    /// In a class `[` and doubled `&` and `~` stand for themselves; for the crate they are operators.
+    /// In a class `[`, `&&` and `~~` are text; for the crate they are operators.
     fn class(&mut self) -> Result<(), String> {
         self.text.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
