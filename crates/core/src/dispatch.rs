@@ -133,6 +133,8 @@ table! {
     AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsRequest, cluster Alter;
     AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsRequest, cluster Alter;
     ApiVersions => api_versions::ApiVersionsRequest, open;
+    ConsumerGroupDescribe => consumer_group_describe::ConsumerGroupDescribeRequest, asks;
+    ConsumerGroupHeartbeat => consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, asks;
     CreateAcls => create_acls::CreateAclsRequest, cluster Alter;
     CreatePartitions => create_partitions::CreatePartitionsRequest, asks;
     CreateTopics => create_topics::CreateTopicsRequest, asks;

@@ -156,6 +156,8 @@ mod tests {
             UpdateFeatures: update_features::UpdateFeaturesResponse,
             DescribeCluster: describe_cluster::DescribeClusterResponse,
             DescribeProducers: describe_producers::DescribeProducersResponse,
+            ConsumerGroupHeartbeat: consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
+            ConsumerGroupDescribe: consumer_group_describe::ConsumerGroupDescribeResponse,
             GetTelemetrySubscriptions: get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse,
             PushTelemetry: push_telemetry::PushTelemetryResponse,
             ListConfigResources: list_config_resources::ListConfigResourcesResponse,

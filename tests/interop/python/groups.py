@@ -16,14 +16,18 @@ def run(suite):
     suite.run("group administration", administration)
 
 
+def run_consumer_protocol(suite):
+    suite.run("group of two, KIP-848", group_of_two_with_the_new_protocol)
+
+
 class Member:
     """One group member on its own thread, polling until it is stopped."""
 
     def __init__(self, suite, group, topic, **configs):
-        self.consumer = suite.consumer(
-            group_id=group, heartbeat_interval_ms=300, session_timeout_ms=10_000, **configs
-        )
-        self.cooperative = configs.get("partition_assignment_strategy") == "cooperative-sticky"
+        is_new = configs.get("group_protocol") == "consumer"
+        timeouts = {} if is_new else {"heartbeat_interval_ms": 300, "session_timeout_ms": 10_000}
+        self.consumer = suite.consumer(group_id=group, **timeouts, **configs)
+        self.cooperative = is_new or configs.get("partition_assignment_strategy") == "cooperative-sticky"
         self.assigned = set()
         self.values = set()
         self.assignments = 0
@@ -80,12 +84,20 @@ def describe(suite, group):
 
 
 def group_of_two(suite, strategy):
-    topic, group = f"rd-two-{strategy}", f"rd-group-{strategy}"
+    share_and_leave(suite, strategy, partition_assignment_strategy=strategy)
+
+
+def group_of_two_with_the_new_protocol(suite):
+    share_and_leave(suite, "kip848", group_protocol="consumer")
+
+
+def share_and_leave(suite, name, **configs):
+    topic, group = f"rd-two-{name}", f"rd-group-{name}"
     suite.create_topic(topic, 6)
     suite.fill(topic, 300, partitions=6)
-    first = Member(suite, group, topic, partition_assignment_strategy=strategy)
+    first = Member(suite, group, topic, **configs)
     eventually("the first member has all partitions", lambda: len(first.assigned) == 6)
-    second = Member(suite, group, topic, partition_assignment_strategy=strategy)
+    second = Member(suite, group, topic, **configs)
     eventually(
         "the partitions are shared",
         lambda: len(first.assigned) == 3 and len(second.assigned) == 3 and not first.assigned & second.assigned,

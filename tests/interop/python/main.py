@@ -40,6 +40,8 @@ def main() -> int:
         login.run(suite, *rest)
     elif phase == "no-transactions":
         suite.run("a transactional producer gives up", transactions.refused)
+    elif phase == "consumer-protocol":
+        groups.run_consumer_protocol(suite)
     elif phase == "quota":
         quota.run(suite, *rest)
     else:

@@ -97,7 +97,7 @@ pub const WANTED: &[Wanted] = &[
     },
     Wanted {
         folder: MESSAGES,
-        reason: "not served yet: consumer groups (KIP-848)",
+        reason: "consumer groups (KIP-848)",
         names: &["ConsumerGroupHeartbeat"],
     },
     Wanted {

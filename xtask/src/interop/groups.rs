@@ -22,10 +22,11 @@ use super::toolchain;
 /// Timeout of a rebalance, including one after a member's death.
 const SETTLE: Duration = Duration::from_secs(40);
 const PARTITIONS: i32 = 6;
+pub(super) const NEW_PROTOCOL: &str = "group.protocol=consumer";
 const PACKAGE: &str = "org.apache.kafka.clients.consumer.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Maker {
+pub(super) enum Maker {
     Ours,
     Java,
 }
@@ -67,11 +68,11 @@ fn lock(diary: &Mutex<Diary>) -> MutexGuard<'_, Diary> {
     diary.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Bench<'a> {
+pub(super) struct Bench<'a> {
     programs: &'a Programs,
     bootstrap: &'a str,
-    group: String,
-    topic: String,
+    pub(super) group: String,
+    pub(super) topic: String,
     members: Vec<Member>,
     started: u32,
     /// Values written so far.
@@ -249,7 +250,7 @@ fn take_over_static(programs: &Programs, bootstrap: &str, first: Maker) -> Resul
 }
 
 impl<'a> Bench<'a> {
-    fn create(programs: &'a Programs, bootstrap: &'a str, name: &str) -> Result<Bench<'a>> {
+    pub(super) fn create(programs: &'a Programs, bootstrap: &'a str, name: &str) -> Result<Bench<'a>> {
         create(bootstrap, name, PARTITIONS)?;
         Ok(Bench {
             programs,
@@ -263,25 +264,33 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn join(&mut self, maker: Maker, settings: &[&str]) -> Result<()> {
+    pub(super) fn join(&mut self, maker: Maker, settings: &[&str]) -> Result<()> {
         let topic = self.topic.clone();
         self.join_on(maker, &topic, settings)
     }
 
     /// - `topics`: comma-separated names, or a pattern after `~`.
-    fn join_on(&mut self, maker: Maker, topics: &str, settings: &[&str]) -> Result<()> {
+    pub(super) fn join_on(&mut self, maker: Maker, topics: &str, settings: &[&str]) -> Result<()> {
         self.started += 1;
         let name = format!("{} {}", if maker == Ours { "ours" } else { "java" }, self.started);
         let group = format!("group.id={}", self.group);
+        // With the protocol of KIP-848 the broker sets these.
+        let timeouts: &[&str] = match settings.contains(&NEW_PROTOCOL) {
+            true => &[],
+            false => &["session.timeout.ms=6000", "heartbeat.interval.ms=300"],
+        };
         let common = [
             group.as_str(),
-            "session.timeout.ms=6000",
-            "heartbeat.interval.ms=300",
             "auto.offset.reset=earliest",
             "enable.auto.commit=true",
             "auto.commit.interval.ms=200",
         ];
-        let settings: Vec<String> = common.iter().chain(settings).map(ToString::to_string).collect();
+        let settings: Vec<String> = common
+            .iter()
+            .chain(timeouts)
+            .chain(settings)
+            .map(ToString::to_string)
+            .collect();
         let diary: Arc<Mutex<Diary>> = Arc::default();
         let running = match maker {
             Ours => start_ours(self.bootstrap, topics, &settings, diary.clone())?,
@@ -329,7 +338,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits until the members own these numbers of partitions, without overlap, in one generation.
-    fn settle(&self, counts: &[usize]) -> Result<()> {
+    pub(super) fn settle(&self, counts: &[usize]) -> Result<()> {
         self.wait(&format!("an assignment of {counts:?}"), |members| {
             let mut owned: BTreeSet<String> = BTreeSet::new();
             let mut found: Vec<usize> = Vec::new();
@@ -345,12 +354,17 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// The partitions of a member.
+    pub(super) fn place(&self, index: usize) -> BTreeSet<String> {
+        lock(&self.members[index].diary).owned.clone()
+    }
+
     fn generation(&self, index: usize) -> i32 {
         lock(&self.members[index].diary).generation
     }
 
     /// Writes values to all partitions in turn.
-    fn write(&mut self, count: usize) -> Result<()> {
+    pub(super) fn write(&mut self, count: usize) -> Result<()> {
         let producer = Producer::new(&Config::new().set("bootstrap.servers", self.bootstrap))?;
         let mut sent = Vec::new();
         for number in 0..count {
@@ -368,7 +382,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits until every value was read by some member, which may have left.
-    fn all_read(&mut self) -> Result<()> {
+    pub(super) fn all_read(&mut self) -> Result<()> {
         let written = self.written.clone();
         self.wait("all values to be read", |members| {
             let mut read: BTreeSet<String> = BTreeSet::new();
@@ -382,7 +396,7 @@ impl<'a> Bench<'a> {
     /// Checks that no value was read twice: members that are revoked in time hand over their
     /// positions by
     /// commits.
-    fn nothing_read_twice(&self) -> Result<()> {
+    pub(super) fn nothing_read_twice(&self) -> Result<()> {
         let mut read: BTreeMap<String, u32> = BTreeMap::new();
         for member in &self.members {
             for (value, times) in &lock(&member.diary).read {
@@ -394,7 +408,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn close(&mut self, index: usize) -> Result<()> {
+    pub(super) fn close(&mut self, index: usize) -> Result<()> {
         let member = &mut self.members[index];
         member.stop()?;
         let diary = lock(&member.diary);
@@ -417,7 +431,7 @@ impl<'a> Bench<'a> {
         self.written.retain(|value| !diary.read.contains_key(value));
     }
 
-    fn kill_java(&mut self, index: usize) -> Result<()> {
+    pub(super) fn kill_java(&mut self, index: usize) -> Result<()> {
         let member = &mut self.members[index];
         let Running::Process { child, .. } = &mut member.running else {
             bail!("{} is not Java's", member.name);
@@ -428,7 +442,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn close_all(&mut self) -> Result<()> {
+    pub(super) fn close_all(&mut self) -> Result<()> {
         while !self.members.is_empty() {
             self.close(0)?;
         }
@@ -485,7 +499,7 @@ fn admin(bootstrap: &str) -> Result<Admin> {
     Ok(Admin::new(&Config::new().set("bootstrap.servers", bootstrap))?)
 }
 
-fn create(bootstrap: &str, topic: &str, partitions: i32) -> Result<()> {
+pub(super) fn create(bootstrap: &str, topic: &str, partitions: i32) -> Result<()> {
     let admin = admin(bootstrap)?;
     for (topic, result) in admin
         .create_topics(vec![NewTopic::new(topic).partitions(partitions)])

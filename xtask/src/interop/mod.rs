@@ -9,6 +9,7 @@ pub mod cases;
 mod client_admin;
 mod client_metrics;
 pub mod clients;
+mod consumer_protocol;
 mod directories;
 pub mod doctor;
 mod doctor_consumers;
@@ -37,7 +38,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 20] = [
     "clients",
     "tools",
     "takeover",
@@ -48,6 +49,7 @@ const PARTS: [&str; 19] = [
     "telemetry",
     "admin",
     "groups",
+    "consumer-protocol",
     "client",
     "perf",
     "doctor",
@@ -215,6 +217,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Between Apache Kafka and Ottla, for every target.
     if has("directories") {
         directories::run(&mut table, &programs, &clients, options.all_versions)?;
+    }
+
+    if has("consumer-protocol") {
+        consumer_protocol::run(&mut table, &programs, &clients, options.target)?;
     }
 
     if has("client-metrics") {

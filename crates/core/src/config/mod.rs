@@ -107,6 +107,20 @@ pub struct GroupConfig {
     pub offsets_retention_ms: i64,
     pub offsets_retention_check_interval_ms: i64,
     pub offset_commit_timeout_ms: i32,
+    pub consumer: ConsumerGroupConfig,
+}
+
+/// Settings of groups of KIP-848, in Kafka's units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerGroupConfig {
+    pub is_enabled: bool,
+    pub session_timeout_ms: i32,
+    pub heartbeat_interval_ms: i32,
+    pub assignment_interval_ms: i32,
+    pub members_max: i32,
+    /// Short names of assignors.
+    pub assignors: Vec<String>,
+    pub regex_refresh_interval_ms: i32,
 }
 
 /// How `__consumer_offsets` is created.
@@ -275,6 +289,14 @@ impl<'a> Properties<'a> {
 
     fn int(&self, name: &str) -> Result<i32, ConfigError> {
         Ok(i32::try_from(self.long(name)?).expect("the table says that it is an int"))
+    }
+
+    fn list(&self, name: &str) -> Result<Vec<String>, ConfigError> {
+        let value = self.value(name)?;
+        Ok(value
+            .as_list()
+            .expect("the table says that it is a list")
+            .to_vec())
     }
 
     fn boolean(&self, name: &str) -> Result<bool, ConfigError> {
@@ -472,7 +494,32 @@ fn group_config(read: &Properties<'_>) -> Result<GroupConfig, ConfigError> {
         offsets_retention_ms: i64::from(read.int("offsets.retention.minutes")?) * MINUTE_MS,
         offsets_retention_check_interval_ms: read.long("offsets.retention.check.interval.ms")?,
         offset_commit_timeout_ms: read.int("offsets.commit.timeout.ms")?,
+        consumer: consumer_group_config(read)?,
     })
+}
+
+fn consumer_group_config(read: &Properties<'_>) -> Result<ConsumerGroupConfig, ConfigError> {
+    const ASSIGNORS: &str = "group.consumer.assignors";
+    let assignors = read.list(ASSIGNORS)?;
+    let protocols = read.list("group.coordinator.rebalance.protocols")?;
+    Ok(ConsumerGroupConfig {
+        is_enabled: protocols.iter().any(|protocol| protocol == "consumer"),
+        session_timeout_ms: read.int("group.consumer.session.timeout.ms")?,
+        heartbeat_interval_ms: read.int("group.consumer.heartbeat.interval.ms")?,
+        assignment_interval_ms: read.int("group.consumer.assignment.interval.ms")?,
+        members_max: read.int("group.consumer.max.size")?,
+        assignors: (assignors.iter().map(|name| assignor(ASSIGNORS, name))).collect::<Result<_, _>>()?,
+        regex_refresh_interval_ms: read.int("group.consumer.regex.refresh.interval.ms")?,
+    })
+}
+
+/// Returns the short name of an assignor, which Apache Kafka also knows by its class.
+fn assignor(key: &str, name: &str) -> Result<String, ConfigError> {
+    match name {
+        "uniform" | "org.apache.kafka.coordinator.group.assignor.UniformAssignor" => Ok("uniform".to_owned()),
+        "range" | "org.apache.kafka.coordinator.group.assignor.RangeAssignor" => Ok("range".to_owned()),
+        _ => Err(ConfigError::new(key, name, "the assignors are uniform and range")),
+    }
 }
 
 fn telemetry_config(read: &Properties<'_>) -> Result<TelemetryConfig, ConfigError> {

@@ -1,13 +1,14 @@
 //! One classic group: its state in the log, and its members' soft state between two records.
 //!
-//! Hard state (`stored`, `offsets`, `foreign`) changes only when a record is applied. Everything
-//! else is soft: after a replay it starts again from the last record.
+//! Hard state (`stored`, `offsets`, `consumer`, `foreign`) changes only when a record is applied.
+//! Everything else is soft: after a replay it starts again from the last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::time::Timestamp;
 
+use super::consumer::group::{self as consumer_group, ConsumerGroup};
 use super::foreign::Foreign;
 use super::member::Member;
 use super::offsets::Offsets;
@@ -50,6 +51,8 @@ pub struct Group {
     pub group_id: Arc<str>,
     pub stored: Option<Arc<StoredGroup>>,
     pub offsets: Offsets,
+    /// `Some`: the group is one of KIP-848, and what follows below is empty.
+    pub consumer: Option<Box<ConsumerGroup>>,
     pub foreign: Foreign,
 
     pub state: GroupState,
@@ -77,6 +80,7 @@ impl Group {
             group_id,
             stored: None,
             offsets: Offsets::default(),
+            consumer: None,
             foreign: Foreign::default(),
             state: GroupState::Empty,
             generation: 0,
@@ -112,6 +116,7 @@ impl Group {
                 value: Some(value), ..
             } => self.settle(value.clone()),
             GroupRecord::Group { value: None, .. } => self.dissolve(),
+            GroupRecord::Consumer { record, .. } => consumer_group::apply(&mut self.consumer, record),
             GroupRecord::Foreign { key, is_present, .. } => self.foreign.apply(key, *is_present),
         }
     }
@@ -120,6 +125,7 @@ impl Group {
     pub fn is_void(&self) -> bool {
         self.stored.is_none()
             && self.offsets.is_empty()
+            && self.consumer.is_none()
             && self.foreign.is_empty()
             && self.members.is_empty()
             && self.pending_join.is_empty()
@@ -127,7 +133,7 @@ impl Group {
 
     /// Whether this id belongs to a classic group, stored or simple.
     pub fn is_classic(&self) -> bool {
-        self.foreign.is_empty() && !self.is_void()
+        self.foreign.is_empty() && self.consumer.is_none() && !self.is_void()
     }
 
     /// Sets the members to those of the record; unknown ones are created from it.
@@ -165,9 +171,11 @@ impl Group {
 
     fn dissolve(&mut self) {
         let offsets = std::mem::take(&mut self.offsets);
+        let consumer = self.consumer.take();
         let foreign = std::mem::take(&mut self.foreign);
         *self = Group {
             offsets,
+            consumer,
             foreign,
             ..Group::new(self.group_id.clone())
         };
@@ -306,6 +314,9 @@ impl Group {
 
     /// Whether a member subscribes to the topic: such offsets are neither expired nor deleted.
     pub fn is_subscribed_to(&self, topic: &str) -> bool {
+        if let Some(consumer) = &self.consumer {
+            return consumer.is_subscribed_to(topic);
+        }
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
             None => self.uses_consumer_protocol(),

@@ -1,5 +1,6 @@
 //! OffsetCommit, OffsetFetch, OffsetDelete and the expiry of offsets.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
@@ -25,7 +26,11 @@ impl Group {
         turn: &mut Turn<'_>,
         request: &OffsetCommitRequest<'_>,
     ) -> Vec<CommittedTopic> {
-        if let Err(error) = self.check_commit(turn, request) {
+        let checked = match &self.consumer {
+            Some(consumer) => consumer.check_commit(request),
+            None => self.check_commit(turn, request),
+        };
+        if let Err(error) = checked {
             return refuse(request, error);
         }
         if record_bytes(request) > turn.config.batch_bytes_max {
@@ -79,7 +84,12 @@ impl Group {
             .unwrap_or_else(|| topic.name.into());
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for partition in &topic.partitions {
-            let error = check_partition(turn, partition);
+            let error = match (check_partition(turn, partition), &self.consumer) {
+                (ErrorCode::None, Some(consumer)) => {
+                    consumer.check_commit_of(request, topic.topic_id, partition.partition)
+                }
+                (error, _) => error,
+            };
             if error == ErrorCode::None {
                 let value = CommittedOffset {
                     offset: partition.offset,
@@ -242,7 +252,12 @@ impl Group {
             (Some(_), GroupState::Empty) => self.stored.as_ref().and_then(|stored| stored.state_timestamp),
             _ => None,
         };
-        let subscribed = self.subscribed_topics.clone().unwrap_or_default();
+        let subscribed: BTreeSet<String> = match &self.consumer {
+            Some(consumer) => (consumer.subscribed_topics().into_iter())
+                .map(str::to_owned)
+                .collect(),
+            None => self.subscribed_topics.clone().unwrap_or_default(),
+        };
         let has_offsets = self.remove_offsets(turn, |topic, partition, committed| {
             let is_expired = match committed.expire_timestamp {
                 Some(expire_timestamp) => now >= expire_timestamp,
@@ -254,6 +269,9 @@ impl Group {
             is_expired && !subscribed.contains(topic) && !is_unstable(topic, partition)
         });
         let is_idle = self.state == GroupState::Empty && self.pending_join.is_empty();
+        if !has_offsets && !self.has_consumer_members() {
+            self.remove_consumer(turn);
+        }
         if !has_offsets && is_idle && self.stored.is_some() {
             turn.record(
                 self,

@@ -2,6 +2,8 @@
 
 use crate::config;
 
+use super::consumer::assignor::Assignor;
+
 /// Limits and times of the group coordinator. Defaults are those of Apache Kafka 4.3.
 #[derive(Clone, Debug)]
 pub struct GroupConfig {
@@ -23,6 +25,26 @@ pub struct GroupConfig {
     pub offset_commit_timeout_ms: u64,
     /// `message.max.bytes`: the largest batch a coordinator may append.
     pub batch_bytes_max: usize,
+    pub consumer: ConsumerConfig,
+}
+
+/// Settings of groups of KIP-848.
+#[derive(Clone, Debug)]
+pub struct ConsumerConfig {
+    /// Whether `group.coordinator.rebalance.protocols` has `consumer`.
+    pub is_enabled: bool,
+    /// `group.consumer.session.timeout.ms`; a group may have its own.
+    pub session_timeout_ms: i32,
+    /// `group.consumer.heartbeat.interval.ms`; a group may have its own.
+    pub heartbeat_interval_ms: i32,
+    /// `group.consumer.assignment.interval.ms`; a group may have its own.
+    pub assignment_interval_ms: i32,
+    /// `group.consumer.max.size`.
+    pub size_max: usize,
+    /// `group.consumer.assignors`; the first is used for members that name none.
+    pub assignors: Vec<Assignor>,
+    /// `group.consumer.regex.refresh.interval.ms`.
+    pub regex_refresh_ms: u64,
 }
 
 impl GroupConfig {
@@ -38,6 +60,7 @@ impl GroupConfig {
             offsets_retention_ms: config.offsets_retention_ms,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms.unsigned_abs(),
             offset_commit_timeout_ms: u64::from(config.offset_commit_timeout_ms.unsigned_abs()),
+            consumer: ConsumerConfig::of(&config.consumer),
             ..GroupConfig::default()
         }
     }
@@ -55,6 +78,36 @@ impl Default for GroupConfig {
             offsets_retention_check_interval_ms: 600_000,
             offset_commit_timeout_ms: 5_000,
             batch_bytes_max: 1_048_588,
+            consumer: ConsumerConfig::default(),
+        }
+    }
+}
+
+impl ConsumerConfig {
+    fn of(config: &config::ConsumerGroupConfig) -> ConsumerConfig {
+        let named = config.assignors.iter();
+        ConsumerConfig {
+            is_enabled: config.is_enabled,
+            session_timeout_ms: config.session_timeout_ms,
+            heartbeat_interval_ms: config.heartbeat_interval_ms,
+            assignment_interval_ms: config.assignment_interval_ms,
+            size_max: usize::try_from(config.members_max).unwrap_or(0),
+            assignors: named.filter_map(|name| Assignor::of(name)).collect(),
+            regex_refresh_ms: u64::from(config.regex_refresh_interval_ms.unsigned_abs()),
+        }
+    }
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        ConsumerConfig {
+            is_enabled: true,
+            session_timeout_ms: 45_000,
+            heartbeat_interval_ms: 5_000,
+            assignment_interval_ms: 1_000,
+            size_max: i32::MAX as usize,
+            assignors: Assignor::ALL.to_vec(),
+            regex_refresh_ms: 600_000,
         }
     }
 }

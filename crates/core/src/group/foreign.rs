@@ -1,23 +1,21 @@
-//! Records of groups whose protocol this coordinator does not implement: KIP-848 consumer groups,
-//! share groups and streams groups. They stay in the log untouched, so that Apache Kafka finds them
-//! again.
+//! Records of groups whose protocol this coordinator does not implement: share groups and streams
+//! groups. They stay in the log untouched, so that Apache Kafka finds them again.
 
 use std::collections::BTreeSet;
 
 /// Record types of the keys, from Apache Kafka's `CoordinatorRecordType`.
-const CONSUMER_TYPES: &[i16] = &[3, 4, 5, 6, 7, 8, 16];
+pub const CONSUMER_TYPES: &[i16] = &[3, 4, 5, 6, 7, 8, 16];
 const SHARE_TYPES: std::ops::RangeInclusive<i16> = 10..=15;
 const STREAMS_TYPES: std::ops::RangeInclusive<i16> = 17..=23;
-/// Types with one record per member: of consumer, share and streams groups.
-const MEMBER_TYPES: &[i16] = &[5, 10, 19];
-/// Types of consumer and of streams groups, in order of removal: the members' records first and the
-/// group's own record last, because Apache Kafka refuses to load a group that is removed while
-/// members or their assignments are left.
-const REMOVAL_ORDER: &[i16] = &[8, 7, 6, 16, 5, 4, 3, 22, 21, 20, 19, 18, 23, 17];
+/// Types with one record per member: of share and streams groups.
+const MEMBER_TYPES: &[i16] = &[10, 19];
+/// Types of streams groups, in order of removal: the members' records first and the group's own
+/// record last, because Apache Kafka refuses to load a group that is removed while members or their
+/// assignments are left.
+const REMOVAL_ORDER: &[i16] = &[22, 21, 20, 19, 18, 23, 17];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignKind {
-    Consumer,
     Share,
     Streams,
 }
@@ -25,9 +23,7 @@ pub enum ForeignKind {
 impl ForeignKind {
     /// Returns the kind; `None`: not a record of a group that this module keeps.
     pub fn of_record_type(record_type: i16) -> Option<ForeignKind> {
-        if CONSUMER_TYPES.contains(&record_type) {
-            Some(ForeignKind::Consumer)
-        } else if SHARE_TYPES.contains(&record_type) {
+        if SHARE_TYPES.contains(&record_type) {
             Some(ForeignKind::Share)
         } else if STREAMS_TYPES.contains(&record_type) {
             Some(ForeignKind::Streams)
@@ -38,7 +34,6 @@ impl ForeignKind {
 
     pub fn name(self) -> &'static str {
         match self {
-            ForeignKind::Consumer => "consumer",
             ForeignKind::Share => "share",
             ForeignKind::Streams => "streams",
         }
@@ -102,14 +97,14 @@ mod tests {
     #[test]
     fn a_group_with_a_member_record_has_members_until_its_tombstone() {
         let mut foreign = Foreign::default();
-        foreign.apply(b"\0\x03\0\x01g", true);
+        foreign.apply(b"\0\x11\0\x01g", true);
         assert_eq!(
             (foreign.kind(), foreign.has_members()),
-            (Some(ForeignKind::Consumer), false)
+            (Some(ForeignKind::Streams), false)
         );
-        foreign.apply(b"\0\x05\0\x01g\0\x01m", true);
+        foreign.apply(b"\0\x13\0\x01g\0\x01m", true);
         assert!(foreign.has_members());
-        foreign.apply(b"\0\x05\0\x01g\0\x01m", false);
+        foreign.apply(b"\0\x13\0\x01g\0\x01m", false);
         assert!(!foreign.has_members());
     }
 
@@ -123,13 +118,12 @@ mod tests {
             let removed: Vec<u8> = foreign.removal_keys().iter().map(|key| key[1]).collect();
             assert_eq!(removed, expected);
         };
-        check(&[3, 4, 5, 6, 7, 8, 16], &[8, 7, 6, 16, 5, 4, 3]);
         check(&[17, 18, 19, 20, 21, 22, 23], &[22, 21, 20, 19, 18, 23, 17]);
     }
 
     #[test]
     fn each_kind_of_group_has_its_own_member_records() {
-        for (group_type, member_type) in [(3, 5), (11, 10), (17, 19)] {
+        for (group_type, member_type) in [(11, 10), (17, 19)] {
             let mut foreign = Foreign::default();
             foreign.apply(&[0, group_type, b'g'], true);
             assert!(!foreign.has_members());

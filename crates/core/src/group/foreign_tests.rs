@@ -9,7 +9,6 @@ use super::reply::GroupReply;
 use super::request::{GroupRequest, ListRequest, OffsetDeleteRequest, OffsetDeleteTopic};
 use super::tests::{Bench, GROUP, NOBODY, member};
 
-const CONSUMER: &[u8] = &[3, 6];
 const SHARE: &[u8] = &[11, 12, 15];
 const STREAMS: &[u8] = &[17, 20, 23];
 
@@ -59,18 +58,15 @@ fn check(types: &[&[u8]], wait_ms: i32, expected: [ErrorCode; 3]) {
 
 #[test]
 fn a_group_with_members_of_another_protocol_is_not_changed() {
-    use ErrorCode::{GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup, None, UnknownMemberId};
+    use ErrorCode::{GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup, UnknownMemberId};
     let claimed = [UnknownMemberId, GroupSubscribedToTopic, NonEmptyGroup];
-    check(&[CONSUMER, &[5]], 0, claimed);
     check(&[STREAMS, &[19]], 0, claimed);
     check(
         &[SHARE, &[10]],
         0,
         [GroupIdNotFound, GroupIdNotFound, NonEmptyGroup],
     );
-    // Members of a consumer group can only rejoin with the classic protocol; those of other groups
-    // cannot rejoin.
-    check(&[CONSUMER, &[5]], 45_000, [None; 3]);
+    // They cannot rejoin with another protocol, so silence does not mean that they are gone.
     check(&[STREAMS, &[19]], 45_000, claimed);
     check(
         &[SHARE, &[10]],
@@ -82,7 +78,6 @@ fn a_group_with_members_of_another_protocol_is_not_changed() {
 #[test]
 fn an_empty_group_can_be_changed_unless_it_is_a_share_group() {
     use ErrorCode::{GroupIdNotFound, None, UnsupportedVersion};
-    check(&[CONSUMER], 0, [None; 3]);
     check(&[STREAMS], 0, [None; 3]);
     check(
         &[SHARE],
@@ -108,8 +103,6 @@ fn a_share_group_is_never_converted_and_an_empty_streams_group_is() {
 #[test]
 fn a_foreign_group_is_listed_with_its_kind_and_described_as_kept() {
     for (types, state, kind) in [
-        (&[3][..], "Empty", ForeignKind::Consumer),
-        (&[3, 5], "Unknown", ForeignKind::Consumer),
         (SHARE, "Empty", ForeignKind::Share),
         (&[11, 10], "Unknown", ForeignKind::Share),
         (STREAMS, "Empty", ForeignKind::Streams),

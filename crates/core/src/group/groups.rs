@@ -48,6 +48,10 @@ impl Groups {
         }
     }
 
+    pub(crate) fn config(&self) -> &GroupConfig {
+        &self.config
+    }
+
     /// Starts to load every coordinator, so that sessions of known members run and offsets of idle
     /// groups expire.
     pub fn start(&self, storage: &Storage) {

@@ -22,7 +22,7 @@ const PENDING_JOINS_MAX: usize = 5_000;
 
 /// At most this many timers per machine: it bounds members and pending ids of all its groups
 /// together, about 300 bytes each.
-const TIMERS_MAX: usize = 200_000;
+pub(super) const TIMERS_MAX: usize = 200_000;
 
 /// Checks everything about a join that does not depend on its group.
 pub(super) fn check_request(request: &JoinRequest<'_>, turn: &Turn<'_>) -> Result<(), ErrorCode> {

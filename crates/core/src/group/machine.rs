@@ -14,6 +14,7 @@ use crate::time::Moment;
 use super::classic::{Group, GroupState};
 use super::commits;
 use super::config::GroupConfig;
+use super::consumer::request::ConsumerHeartbeat;
 use super::foreign::ForeignKind;
 use super::join;
 use super::overview::{self, GroupOverview};
@@ -26,11 +27,6 @@ use super::request::{GroupRequest, GroupTicket, JoinRequest, ListRequest, SyncRe
 use super::timer::{Timer, Timers};
 use super::turn::{MemberIds, Now, Turn};
 
-/// A KIP-848 member counts as gone when it has not been heard of for this long:
-/// `group.consumer.session.timeout.ms`'s default. This broker cannot receive its heartbeats, so the
-/// time runs from the end of the replay.
-const FOREIGN_SESSION_TIMEOUT_MS: u64 = 45_000;
-
 pub struct Machine {
     config: Arc<GroupConfig>,
     groups: BTreeMap<Arc<str>, Group>,
@@ -38,7 +34,6 @@ pub struct Machine {
     ids: MemberIds,
     /// Number of applied records.
     order: u64,
-    armed: Moment,
     /// Offsets of transactions without a marker, by producer id; they occur only in directories of
     /// Apache Kafka.
     open_transactions: BTreeMap<i64, Vec<(u64, GroupRecord)>>,
@@ -53,7 +48,6 @@ impl Machine {
             timers: Timers::default(),
             ids: MemberIds::new(seed),
             order: 0,
-            armed: Moment::default(),
             open_transactions: BTreeMap::new(),
         }
     }
@@ -127,13 +121,13 @@ impl Machine {
 
     /// Starts the session timers of all members in the log. Call once, when the replay is complete.
     pub fn arm(&mut self, now: Now) -> Step {
-        self.armed = now.moment;
         let interval_ms = self.config.offsets_retention_check_interval_ms;
         self.timers
             .schedule(Timer::Retention, now.moment.after_ms(interval_ms));
         let size_max = self.config.group_size_max;
         self.turn(now, |groups, turn| {
             for group in groups.values_mut() {
+                group.arm_consumer(turn);
                 let member_ids: Vec<Arc<str>> = group.members.keys().cloned().collect();
                 for member_id in &member_ids {
                     group.renew_session(turn, member_id);
@@ -166,7 +160,7 @@ impl Machine {
             }),
             GroupRequest::OffsetCommit(request) => self.commit(now, ticket, &request),
             GroupRequest::OffsetDelete(request) => {
-                let claim = self.foreign_claim(now, request.group_id);
+                let claim = self.foreign_claim(request.group_id);
                 self.reply_from(now, ticket, request.group_id, |group, turn| {
                     GroupReply::OffsetDelete(match (group, claim) {
                         (None, _) | (_, Some(ForeignKind::Share)) => OffsetDeleteReply {
@@ -180,6 +174,9 @@ impl Machine {
             GroupRequest::OffsetFetch(request) => {
                 let nothing = Group::new(request.group_id.into());
                 let group = self.groups.get(request.group_id).unwrap_or(&nothing);
+                if let Err(error) = group.check_fetch(&request) {
+                    return read(ticket, GroupReply::Refused(error));
+                }
                 let topics = group.fetch_offsets(&request, |topic, partition| {
                     self.is_unstable(request.group_id, topic, partition)
                 });
@@ -191,6 +188,13 @@ impl Machine {
                 read(ticket, GroupReply::Describe(groups))
             }
             GroupRequest::Delete(group_ids) => self.delete(now, ticket, &group_ids),
+            GroupRequest::ConsumerHeartbeat(request) => self.consumer_heartbeat(now, ticket, &request),
+            GroupRequest::ConsumerDescribe(group_id) => {
+                let group = self.groups.get(group_id);
+                let assignors = &self.config.consumer.assignors;
+                let described = group.and_then(|group| group.describe_consumer(assignors));
+                read(ticket, GroupReply::ConsumerDescribe(described))
+            }
         }
     }
 
@@ -234,6 +238,9 @@ impl Machine {
                 Timer::Sync(group_id) => {
                     self.on_group(now, &group_id, |group, turn| group.on_sync_deadline(turn))
                 }
+                Timer::Revocation(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
+                    group.on_revocation_deadline(turn, &member_id)
+                }),
                 Timer::Session(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
                     group.on_session_deadline(turn, &member_id)
                 }),
@@ -246,7 +253,12 @@ impl Machine {
 
     fn join(&mut self, now: Now, ticket: GroupTicket, request: &JoinRequest<'_>) -> Step {
         let has_group = self.groups.contains_key(request.group_id);
-        let is_claimed = self.foreign_claim(now, request.group_id).is_some();
+        let has_consumer_members = |group: &Group| group.has_consumer_members();
+        let is_claimed = self.foreign_claim(request.group_id).is_some()
+            || self
+                .groups
+                .get(request.group_id)
+                .is_some_and(has_consumer_members);
         let group_id: Arc<str> = request.group_id.into();
         let step = self.turn(now, |groups, turn| {
             let refuse = |turn: &mut Turn<'_>, error| {
@@ -265,9 +277,9 @@ impl Machine {
             let group = groups
                 .entry(group_id.clone())
                 .or_insert_with(|| Group::new(group_id.clone()));
+            // An empty consumer or streams group is converted to a classic one, as in Apache Kafka.
+            group.remove_consumer(turn);
             for key in group.foreign.removal_keys() {
-                // An empty consumer or streams group is converted to a classic one, as in Apache
-                // Kafka.
                 let record = GroupRecord::Foreign {
                     group: group_id.clone(),
                     key,
@@ -291,13 +303,25 @@ impl Machine {
         })
     }
 
+    fn consumer_heartbeat(&mut self, now: Now, ticket: GroupTicket, request: &ConsumerHeartbeat<'_>) -> Step {
+        let group_id: Arc<str> = request.group_id.into();
+        let step = self.turn(now, |groups, turn| {
+            let group = groups
+                .entry(group_id.clone())
+                .or_insert_with(|| Group::new(group_id.clone()));
+            let result = group.consumer_heartbeat(turn, request);
+            turn.reply(ticket, GroupReply::ConsumerHeartbeat(result));
+        });
+        self.after(step, &[group_id])
+    }
+
     fn commit(
         &mut self,
         now: Now,
         ticket: GroupTicket,
         request: &super::request::OffsetCommitRequest<'_>,
     ) -> Step {
-        let refusal = match self.foreign_claim(now, request.member.group_id) {
+        let refusal = match self.foreign_claim(request.member.group_id) {
             // A share group has no committed offsets.
             Some(ForeignKind::Share) => Some(ErrorCode::GroupIdNotFound),
             Some(_) if request.member.generation_id < 0 => Some(ErrorCode::UnknownMemberId),
@@ -328,7 +352,7 @@ impl Machine {
         let group_ids: Vec<Arc<str>> = group_ids.iter().map(|group_id| Arc::from(*group_id)).collect();
         let claims: Vec<Option<ForeignKind>> = group_ids
             .iter()
-            .map(|group_id| self.foreign_claim(now, group_id))
+            .map(|group_id| self.foreign_claim(group_id))
             .collect();
         let step = self.turn(now, |groups, turn| {
             let mut results = Vec::with_capacity(group_ids.len());
@@ -340,7 +364,11 @@ impl Machine {
                     Some(group) if *claim == Some(ForeignKind::Share) && !group.foreign.has_members() => {
                         ErrorCode::UnsupportedVersion
                     }
-                    Some(group) if group.state != GroupState::Empty || claim.is_some() => {
+                    Some(group)
+                        if group.state != GroupState::Empty
+                            || group.has_consumer_members()
+                            || claim.is_some() =>
+                    {
                         ErrorCode::NonEmptyGroup
                     }
                     Some(group) => {
@@ -403,12 +431,9 @@ impl Machine {
 
     /// Returns the kind of a group that another protocol still claims: its offsets must not be
     /// changed by hand, nor the group deleted.
-    fn foreign_claim(&self, now: Now, group_id: &str) -> Option<ForeignKind> {
+    fn foreign_claim(&self, group_id: &str) -> Option<ForeignKind> {
         let foreign = &self.groups.get(group_id)?.foreign;
         foreign.kind().filter(|kind| match kind {
-            ForeignKind::Consumer => {
-                foreign.has_members() && now.moment < self.armed.after_ms(FOREIGN_SESSION_TIMEOUT_MS)
-            }
             // Its members cannot rejoin here with another protocol, so silence does not mean that
             // they are gone.
             ForeignKind::Streams => foreign.has_members(),
@@ -470,7 +495,9 @@ impl Machine {
     pub fn overview(&self, partitions_of: &impl Fn(&str) -> usize) -> Vec<GroupOverview> {
         let groups = self.groups.values();
         groups
-            .filter_map(|group| overview::overview(group, partitions_of))
+            .filter_map(|group| {
+                overview::overview(group, self.config.consumer.session_timeout_ms, partitions_of)
+            })
             .collect()
     }
 
@@ -497,11 +524,16 @@ impl Machine {
                 group.group_id.clone(),
                 group.stored.clone(),
                 offsets,
+                group.consumer.as_ref().map(|consumer| consumer.hard_state()),
                 group.foreign.clone(),
             )
         };
-        let is_stored =
-            |group: &&Group| group.stored.is_some() || !group.offsets.is_empty() || !group.foreign.is_empty();
+        let is_stored = |group: &&Group| {
+            group.stored.is_some()
+                || !group.offsets.is_empty()
+                || group.consumer.is_some()
+                || !group.foreign.is_empty()
+        };
         self.groups.values().filter(is_stored).map(hard).collect()
     }
 
@@ -539,6 +571,7 @@ fn nobody_left(members: &[(&str, Option<&str>)]) -> Vec<LeftMember> {
 
 fn delete_group(turn: &mut Turn<'_>, group: &mut Group) {
     group.remove_offsets(turn, |_, _, _| true);
+    group.remove_consumer(turn);
     for key in group.foreign.removal_keys() {
         turn.record(
             group,
@@ -563,12 +596,13 @@ fn delete_group(turn: &mut Turn<'_>, group: &mut Group) {
 }
 
 fn listed(group: &Group) -> ListedGroup {
-    let (state, protocol_type, group_type) = match group.foreign.kind() {
-        None => {
+    let (state, protocol_type, group_type) = match (group.foreign.kind(), &group.consumer) {
+        (None, Some(consumer)) => (consumer.state_name(), Arc::from("consumer"), "consumer"),
+        (None, None) => {
             let protocol_type = group.protocol_type.clone().unwrap_or_else(|| "".into());
             (group.state.name(), protocol_type, "classic")
         }
-        Some(kind) => {
+        (Some(kind), _) => {
             let state = if group.foreign.has_members() {
                 "Unknown"
             } else {

@@ -120,6 +120,9 @@ impl Group {
         instance_id: Option<&str>,
         reason: Option<&str>,
     ) -> Result<(), ErrorCode> {
+        if self.consumer.is_some() {
+            return self.remove_static_consumer(turn, member_id, instance_id, reason);
+        }
         let member_id: Arc<str> = if member_id.is_empty() {
             instance_id
                 .and_then(|instance_id| self.static_members.get(instance_id).cloned())

@@ -1,8 +1,8 @@
 //! Consumer groups: their members, assignments and committed offsets.
 //!
-//! One state machine per partition of `__consumer_offsets` implements the classic group protocol as
-//! Apache Kafka 4.3 does. The machine owns no thread, no clock and no file: requests and deadlines
-//! come in, records and replies go out.
+//! One state machine per partition of `__consumer_offsets` implements the classic group protocol
+//! and that of KIP-848 as Apache Kafka 4.3 does. The machine owns no thread, no clock and no file:
+//! requests and deadlines come in, records and replies go out.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -16,6 +16,7 @@ pub mod timer;
 mod turn;
 mod member;
 pub mod overview;
+pub(crate) mod consumer;
 mod classic;
 mod join;
 mod membership;

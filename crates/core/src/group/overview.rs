@@ -112,21 +112,37 @@ impl Departures {
 /// consumers.
 ///
 /// - `partitions_of`: the number of partitions of a topic.
-pub(super) fn overview(group: &Group, partitions_of: impl Fn(&str) -> usize) -> Option<GroupOverview> {
-    let is_empty = group.members.is_empty() && group.departures.iter().next().is_none();
+/// - `session_timeout_ms`: of members of consumer groups.
+pub(super) fn overview(
+    group: &Group,
+    session_timeout_ms: i32,
+    partitions_of: impl Fn(&str) -> usize,
+) -> Option<GroupOverview> {
+    let is_empty =
+        group.members.is_empty() && !group.has_consumer_members() && group.departures.iter().next().is_none();
     if is_empty || !(group.uses_consumer_protocol() || group.members.is_empty()) {
         return None;
     }
+    let (members, partition_count) = match &group.consumer {
+        None => (
+            group
+                .members
+                .values()
+                .map(super::member::Member::overview)
+                .collect(),
+            (group.subscribed_topics.iter().flatten())
+                .map(|topic| partitions_of(topic))
+                .sum(),
+        ),
+        Some(consumer) => (
+            consumer.overview(session_timeout_ms),
+            consumer.subscribed_topics().into_iter().map(partitions_of).sum(),
+        ),
+    };
     Some(GroupOverview {
         group_id: group.group_id.clone(),
-        members: group
-            .members
-            .values()
-            .map(super::member::Member::overview)
-            .collect(),
-        partition_count: (group.subscribed_topics.iter().flatten())
-            .map(|topic| partitions_of(topic))
-            .sum(),
+        members,
+        partition_count,
         departed: group.departures.iter().cloned().collect(),
         committed: committed(group),
     })
@@ -134,7 +150,7 @@ pub(super) fn overview(group: &Group, partitions_of: impl Fn(&str) -> usize) -> 
 
 /// The ends are looked up by who knows the partitions, without the coordinator's lock.
 fn committed(group: &Group) -> Vec<CommittedOverview> {
-    if group.members.is_empty() {
+    if group.members.is_empty() && !group.has_consumer_members() {
         return Vec::new();
     }
     let offsets = group.offsets.iter().take(COMMITTED_MAX);

@@ -9,7 +9,8 @@ use ottla_wire::primitives::{DecodeError, Reader, Uuid};
 
 use crate::time::Timestamp;
 
-use super::foreign::ForeignKind;
+use super::consumer::record::ConsumerRecord;
+use super::foreign::{CONSUMER_TYPES, ForeignKind};
 use super::offsets::CommittedOffset;
 
 /// Apache Kafka 4.3 writes version 3 although 4 exists: `GROUP_METADATA_VALUE_VERSION`.
@@ -36,6 +37,8 @@ pub enum GroupRecord {
         group: Arc<str>,
         value: Option<Arc<StoredGroup>>,
     },
+    /// A record of a consumer group (KIP-848), or its tombstone.
+    Consumer { group: Arc<str>, record: ConsumerRecord },
     /// A record of a group of another protocol: present, or removed.
     Foreign {
         group: Arc<str>,
@@ -106,6 +109,7 @@ impl GroupRecord {
         match self {
             GroupRecord::Offset { group, .. }
             | GroupRecord::Group { group, .. }
+            | GroupRecord::Consumer { group, .. }
             | GroupRecord::Foreign { group, .. } => group,
         }
     }
@@ -146,6 +150,7 @@ impl GroupRecord {
                 GroupMetadataKey { group }.encode_key(key);
                 encode_group(stored.as_ref()?, value);
             }
+            GroupRecord::Consumer { group, record } => return record.encode(group, key, value),
             GroupRecord::Foreign {
                 key: foreign_key,
                 is_present,
@@ -190,6 +195,10 @@ impl GroupRecord {
                 let value = value.map(decode_group).transpose()?.map(Arc::new);
                 GroupRecord::Group { group, value }
             }
+            _ if CONSUMER_TYPES.contains(&record_type) => match ConsumerRecord::decode(key, value)? {
+                Some((group, record)) => GroupRecord::Consumer { group, record },
+                None => return Ok(None),
+            },
             _ if ForeignKind::of_record_type(record_type).is_some() => {
                 // All their keys begin with the group id.
                 let group = reader.string(false)?.into();

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use super::consumer::describe::DescribedConsumerGroup;
+use super::consumer::request::HeartbeatResult;
 use super::foreign::ForeignKind;
 use super::record::GroupRecord;
 use super::request::GroupTicket;
@@ -28,6 +30,11 @@ pub enum GroupReply {
     List(Vec<ListedGroup>),
     Describe(Vec<DescribedGroup>),
     Delete(Vec<(Arc<str>, ErrorCode)>),
+    ConsumerHeartbeat(HeartbeatResult),
+    /// `None`: there is no consumer group of this id.
+    ConsumerDescribe(Option<DescribedConsumerGroup>),
+    /// The request as a whole is refused.
+    Refused(ErrorCode),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use super::consumer::request::ConsumerHeartbeat;
+
 /// Identifies a waiting answer within one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupTicket(pub u64);
@@ -18,6 +20,8 @@ pub enum GroupRequest<'a> {
     OffsetDelete(OffsetDeleteRequest<'a>),
     List(ListRequest),
     Describe(Vec<&'a str>),
+    ConsumerHeartbeat(Box<ConsumerHeartbeat<'a>>),
+    ConsumerDescribe(&'a str),
     Delete(Vec<&'a str>),
 }
 
@@ -99,6 +103,8 @@ pub struct OffsetCommitPartition<'a> {
 #[derive(Clone, Debug)]
 pub struct OffsetFetchRequest<'a> {
     pub group_id: &'a str,
+    /// Member id and epoch, which a member of a consumer group names.
+    pub member: Option<(&'a str, i32)>,
     /// `None`: all topics with offsets.
     pub topics: Option<Vec<OffsetFetchTopic<'a>>>,
     /// KIP-447: refuse offsets that an open transaction may still change.

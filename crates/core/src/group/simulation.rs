@@ -595,6 +595,7 @@ impl World {
             let ticket = self.ticket();
             let request = OffsetFetchRequest {
                 group_id: &group_id,
+                member: None,
                 topics: None,
                 require_stable: true,
             };

@@ -173,6 +173,7 @@ impl Bench {
     fn fetch(&mut self, topic: &str) -> Option<FetchedPartition> {
         let fetch = OffsetFetchRequest {
             group_id: GROUP,
+            member: None,
             topics: None,
             require_stable: true,
         };
@@ -1133,7 +1134,7 @@ fn groups_are_listed_by_state_and_type() {
     bench.stable(&[member()]);
     bench.machine.apply(&GroupRecord::Foreign {
         group: "k".into(),
-        key: b"\0\x03\0\x01k".to_vec(),
+        key: b"\0\x11\0\x01k".to_vec(),
         is_present: true,
     });
     let mut list = |states: &[&str], types: &[&str]| {
@@ -1150,9 +1151,9 @@ fn groups_are_listed_by_state_and_type() {
             .map(|group| format!("{} {} {}", group.group_id, group.state, group.group_type))
             .collect::<Vec<_>>()
     };
-    assert_eq!(list(&[], &[]), ["g Stable classic", "k Empty consumer"]);
+    assert_eq!(list(&[], &[]), ["g Stable classic", "k Empty streams"]);
     assert_eq!(list(&["stable"], &[]), ["g Stable classic"]);
-    assert_eq!(list(&[], &["consumer"]), ["k Empty consumer"]);
+    assert_eq!(list(&[], &["streams"]), ["k Empty streams"]);
     assert_eq!(list(&["dead"], &["classic"]), [""; 0]);
 }
 
@@ -1160,7 +1161,7 @@ fn groups_are_listed_by_state_and_type() {
 fn a_group_of_another_protocol_keeps_its_records_and_its_offsets_are_served() {
     let mut bench = Bench::new();
     bench.commit(NOBODY, "t", 5);
-    for key in [&b"\0\x03\0\x01g"[..], b"\0\x05\0\x01g\0\x01m"] {
+    for key in [&b"\0\x11\0\x01g"[..], b"\0\x13\0\x01g\0\x01m"] {
         bench.log.push(GroupRecord::Foreign {
             group: GROUP.into(),
             key: key.to_vec(),
@@ -1190,24 +1191,6 @@ fn a_group_of_another_protocol_keeps_its_records_and_its_offsets_are_served() {
     assert_eq!(bench.commit(NOBODY, "t", 6), ErrorCode::UnknownMemberId);
     assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
     assert_eq!(bench.log.len(), record_count);
-}
-
-#[test]
-fn an_empty_group_of_the_new_protocol_is_converted_to_a_classic_one() {
-    let mut bench = Bench::new();
-    for key in [&b"\0\x03\0\x01g"[..], b"\0\x05\0\x01g\0\x01m"] {
-        bench.log.push(GroupRecord::Foreign {
-            group: GROUP.into(),
-            key: key.to_vec(),
-            is_present: true,
-        });
-    }
-    bench.replay();
-    bench.pass(45_000);
-    let ids = bench.stable(&[member()]);
-    bench.replay();
-    assert_eq!(bench.heartbeat(of(&ids[0], 1)), ErrorCode::None);
-    assert!(bench.machine.group(GROUP).unwrap().foreign.is_empty());
 }
 
 #[test]

@@ -15,6 +15,9 @@ pub enum Timer {
     Sync(Arc<str>),
     /// The end of a member's session: group id, member id.
     Session(Arc<str>, Arc<str>),
+    /// The end of the time in which a member of a consumer group gives up partitions: group id,
+    /// member id.
+    Revocation(Arc<str>, Arc<str>),
 }
 
 /// Two views of one set: by purpose, to move a deadline, and by time, to find the next.

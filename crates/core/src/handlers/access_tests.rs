@@ -223,6 +223,16 @@ fn group_rows() -> Vec<Row> {
         row!(Heartbeat [(Group, Read)], heartbeat::HeartbeatRequest {
             group_id: GROUP
         } => HeartbeatResponse: |names, version, answer| vec![answer.error_code]),
+        row!(ConsumerGroupHeartbeat [(Group, Read), (Topic, Describe)], consumer_group_heartbeat::ConsumerGroupHeartbeatRequest {
+            group_id: GROUP,
+            member_id: "m",
+            rebalance_timeout_ms: 1_000,
+            subscribed_topic_names: Some(vec![names.topic]),
+            topic_partitions: Some(Vec::new())
+        } => ConsumerGroupHeartbeatResponse: |names, version, answer| vec![answer.error_code]),
+        row!(ConsumerGroupDescribe [(Group, Describe)], consumer_group_describe::ConsumerGroupDescribeRequest {
+            group_ids: vec![GROUP]
+        } => ConsumerGroupDescribeResponse: |names, version, answer| flat!(answer.groups)),
         row!(LeaveGroup [(Group, Read)], leave_group::LeaveGroupRequest {
             group_id: GROUP
         } => LeaveGroupResponse: |names, version, answer| vec![answer.error_code]),

@@ -95,7 +95,6 @@ fn group_response(group: &Described, version: i16, authorized_operations: i32) -
         },
         error_message: (is_unknown && tells_unknown).then_some(match group.kept_as {
             None => "no classic group with this id",
-            Some(ForeignKind::Consumer) => "this is a consumer group (KIP-848): it is kept, not served",
             Some(ForeignKind::Share) => "this is a share group: it is kept, not served",
             Some(ForeignKind::Streams) => "this is a streams group: it is kept, not served",
         }),

@@ -93,7 +93,7 @@ fn encode(answer: Option<GroupAnswer>, member_id: &str, version: i16, reply: &mu
 
 /// Formats an address as Java prints one without a host name: the form that group records and tools
 /// have always shown.
-fn java_address(address: IpAddr) -> String {
+pub(super) fn java_address(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("/{address}"),
         IpAddr::V6(address) => {

@@ -1,8 +1,8 @@
 //! OffsetFetch, versions 1 to 10.
 //!
 //! 2: all topics, and an error for the whole group. 5: KIP-320, leader epochs. 7: KIP-447, stable
-//! offsets only. 8: KIP-709, several groups. 9: KIP-848, a member epoch, which no group here has.
-//! 10: KIP-848, topics by id.
+//! offsets only. 8: KIP-709, several groups. 9: KIP-848, a member epoch. 10: KIP-848, topics
+//! by id.
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::offset_fetch::{
@@ -72,6 +72,7 @@ fn handle_one(
     let is_about_all = body.topics.is_none();
     let fetch = Fetch {
         group_id: body.group_id,
+        member: None,
         topics,
         require_stable: body.require_stable,
     };
@@ -111,6 +112,7 @@ fn handle_many(
     for group in &body.groups {
         let fetch = Fetch {
             group_id: group.group_id,
+            member: member_of(group),
             topics: resolve(&image, &caller, group, by_id),
             require_stable: body.require_stable,
         };
@@ -148,6 +150,12 @@ fn handle_many(
         };
         response.encode(&mut reply.bytes, version);
     })
+}
+
+/// A client that is no member names none, or no epoch.
+fn member_of<'a>(group: &OffsetFetchRequestGroup<'a>) -> Option<(&'a str, i32)> {
+    let member_id = group.member_id.unwrap_or("");
+    (group.member_id.is_some() || group.member_epoch >= 0).then_some((member_id, group.member_epoch))
 }
 
 fn call(node: &Node, caller: &Caller, group_id: &str, fetch: Fetch<'_>) -> Call {
@@ -223,7 +231,7 @@ fn fetched(answer: Option<GroupAnswer>, filter: Option<&Caller>) -> Result<Vec<F
             }
             Ok(topics)
         }
-        Some(Err(error)) => Err(error),
+        Some(Ok(GroupReply::Refused(error)) | Err(error)) => Err(error),
         _ => Err(ErrorCode::UnknownServerError),
     }
 }

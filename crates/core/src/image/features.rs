@@ -39,7 +39,7 @@ const fn kept(name: &'static str, min: i16, max: i16, served_max: i16) -> KeptFe
 /// covers every finalized level.
 pub const KEPT_FEATURES: [KeptFeature; 7] = [
     kept(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1, 1),
-    kept(GROUP_VERSION, 0, 1, 0),
+    kept(GROUP_VERSION, 0, 1, 1),
     kept(KRAFT_VERSION, 0, 1, 1),
     // 23 is 4.0-IV1, the first level whose partition records have the fields of KIP-966; 30 is
     // 4.3-IV0.

@@ -179,3 +179,24 @@ impl PartitionImage {
         self.replicas.contains(&node_id)
     }
 }
+
+#[cfg(test)]
+impl TopicsImage {
+    /// Returns topics of these names, ids and partition counts.
+    pub fn of(topics: &[(&str, Uuid, usize)]) -> TopicsImage {
+        let mut image = TopicsImage::default();
+        for (name, id, partition_count) in topics {
+            let partition = PartitionImage::from_record(&PartitionRecord::default());
+            let topic = Arc::new(TopicImage {
+                name: (*name).into(),
+                id: *id,
+                partitions: vec![partition; *partition_count],
+                config: Arc::default(),
+            });
+            image.by_name.insert(topic.name.clone(), topic.clone());
+            image.by_id.insert(*id, topic);
+            image.partition_count += partition_count;
+        }
+        image
+    }
+}

@@ -10,7 +10,6 @@ const OWN_CONTROLLER: &str = "Ottla's controller runs inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const NO_TRANSACTIONS: &str = "transactions are not served yet";
 const JAVA_CLASS: &str = "it names a part of Java";
-const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
 const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
 /// The keys of the broker, in the order of their names.
@@ -83,30 +82,28 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("group.consumer.assignment.interval.ms", "1000", "The minimum time between two assignments of a consumer group.")
         .ms()
         .at_least(0)
-        .cluster_wide()
-        .no_effect(NO_CONSUMER_PROTOCOL),
-    list("group.consumer.assignors", "uniform,range", "The server-side assignors of consumer groups.")
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .cluster_wide(),
+    list("group.consumer.assignors", "uniform,range", "The server-side assignors of consumer groups: uniform, range. The first is used when members name none."),
     int("group.consumer.heartbeat.interval.ms", "5000", "The heartbeat interval of members of a consumer group.")
         .ms()
-        .at_least(1)
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .at_least(1),
     int("group.consumer.max.size", "2147483647", "The maximum number of members of a consumer group.")
-        .at_least(1)
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .at_least(1),
     string("group.consumer.migration.policy", "bidirectional", "Whether groups may migrate between the classic and the consumer protocol.")
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .no_effect("only a group without members changes its protocol"),
+    int("group.consumer.regex.refresh.interval.ms", "600000", "How often the regular expressions of consumer groups are resolved again although no topic has changed.")
+        .ms()
+        .at_least(10_000),
     int("group.consumer.session.timeout.ms", "45000", "The session timeout: a member without a heartbeat for this long is removed.")
         .ms()
-        .at_least(1)
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .at_least(1),
     int("group.coordinator.append.linger.ms", "-1", "How long coordinator records wait to be batched; -1 adapts to the load.")
         .ms()
         .at_least(-1)
         .no_effect("group commit batches records without a delay"),
     list("group.coordinator.rebalance.protocols", "classic,consumer,streams", "The group protocols that are served.")
         .one_of(&["consumer", "classic", "share", "streams"])
-        .no_effect(NO_CONSUMER_PROTOCOL),
+        .costs("share and streams groups are not implemented, and classic ones are always served"),
     int("group.coordinator.threads", "4", "Number of threads that run group coordinators.").at_least(1).no_effect(ONE_PASS),
     int("group.initial.rebalance.delay.ms", "3000", "How long an empty group waits for more members before its first rebalance.")
         .ms()

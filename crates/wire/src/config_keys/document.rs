@@ -43,6 +43,11 @@ pub fn render() -> String {
     );
     section(
         &mut page,
+        "Groups",
+        keys(Scope::Group).iter().filter(|key| key.is_honoured()),
+    );
+    section(
+        &mut page,
         "Client metrics",
         keys(Scope::ClientMetrics).iter().filter(|key| key.is_honoured()),
     );

@@ -2,7 +2,6 @@
 
 use super::key::{ConfigKey, Update, boolean, int, list, same, string};
 
-const NO_CONSUMER_PROTOCOL: &str = "only the classic group protocol is served";
 const NO_SHARE_GROUPS: &str = "share groups are not implemented";
 const NO_STREAMS_GROUPS: &str = "Streams groups are not implemented";
 
@@ -15,7 +14,6 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     )
     .ms()
     .at_least(0)
-    .no_effect(NO_CONSUMER_PROTOCOL)
     .from(&[same("group.consumer.assignment.interval.ms")]),
     int(
         "consumer.heartbeat.interval.ms",
@@ -24,7 +22,6 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     )
     .ms()
     .at_least(1)
-    .no_effect(NO_CONSUMER_PROTOCOL)
     .from(&[same("group.consumer.heartbeat.interval.ms")]),
     int(
         "consumer.session.timeout.ms",
@@ -33,7 +30,6 @@ pub const GROUP_KEYS: &[ConfigKey] = &dynamic([
     )
     .ms()
     .at_least(1)
-    .no_effect(NO_CONSUMER_PROTOCOL)
     .from(&[same("group.consumer.session.timeout.ms")]),
     int(
         "share.assignment.interval.ms",

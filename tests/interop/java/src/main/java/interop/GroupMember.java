@@ -20,7 +20,7 @@ import org.apache.kafka.common.TopicPartition;
  * `READ` with a record's partition and value, `FAILED`, `CLOSED`. Fields are tab-separated, partitions comma-separated.
  */
 final class GroupMember {
-    /** Arguments: the topics, joined with commas, or a pattern after `~`; then settings as `key=value`. */
+    /** Arguments: the topics, joined with commas, or a pattern after `~`, or one for the broker after `^`; then settings as `key=value`. */
     static void run(Suite suite, List<String> arguments) throws Exception {
         String[] settings = arguments.stream().skip(1).flatMap(setting -> java.util.Arrays.stream(setting.split("=", 2)))
             .toArray(String[]::new);
@@ -38,7 +38,9 @@ final class GroupMember {
         input.start();
         String topics = arguments.get(0);
         try (KafkaConsumer<String, String> consumer = suite.consumer(settings)) {
-            if (topics.startsWith("~")) {
+            if (topics.startsWith("^")) {
+                consumer.subscribe(new org.apache.kafka.clients.consumer.SubscriptionPattern(topics.substring(1)), listener());
+            } else if (topics.startsWith("~")) {
                 consumer.subscribe(java.util.regex.Pattern.compile(topics.substring(1)), listener());
             } else {
                 consumer.subscribe(List.of(topics.split(",")), listener());

@@ -1,0 +1,171 @@
+//! ConsumerGroupHeartbeat: join, change, and learn the assignment.
+
+use std::sync::Arc;
+
+use crate::group::classic::Group;
+use crate::group::record::GroupRecord;
+use crate::group::timer::Timer;
+use crate::group::turn::Turn;
+use crate::image::topics::TopicsImage;
+
+use super::assignment::{Assigned, by_topic};
+use super::member::{ConsumerMember, MemberState};
+use super::reconcile::{Reconciliation, subscribed};
+use super::record::{ConsumerRecord, GroupEpoch};
+use super::request::{ConsumerHeartbeat, HeartbeatRefusal, HeartbeatReply, HeartbeatResult, JOIN_EPOCH};
+
+impl Group {
+    pub(in crate::group) fn consumer_heartbeat(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &ConsumerHeartbeat<'_>,
+    ) -> HeartbeatResult {
+        if request.member_epoch < JOIN_EPOCH {
+            return self.consumer_leave(turn, request);
+        }
+        self.check_regex(request)?;
+        let member_id = self.admit(turn, request)?;
+        let before = self.consumer_member(&member_id);
+        let has_subscription_changed = self.update_member(turn, request, &member_id, before.as_ref());
+        let have_topics_changed = self.update_regexes(turn, request);
+        self.update_epoch(
+            turn,
+            &request.topics,
+            has_subscription_changed || have_topics_changed,
+        );
+        self.update_target(turn, request);
+        self.reconcile(
+            turn,
+            request,
+            &member_id,
+            has_subscription_changed || have_topics_changed,
+        )?;
+        let session = Timer::Session(self.group_id.clone(), member_id.clone());
+        turn.schedule(session, request.settings.session_timeout_ms);
+        let assigned = before
+            .map(|member| member.current.assigned.clone())
+            .unwrap_or_default();
+        Ok(self.heartbeat_reply(request, member_id, &assigned))
+    }
+
+    /// Records the member if it is new or has changed; returns whether its subscription has.
+    fn update_member(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &ConsumerHeartbeat<'_>,
+        member_id: &Arc<str>,
+        before: Option<&ConsumerMember>,
+    ) -> bool {
+        let known = before.map(|member| member.metadata.clone()).unwrap_or_default();
+        let metadata = known.updated(request);
+        let is_new = before.is_none();
+        let has_subscription_changed = is_new || !metadata.subscribes_as(&known);
+        if is_new || metadata != *known {
+            let record = ConsumerRecord::Member(member_id.clone(), Some(Arc::new(metadata)));
+            self.record_consumer(turn, record);
+        }
+        has_subscription_changed
+    }
+
+    /// Raises the group epoch if it has to, or if the subscribed topics have changed.
+    pub(super) fn update_epoch(&mut self, turn: &mut Turn<'_>, topics: &Arc<TopicsImage>, must_rise: bool) {
+        let Some(consumer) = &mut self.consumer else {
+            return;
+        };
+        if !must_rise && consumer.has_seen(topics) {
+            return;
+        }
+        consumer.seen = Arc::downgrade(topics);
+        let metadata_hash = consumer.hash_of(topics);
+        if must_rise || metadata_hash != consumer.metadata_hash {
+            self.raise_epoch(turn, metadata_hash);
+        }
+    }
+
+    pub(super) fn raise_epoch(&mut self, turn: &mut Turn<'_>, metadata_hash: i64) {
+        let Some(consumer) = &self.consumer else {
+            return;
+        };
+        let epoch = consumer.epoch.saturating_add(1);
+        let is_old = consumer.has_partition_metadata;
+        self.record_consumer(
+            turn,
+            ConsumerRecord::Epoch(Some(GroupEpoch { epoch, metadata_hash })),
+        );
+        if is_old {
+            self.record_consumer(turn, ConsumerRecord::PartitionMetadata { is_present: false });
+        }
+    }
+
+    fn reconcile(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &ConsumerHeartbeat<'_>,
+        member_id: &Arc<str>,
+        has_subscription_changed: bool,
+    ) -> Result<(), HeartbeatRefusal> {
+        let Some((group, member)) = self
+            .consumer
+            .as_ref()
+            .and_then(|consumer| Some((consumer, consumer.members.get(member_id)?)))
+        else {
+            return Ok(());
+        };
+        if member.current.is_at(group.target_epoch.epoch) && !has_subscription_changed {
+            return Ok(());
+        }
+        let names = group.topics_of(&member.metadata);
+        let reconciliation = Reconciliation {
+            group,
+            current: &member.current,
+            target: subscribed(&group.target_of(member_id), &request.topics, &names),
+            owned: request.owned.as_ref(),
+            has_subscription_changed,
+        };
+        let next = reconciliation.next()?;
+        if next == *member.current {
+            return Ok(());
+        }
+        let timer = Timer::Revocation(self.group_id.clone(), member_id.clone());
+        if next.state == MemberState::Unrevoked {
+            turn.schedule(timer, member.metadata.rebalance_timeout_ms);
+        } else {
+            turn.timers.cancel(timer);
+        }
+        self.record_consumer(
+            turn,
+            ConsumerRecord::Current(member_id.clone(), Some(Arc::new(next))),
+        );
+        Ok(())
+    }
+
+    /// The assignment is in the answer if it has changed, or the member may not know it.
+    fn heartbeat_reply(
+        &self,
+        request: &ConsumerHeartbeat<'_>,
+        member_id: Arc<str>,
+        before: &Assigned,
+    ) -> HeartbeatReply {
+        let current = self.consumer_member(&member_id).unwrap_or_default().current;
+        let is_full = request.rebalance_timeout_ms.is_some()
+            && (request.topic_names.is_some() || request.regex.is_some())
+            && request.owned.is_some();
+        let has_changed = !before.keys().eq(current.assigned.keys());
+        let is_told = request.member_epoch == JOIN_EPOCH || is_full || has_changed;
+        HeartbeatReply {
+            member_id,
+            member_epoch: current.epoch,
+            heartbeat_interval_ms: request.settings.heartbeat_interval_ms,
+            assignment: is_told.then(|| by_topic(current.assigned.keys().copied())),
+        }
+    }
+
+    pub(super) fn consumer_member(&self, member_id: &str) -> Option<ConsumerMember> {
+        self.consumer.as_ref()?.members.get(member_id).cloned()
+    }
+
+    pub(super) fn record_consumer(&mut self, turn: &mut Turn<'_>, record: ConsumerRecord) {
+        let group = self.group_id.clone();
+        turn.record(self, GroupRecord::Consumer { group, record });
+    }
+}

@@ -1,0 +1,750 @@
+//! One behaviour of consumer groups per test.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use crate::access::Caller;
+use crate::group::config::{ConsumerConfig, GroupConfig};
+use crate::group::machine::Machine;
+use crate::group::record::GroupRecord;
+use crate::group::reply::{GroupReply, Step};
+use crate::group::request::{
+    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
+    OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
+};
+use crate::group::turn::Now;
+use crate::image::topics::TopicsImage;
+use crate::time::{Moment, Timestamp};
+
+use super::assignment::{Partitions, flat};
+use super::assignor::{Assignor, AssignorInput, AssignorMember};
+use super::describe::DescribedConsumerGroup;
+use super::member::MemberState;
+use super::request::{ConsumerHeartbeat, GroupSettings, HeartbeatReply, HeartbeatResult};
+
+pub(super) const GROUP: &str = "g";
+pub(super) const T: Uuid = Uuid([1; 16]);
+const U: Uuid = Uuid([2; 16]);
+const SESSION_MS: i32 = 45_000;
+const REBALANCE_MS: i32 = 60_000;
+
+pub(super) fn heartbeat<'a>(
+    topics: &Arc<TopicsImage>,
+    member_id: &'a str,
+    epoch: i32,
+) -> ConsumerHeartbeat<'a> {
+    ConsumerHeartbeat {
+        group_id: GROUP,
+        member_id,
+        member_epoch: epoch,
+        instance_id: None,
+        rack_id: None,
+        rebalance_timeout_ms: None,
+        topic_names: None,
+        regex: None,
+        assignor: None,
+        owned: None,
+        client_id: "c",
+        client_host: "/127.0.0.1",
+        settings: GroupSettings {
+            session_timeout_ms: SESSION_MS,
+            heartbeat_interval_ms: 5_000,
+            assignment_interval_ms: 0,
+        },
+        topics: topics.clone(),
+        caller: Caller::unlimited(),
+    }
+}
+
+struct Bench {
+    machine: Machine,
+    config: Arc<GroupConfig>,
+    now: Now,
+    log: Vec<GroupRecord>,
+    topics: Arc<TopicsImage>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench::with(ConsumerConfig::default())
+    }
+
+    fn with(consumer: ConsumerConfig) -> Bench {
+        let config = Arc::new(GroupConfig {
+            consumer,
+            initial_rebalance_delay_ms: 0,
+            ..GroupConfig::default()
+        });
+        let now = Now {
+            moment: Moment::from_micros(0),
+            timestamp: Timestamp(1_700_000_000_000),
+        };
+        let mut machine = Machine::new(config.clone(), 1);
+        machine.arm(now);
+        Bench {
+            machine,
+            config,
+            now,
+            log: Vec::new(),
+            topics: Arc::new(TopicsImage::of(&[("t", T, 4)])),
+        }
+    }
+
+    fn take(&mut self, step: Step) -> Option<GroupReply> {
+        self.log.extend(step.records);
+        step.replies.into_iter().next().map(|(_, reply)| reply)
+    }
+
+    fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
+        let step = self.machine.handle(self.now, GroupTicket(1), request);
+        self.take(step).expect("answered at once")
+    }
+
+    fn beat(&mut self, request: ConsumerHeartbeat<'_>) -> HeartbeatResult {
+        match self.ask(GroupRequest::ConsumerHeartbeat(Box::new(request))) {
+            GroupReply::ConsumerHeartbeat(result) => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn error(&mut self, request: ConsumerHeartbeat<'_>) -> ErrorCode {
+        self.beat(request).expect_err("refused").error
+    }
+
+    fn joining<'a>(&self, member_id: &'a str) -> ConsumerHeartbeat<'a> {
+        ConsumerHeartbeat {
+            rebalance_timeout_ms: Some(REBALANCE_MS),
+            topic_names: Some(vec!["t"]),
+            owned: Some(Partitions::new()),
+            ..heartbeat(&self.topics, member_id, 0)
+        }
+    }
+
+    fn join(&mut self, member_id: &str) -> HeartbeatReply {
+        let request = self.joining(member_id);
+        self.beat(request).expect("admitted")
+    }
+
+    /// A heartbeat that says what the member owns.
+    fn owning(&mut self, member_id: &str, epoch: i32, owned: &[i32]) -> HeartbeatReply {
+        let owned = Some(owned.iter().map(|partition| (T, *partition)).collect());
+        let request = ConsumerHeartbeat {
+            owned,
+            ..heartbeat(&self.topics, member_id, epoch)
+        };
+        self.beat(request).expect("accepted")
+    }
+
+    fn plain(&self, member_id: &'static str, epoch: i32) -> ConsumerHeartbeat<'static> {
+        heartbeat(&self.topics, member_id, epoch)
+    }
+
+    fn pass(&mut self, ms: i32) {
+        self.now.moment = self.now.moment.after_ms(ms as u64);
+        self.now.timestamp.0 += i64::from(ms);
+        let step = self.machine.on_deadline(self.now);
+        self.take(step);
+    }
+
+    fn replay(&mut self) {
+        let before = format!("{:?}", self.machine.hard_state());
+        self.machine = Machine::new(self.config.clone(), 2);
+        for record in &self.log {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let value = record.encode(&mut key, &mut value).map(<[u8]>::to_vec);
+            let decoded = GroupRecord::decode(&key, value.as_deref()).unwrap().unwrap();
+            assert_eq!(decoded, *record);
+            self.machine.apply(&decoded);
+        }
+        assert_eq!(format!("{:?}", self.machine.hard_state()), before);
+        let step = self.machine.arm(self.now);
+        self.take(step);
+    }
+
+    fn describe(&mut self) -> DescribedConsumerGroup {
+        match self.ask(GroupRequest::ConsumerDescribe(GROUP)) {
+            GroupReply::ConsumerDescribe(Some(group)) => group,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(&mut self, member_id: &str, epoch: i32, partition: i32) -> ErrorCode {
+        let request = OffsetCommitRequest {
+            member: MemberRequest {
+                group_id: GROUP,
+                generation_id: epoch,
+                member_id,
+                group_instance_id: None,
+            },
+            knows_group_id_not_found: true,
+            topics: vec![OffsetCommitTopic {
+                name: "t",
+                topic_id: T,
+                partitions: vec![OffsetCommitPartition {
+                    partition,
+                    offset: 5,
+                    leader_epoch: -1,
+                    metadata: "",
+                    error: ErrorCode::None,
+                }],
+            }],
+            ..OffsetCommitRequest::default()
+        };
+        match self.ask(GroupRequest::OffsetCommit(request)) {
+            GroupReply::OffsetCommit(topics) => topics[0].partitions[0].1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fetch_error(&mut self, member: Option<(&str, i32)>) -> ErrorCode {
+        let request = OffsetFetchRequest {
+            group_id: GROUP,
+            member,
+            topics: None,
+            require_stable: true,
+        };
+        match self.ask(GroupRequest::OffsetFetch(request)) {
+            GroupReply::OffsetFetch(_) => ErrorCode::None,
+            GroupReply::Refused(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn delete(&mut self) -> ErrorCode {
+        match self.ask(GroupRequest::Delete(vec![GROUP])) {
+            GroupReply::Delete(results) => results[0].1,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn state(&self) -> MemberState {
+        let group = self.machine.group(GROUP).unwrap().consumer.as_ref().unwrap();
+        group.members["b"].current.state
+    }
+}
+
+pub(super) fn partitions(reply: &HeartbeatReply) -> Option<Partitions> {
+    let topics = reply.assignment.as_ref()?;
+    Some(flat(
+        topics
+            .iter()
+            .map(|(topic_id, partitions)| (*topic_id, partitions)),
+    ))
+}
+
+fn of_t(reply: &HeartbeatReply) -> Option<Vec<i32>> {
+    Some(
+        partitions(reply)?
+            .into_iter()
+            .map(|(_, partition)| partition)
+            .collect(),
+    )
+}
+
+#[test]
+fn a_lone_member_gets_everything_with_its_first_heartbeat() {
+    let mut bench = Bench::new();
+    let reply = bench.join("a");
+    assert_eq!((&*reply.member_id, reply.member_epoch), ("a", 2));
+    assert_eq!(of_t(&reply), Some(vec![0, 1, 2, 3]));
+    let reply = bench.owning("a", 2, &[0, 1, 2, 3]);
+    assert_eq!((reply.member_epoch, reply.assignment), (2, None));
+    bench.replay();
+    assert_eq!(bench.describe().state, "Stable");
+}
+
+#[test]
+fn a_second_member_gets_its_share_when_the_first_has_given_it_up() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let reply = bench.join("b");
+    assert_eq!((reply.member_epoch, of_t(&reply)), (3, Some(vec![])));
+    assert_eq!(bench.describe().state, "Reconciling");
+    // The first keeps its epoch until it has given up what it must.
+    let reply = bench.beat(bench.plain("a", 2)).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (2, Some(vec![0, 1])));
+    bench.replay();
+    let reply = bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!(reply.assignment, None, "nothing is free yet");
+    let reply = bench.owning("a", 2, &[0, 1]);
+    assert_eq!((reply.member_epoch, reply.assignment), (3, None));
+    let reply = bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (3, Some(vec![2, 3])));
+    assert_eq!(bench.describe().state, "Stable");
+}
+
+#[test]
+fn a_member_that_does_not_give_up_partitions_in_time_is_fenced() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    for _ in 0..3 {
+        bench.owning("a", 2, &[0, 1, 2, 3]);
+        bench.beat(bench.plain("b", 3)).unwrap();
+        bench.pass(REBALANCE_MS / 3);
+    }
+    assert_eq!(bench.error(bench.plain("a", 2)), ErrorCode::UnknownMemberId);
+    let reply = bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (4, Some(vec![0, 1, 2, 3])));
+}
+
+#[test]
+fn a_silent_member_is_fenced_at_the_end_of_its_session_and_after_a_replay_too() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    bench.replay();
+    bench.pass(SESSION_MS - 1);
+    bench.beat(bench.plain("b", 3)).unwrap();
+    bench.pass(1);
+    assert_eq!(bench.error(bench.plain("a", 2)), ErrorCode::UnknownMemberId);
+    let reply = bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!(of_t(&reply), Some(vec![0, 1, 2, 3]));
+    bench.pass(SESSION_MS);
+    assert_eq!(bench.describe().state, "Empty");
+    bench.replay();
+}
+
+#[test]
+fn a_member_that_leaves_frees_its_partitions_at_once() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    let reply = bench.beat(bench.plain("a", -1)).unwrap();
+    assert_eq!((&*reply.member_id, reply.member_epoch), ("a", -1));
+    let reply = bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (4, Some(vec![0, 1, 2, 3])));
+    assert_eq!(bench.error(bench.plain("a", -1)), ErrorCode::UnknownMemberId);
+    bench.replay();
+}
+
+#[test]
+fn epochs_are_checked_as_apache_kafka_checks_them() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.error(bench.plain("a", 1)), ErrorCode::GroupIdNotFound);
+    assert_eq!(bench.error(bench.plain("a", -1)), ErrorCode::GroupIdNotFound);
+    assert_eq!(bench.machine.groups().count(), 0);
+    bench.join("a");
+    assert_eq!(bench.error(bench.plain("x", 2)), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.error(bench.plain("a", 3)), ErrorCode::FencedMemberEpoch);
+    assert_eq!(bench.error(bench.plain("a", 1)), ErrorCode::FencedMemberEpoch);
+    // It has joined and not seen the answer: the previous epoch is accepted if nothing is owned
+    // that is not assigned.
+    bench.join("b");
+    bench.owning("a", 2, &[0, 1]);
+    let reply = bench.owning("a", 2, &[0]);
+    assert_eq!(reply.member_epoch, 3);
+    let request = ConsumerHeartbeat {
+        owned: Some([(T, 0), (T, 3)].into()),
+        ..bench.plain("a", 2)
+    };
+    assert_eq!(bench.error(request), ErrorCode::FencedMemberEpoch);
+}
+
+#[test]
+fn a_member_of_version_0_may_join_without_an_id() {
+    let mut bench = Bench::new();
+    let reply = bench.join("");
+    assert!(reply.member_id.starts_with("c-"), "{}", reply.member_id);
+    assert_eq!(of_t(&reply), Some(vec![0, 1, 2, 3]));
+}
+
+#[test]
+fn a_static_member_returns_under_another_id_to_what_it_had() {
+    let mut bench = Bench::new();
+    let instance = |request: ConsumerHeartbeat<'static>| ConsumerHeartbeat {
+        instance_id: Some("i"),
+        ..request
+    };
+    let joining = |bench: &Bench, member_id| ConsumerHeartbeat {
+        instance_id: Some("i"),
+        ..bench.joining(member_id)
+    };
+    bench.beat(joining(&bench, "a")).unwrap();
+    assert_eq!(
+        bench.error(joining(&bench, "a2")),
+        ErrorCode::UnreleasedInstanceId
+    );
+    assert_eq!(
+        bench.error(instance(bench.plain("x", 2))),
+        ErrorCode::FencedInstanceId
+    );
+    let reply = bench.beat(instance(bench.plain("a", -2))).unwrap();
+    assert_eq!(reply.member_epoch, -2);
+    bench.replay();
+    let epoch = bench.describe().epoch;
+    let reply = bench.beat(joining(&bench, "a2")).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (2, Some(vec![0, 1, 2, 3])));
+    assert_eq!(bench.describe().epoch, epoch, "no rebalance");
+    assert_eq!(
+        bench.error(instance(bench.plain("a", 2))),
+        ErrorCode::FencedInstanceId
+    );
+    bench.replay();
+}
+
+#[test]
+fn a_static_member_that_stays_away_is_removed() {
+    let mut bench = Bench::new();
+    let request = ConsumerHeartbeat {
+        instance_id: Some("i"),
+        ..bench.joining("a")
+    };
+    bench.beat(request.clone()).unwrap();
+    let away = ConsumerHeartbeat {
+        instance_id: Some("i"),
+        ..bench.plain("a", -2)
+    };
+    bench.beat(away).unwrap();
+    bench.pass(SESSION_MS);
+    assert_eq!(bench.describe().state, "Empty");
+}
+
+#[test]
+fn a_tool_removes_static_members_by_their_instance_and_no_others() {
+    let mut bench = Bench::new();
+    let request = ConsumerHeartbeat {
+        instance_id: Some("i"),
+        ..bench.joining("a")
+    };
+    bench.beat(request).unwrap();
+    bench.join("b");
+    let members = vec![("", Some("i")), ("", Some("x")), ("b", None)];
+    let leave = LeaveRequest {
+        reason: None,
+        group_id: GROUP,
+        members,
+    };
+    let GroupReply::Leave(left) = bench.ask(GroupRequest::Leave(leave)) else {
+        panic!()
+    };
+    let errors: Vec<ErrorCode> = left.iter().map(|member| member.error).collect();
+    let unknown = ErrorCode::UnknownMemberId;
+    assert_eq!(errors, [ErrorCode::None, unknown, unknown]);
+    assert_eq!(bench.describe().members.len(), 1);
+    bench.replay();
+}
+
+#[test]
+fn new_partitions_and_recreated_topics_are_assigned_with_the_next_heartbeat() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.topics = Arc::new(TopicsImage::of(&[("t", T, 6), ("u", U, 1)]));
+    let reply = bench.beat(bench.plain("a", 2)).unwrap();
+    assert_eq!(
+        (reply.member_epoch, of_t(&reply)),
+        (3, Some(vec![0, 1, 2, 3, 4, 5]))
+    );
+    bench.topics = Arc::new(TopicsImage::of(&[("t", U, 1)]));
+    let reply = bench.beat(bench.plain("a", 3)).unwrap();
+    assert_eq!(
+        partitions(&reply),
+        Some(Partitions::new()),
+        "the old topic is given up first"
+    );
+    let reply = bench.owning("a", 3, &[]);
+    assert_eq!(partitions(&reply), Some([(U, 0)].into()));
+    bench.replay();
+}
+
+#[test]
+fn the_target_is_computed_at_most_once_per_assignment_interval() {
+    let mut bench = Bench::new();
+    let mut request = bench.joining("a");
+    request.settings.assignment_interval_ms = 1_000;
+    bench.beat(request).unwrap();
+    let mut request = bench.joining("b");
+    request.settings.assignment_interval_ms = 1_000;
+    assert_eq!(bench.beat(request).unwrap().member_epoch, 2);
+    assert_eq!(bench.describe().state, "Assigning");
+    bench.pass(1_000);
+    let mut request = bench.plain("b", 2);
+    request.settings.assignment_interval_ms = 1_000;
+    assert_eq!(bench.beat(request).unwrap().member_epoch, 3);
+    assert_eq!(bench.state(), MemberState::Unreleased);
+}
+
+#[test]
+fn a_full_group_refuses_new_members() {
+    let mut bench = Bench::with(ConsumerConfig {
+        size_max: 1,
+        ..ConsumerConfig::default()
+    });
+    bench.join("a");
+    assert_eq!(bench.error(bench.joining("b")), ErrorCode::GroupMaxSizeReached);
+    bench.join("a");
+}
+
+#[test]
+fn a_commit_is_accepted_with_an_epoch_at_which_the_partition_was_held() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    assert_eq!(bench.commit("a", 2, 0), ErrorCode::None);
+    assert_eq!(bench.commit("a", 3, 0), ErrorCode::StaleMemberEpoch);
+    assert_eq!(bench.commit("x", 2, 0), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.commit("", -1, 0), ErrorCode::UnknownMemberId);
+    bench.join("b");
+    bench.owning("a", 2, &[0, 1]);
+    bench.beat(bench.plain("b", 3)).unwrap();
+    // Epoch 3 is news to `a`; partition 0 is its own since epoch 2, partition 2 no more.
+    assert_eq!(bench.commit("a", 2, 0), ErrorCode::None);
+    assert_eq!(bench.commit("a", 2, 2), ErrorCode::StaleMemberEpoch);
+    assert_eq!(bench.commit("b", 2, 2), ErrorCode::StaleMemberEpoch);
+    assert_eq!(bench.commit("b", 3, 2), ErrorCode::None);
+}
+
+#[test]
+fn a_fetch_of_offsets_checks_the_member_that_it_names() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.fetch_error(Some(("a", 2))), ErrorCode::GroupIdNotFound);
+    assert_eq!(bench.fetch_error(None), ErrorCode::None);
+    bench.join("a");
+    assert_eq!(bench.fetch_error(Some(("a", 2))), ErrorCode::None);
+    assert_eq!(bench.fetch_error(Some(("a", 1))), ErrorCode::StaleMemberEpoch);
+    assert_eq!(bench.fetch_error(Some(("x", 2))), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.fetch_error(None), ErrorCode::None);
+}
+
+#[test]
+fn a_group_with_members_is_neither_deleted_nor_joined_by_classic_members() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
+    let join = JoinRequest {
+        group_id: GROUP,
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer",
+        protocols: vec![("range", b"")],
+        ..JoinRequest::default()
+    };
+    match bench.ask(GroupRequest::Join(join.clone())) {
+        GroupReply::Join(reply) => assert_eq!(reply.error, ErrorCode::InconsistentGroupProtocol),
+        other => panic!("{other:?}"),
+    }
+    let deletion = OffsetDeleteRequest {
+        group_id: GROUP,
+        topics: ["t", "u"]
+            .map(|name| OffsetDeleteTopic {
+                name,
+                partitions: vec![(0, ErrorCode::None)],
+            })
+            .into(),
+    };
+    match bench.ask(GroupRequest::OffsetDelete(deletion)) {
+        GroupReply::OffsetDelete(reply) => {
+            assert_eq!(reply.topics[0].1[0].1, ErrorCode::GroupSubscribedToTopic);
+            assert_eq!(reply.topics[1].1[0].1, ErrorCode::None);
+        }
+        other => panic!("{other:?}"),
+    }
+    bench.commit("a", 2, 0);
+    bench.beat(bench.plain("a", -1)).unwrap();
+    // The first step parks the classic member: the empty group was converted.
+    let step = bench
+        .machine
+        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
+    assert!(step.replies.is_empty());
+    bench.take(step);
+    let group = bench.machine.group(GROUP).unwrap();
+    assert!(group.consumer.is_none() && group.offsets.get("t", 0).is_some());
+    bench.replay();
+}
+
+#[test]
+fn an_empty_classic_group_becomes_a_consumer_group_and_keeps_its_offsets() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.commit("", -1, 3), ErrorCode::None);
+    bench.join("a");
+    let group = bench.machine.group(GROUP).unwrap();
+    assert!(group.consumer.is_some() && group.offsets.get("t", 3).is_some());
+    bench.beat(bench.plain("a", -1)).unwrap();
+    assert_eq!(
+        bench.commit("", -1, 3),
+        ErrorCode::None,
+        "a tool resets the offsets of an empty group"
+    );
+    assert_eq!(bench.delete(), ErrorCode::None);
+    bench.replay();
+    assert_eq!(bench.machine.groups().count(), 0);
+}
+
+#[test]
+fn consumer_groups_are_listed_with_type_and_state() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let GroupReply::List(groups) = bench.ask(GroupRequest::List(ListRequest::default())) else {
+        panic!()
+    };
+    let listed = &groups[0];
+    assert_eq!(
+        (&*listed.protocol_type, listed.state, listed.group_type),
+        ("consumer", "Stable", "consumer")
+    );
+    let GroupReply::Describe(described) = bench.ask(GroupRequest::Describe(vec![GROUP])) else {
+        panic!()
+    };
+    assert_eq!(described[0].error, ErrorCode::GroupIdNotFound);
+}
+
+#[test]
+fn an_expression_finds_topics_that_appear_later() {
+    let mut bench = Bench::new();
+    let mut request = bench.joining("a");
+    request.topic_names = None;
+    request.regex = Some("t|u.*");
+    assert_eq!(
+        of_t(&bench.beat(request.clone()).unwrap()),
+        Some(vec![0, 1, 2, 3])
+    );
+    bench.topics = Arc::new(TopicsImage::of(&[
+        ("t", T, 1),
+        ("u2", U, 1),
+        ("x", Uuid([3; 16]), 1),
+    ]));
+    bench.pass(10_000);
+    bench.beat(bench.plain("a", 2)).unwrap();
+    let reply = bench.owning("a", 2, &[0]);
+    let described = bench.describe();
+    assert_eq!(
+        described.members[0].assigned,
+        [(T, 0), (U, 0)].into(),
+        "{reply:?}"
+    );
+    request.regex = Some("(");
+    assert_eq!(bench.error(request), ErrorCode::InvalidRegularExpression);
+    bench.replay();
+    bench.beat(bench.plain("a", -1)).unwrap();
+    assert!(
+        bench
+            .machine
+            .group(GROUP)
+            .unwrap()
+            .consumer
+            .as_ref()
+            .unwrap()
+            .regexes
+            .is_empty()
+    );
+}
+
+/// A member's id, topics and last target.
+type Given<'a> = (&'a str, &'a [Uuid], &'a [(Uuid, i32)]);
+
+fn input(members: &[Given<'_>], counts: &[(Uuid, i32)]) -> AssignorInput {
+    AssignorInput {
+        members: members
+            .iter()
+            .map(|(member_id, topics, target)| AssignorMember {
+                member_id: (*member_id).into(),
+                topics: topics.iter().copied().collect(),
+                target: Arc::new(target.iter().copied().collect()),
+            })
+            .collect(),
+        partition_counts: counts.iter().copied().collect(),
+    }
+}
+
+#[test]
+fn range_divides_each_topic_in_order() {
+    let both: &[Uuid] = &[T, U];
+    let assigned = Assignor::Range.assign(&input(&[("a", both, &[]), ("b", both, &[])], &[(T, 3), (U, 3)]));
+    assert_eq!(assigned["a"], [(T, 0), (T, 1), (U, 0), (U, 1)].into());
+    assert_eq!(assigned["b"], [(T, 2), (U, 2)].into());
+}
+
+#[test]
+fn uniform_is_balanced_and_moves_no_more_than_it_must() {
+    let t: &[Uuid] = &[T];
+    let old: Vec<(Uuid, i32)> = (0..5).map(|partition| (T, partition)).collect();
+    let assigned = Assignor::Uniform.assign(&input(&[("a", t, &old), ("b", t, &[])], &[(T, 5)]));
+    assert_eq!((assigned["a"].len(), assigned["b"].len()), (3, 2));
+    assert!(assigned["a"].iter().all(|partition| old.contains(partition)));
+    // Different subscriptions: `a` gets only what `b` cannot.
+    let both: &[Uuid] = &[T, U];
+    let assigned = Assignor::Uniform.assign(&input(&[("a", both, &[]), ("b", &[U], &[])], &[(T, 2), (U, 2)]));
+    assert_eq!(assigned["a"], [(T, 0), (T, 1)].into());
+    assert_eq!(assigned["b"], [(U, 0), (U, 1)].into());
+}
+
+#[test]
+fn random_inputs_are_assigned_completely_evenly_and_with_few_moves() {
+    let mut random = ottla_wire::random::Random::new(7);
+    let mut roll = |sides: u64| random.next_u64() % sides;
+    for _ in 0..2_000 {
+        let topics: Vec<(Uuid, i32)> = (0..1 + roll(4))
+            .map(|id| (Uuid([id as u8; 16]), roll(9) as i32))
+            .collect();
+        let ids: Vec<String> = (0..1 + roll(6)).map(|index| format!("m{index}")).collect();
+        let is_equal = roll(2) == 0;
+        let mut subscription = || -> BTreeSet<Uuid> {
+            topics
+                .iter()
+                .filter(|_| is_equal || roll(3) > 0)
+                .map(|(id, _)| *id)
+                .collect()
+        };
+        let mut input = AssignorInput {
+            members: ids
+                .iter()
+                .map(|id| AssignorMember {
+                    member_id: (&**id).into(),
+                    topics: subscription(),
+                    target: Arc::default(),
+                })
+                .collect(),
+            partition_counts: topics.iter().copied().collect(),
+        };
+        let first = Assignor::Uniform.assign(&input);
+        check_assignment(&input, &first, is_equal);
+        for member in &mut input.members {
+            member.target = Arc::new(first[&member.member_id].clone());
+        }
+        assert_eq!(
+            Assignor::Uniform.assign(&input),
+            first,
+            "nothing moves without a reason"
+        );
+        input.members.pop();
+        if !input.members.is_empty() {
+            let second = Assignor::Uniform.assign(&input);
+            check_assignment(&input, &second, is_equal);
+            let kept = |member: &AssignorMember| member.target.is_subset(&second[&member.member_id]);
+            assert!(
+                !is_equal || input.members.iter().all(kept),
+                "members lose nothing when another leaves"
+            );
+        }
+        check_assignment(&input, &Assignor::Range.assign(&input), false);
+    }
+}
+
+fn check_assignment(
+    input: &AssignorInput,
+    assigned: &std::collections::BTreeMap<Arc<str>, Partitions>,
+    must_be_even: bool,
+) {
+    let mut all = Partitions::new();
+    for member in &input.members {
+        for partition in &assigned[&member.member_id] {
+            assert!(member.topics.contains(&partition.0), "{input:?}");
+            assert!(all.insert(*partition), "{partition:?} twice: {input:?}");
+        }
+    }
+    let subscribed: BTreeSet<Uuid> = input
+        .members
+        .iter()
+        .flat_map(|member| member.topics.clone())
+        .collect();
+    let expected: i32 = subscribed
+        .iter()
+        .map(|topic_id| input.partition_counts[topic_id])
+        .sum();
+    assert_eq!(all.len(), expected as usize, "{input:?}");
+    let counts = assigned.values().map(Partitions::len);
+    let (most, least) = (counts.clone().max().unwrap_or(0), counts.min().unwrap_or(0));
+    assert!(!must_be_even || most - least <= 1, "{input:?}");
+}
