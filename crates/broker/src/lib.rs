@@ -18,6 +18,7 @@ pub mod http;
 pub mod admin;
 pub mod growth;
 mod first_users;
+mod random_bytes;
 mod rate_limit;
 
 pub use admin::{Page, PageBody};

@@ -11,6 +11,8 @@ mod tenants;
 mod doctor;
 mod serve;
 mod server_properties;
+mod admin_address;
+mod command_config;
 mod table;
 mod output;
 
