@@ -14,6 +14,7 @@ pub mod executor;
 pub mod clock;
 pub mod metrics;
 pub mod activity;
+pub mod access;
 pub mod http;
 pub mod admin;
 pub mod growth;
