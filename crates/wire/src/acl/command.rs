@@ -17,11 +17,11 @@ pub struct AclWords<'a> {
 impl AclWords<'_> {
     /// - Shape: for a POSIX shell, on one line.
     /// - `servers`: of `--bootstrap-server`.
-    pub fn add(self, servers: &str) -> String {
+    pub fn adding(self, servers: &str) -> String {
         self.command(servers, "--add")
     }
 
-    pub fn remove(self, servers: &str) -> String {
+    pub fn removing(self, servers: &str) -> String {
         self.command(servers, "--remove --force")
     }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_command_says_what_differs_from_the_tools_defaults() {
         assert_eq!(
-            ACL.add("kafka:9092"),
+            ACL.adding("kafka:9092"),
             "kafka-acls.sh --bootstrap-server kafka:9092 --add --allow-principal User:app --operation Write --topic orders"
         );
         let denial = AclWords {
@@ -99,7 +99,7 @@ mod tests {
             ..ACL
         };
         assert_eq!(
-            denial.remove("kafka:9092"),
+            denial.removing("kafka:9092"),
             "kafka-acls.sh --bootstrap-server kafka:9092 --remove --force --deny-principal User:app --deny-host 10.0.0.1 --operation IdempotentWrite --cluster"
         );
         let prefixed = AclWords {
@@ -109,7 +109,7 @@ mod tests {
         };
         assert!(
             prefixed
-                .add("k:1")
+                .adding("k:1")
                 .ends_with("--transactional-id orders --resource-pattern-type prefixed")
         );
     }
@@ -121,7 +121,7 @@ mod tests {
                 resource: name,
                 ..ACL
             }
-            .add("k:1");
+            .adding("k:1");
             let quoted = format!("'{}'", name.replace('\'', r"'\''"));
             assert!(command.ends_with(&format!("--topic {quoted}")), "{command}");
         }
@@ -131,7 +131,7 @@ mod tests {
         };
         assert!(
             principal
-                .add("k:1")
+                .adding("k:1")
                 .contains("--allow-principal 'User:CN=app,O=Ex ample' ")
         );
     }

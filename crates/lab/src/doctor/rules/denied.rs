@@ -83,7 +83,7 @@ fn times(count: f64) -> String {
 
 fn recommend(principal: &str, denied: &Denied) -> Recommendation {
     let set = match (denied.is_by_acl, allowing(principal, denied)) {
-        (false, Some(acl)) => acl.add(SERVERS),
+        (false, Some(acl)) => acl.adding(SERVERS),
         _ => format!(
             "remove the ACL that denies it; ottla access explain --bootstrap-server {SERVERS} names it"
         ),

@@ -173,11 +173,11 @@ impl Acls {
         while let Decision::Denied(id) = acls.decide(asked, address) {
             let mut images = acls.images;
             let denial = images.remove(&id).expect("it has just decided");
-            commands.extend(words(&denial).map(|words| words.remove(servers)));
+            commands.extend(words(&denial).map(|words| words.removing(servers)));
             acls = Acls::of(images);
         }
         if !acls.decide(asked, address).is_allowed(without_acl) {
-            commands.push(missing(asked).add(servers));
+            commands.push(missing(asked).adding(servers));
         }
         commands
     }
