@@ -20,6 +20,7 @@ use ottla_log::disk::owned::LogMemory;
 use tracing::{error, info, warn};
 
 use crate::activity::ActivityView;
+use crate::admin::gate::Gate;
 use crate::admin::tls::TlsView;
 use crate::admin::{Admin, AdminView, Page};
 use crate::clock::SystemClock;
@@ -37,6 +38,7 @@ use crate::net::listener::{Listener, TlsDoor};
 use crate::net::loop_context::LoopParts;
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
+use crate::random_bytes;
 use crate::settings::Settings;
 use crate::tls::listener::TlsListener;
 use crate::tls::reload::Reloader;
@@ -47,6 +49,7 @@ pub enum StartError {
     Config(ConfigError),
     Listener { listener: String, error: io::Error },
     Admin { address: String, error: io::Error },
+    AdminToken(String),
     Node(ottla_core::node::StartError),
     Threads(io::Error),
 }
@@ -59,6 +62,7 @@ impl fmt::Display for StartError {
             StartError::Admin { address, error } => {
                 write!(f, "cannot listen on the admin address {address}: {error}")
             }
+            StartError::AdminToken(problem) => write!(f, "{problem}"),
             StartError::Node(error) => write!(f, "{error}"),
             StartError::Threads(error) => write!(f, "cannot start threads: {error}"),
         }
@@ -122,6 +126,7 @@ impl Broker {
         let tls_listeners = open_tls(&mut settings).map_err(StartError::Config)?;
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
+        let gate = gate_of(&settings, admin_socket.as_ref())?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         // Before the first file is opened, and with the descriptor limit as it is now.
         let descriptors = Descriptors::of_process();
@@ -209,7 +214,10 @@ impl Broker {
                 clock,
             };
             let names = admin_names(broker.node.config());
-            let admin = Admin::start(socket, view, additions.pages, names);
+            let gate = gate
+                .map_or_else(|| Gate::made(broker.node.config()), Ok)
+                .map_err(StartError::AdminToken)?;
+            let admin = Admin::start(socket, view, additions.pages, names, gate);
             broker.admin = Some(admin.map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");
@@ -397,16 +405,10 @@ pub(crate) fn seed() -> Seed {
     let mut seed = Seed::default();
     for word in &mut seed {
         let mut bytes = [0; 8];
-        getrandom(&mut bytes);
+        random_bytes::fill(&mut bytes);
         *word = u64::from_ne_bytes(bytes);
     }
     seed
-}
-
-fn getrandom(bytes: &mut [u8]) {
-    // Up to 256 bytes come in one call, which never fails once the kernel has booted.
-    rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
-        .expect("the kernel has random bytes");
 }
 
 fn bind_all(settings: &mut Settings) -> Result<Vec<(ListenerConfig, TcpListener)>, StartError> {
@@ -438,6 +440,15 @@ fn bind_admin(settings: &Settings) -> Result<Option<TcpListener>, StartError> {
             error,
         }),
     }
+}
+
+/// - Returns: `None` if the log directory holds the token.
+fn gate_of(settings: &Settings, socket: Option<&TcpListener>) -> Result<Option<Gate>, StartError> {
+    let Some(socket) = socket else {
+        return Ok(Some(Gate::open()));
+    };
+    let address = socket.local_addr().map_err(StartError::Threads)?;
+    Gate::of(&settings.node, address.ip()).map_err(StartError::AdminToken)
 }
 
 /// The names under which the admin address may be asked: the operator's, and those of the
@@ -472,7 +483,7 @@ impl TemporaryDirectory {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut bytes = [0; 8];
-        getrandom(&mut bytes);
+        random_bytes::fill(&mut bytes);
         let name = format!(
             "ottla-{}-{number}-{:016x}",
             std::process::id(),

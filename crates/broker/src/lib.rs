@@ -14,10 +14,12 @@ pub mod executor;
 pub mod clock;
 pub mod metrics;
 pub mod activity;
+pub mod access;
 pub mod http;
 pub mod admin;
 pub mod growth;
 mod first_users;
+mod random_bytes;
 mod rate_limit;
 
 pub use admin::{Page, PageBody};

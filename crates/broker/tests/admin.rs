@@ -467,3 +467,102 @@ fn a_page_of_the_embedding_program_is_guarded_too() {
         "{\"name\": \"\\u009b\"}"
     );
 }
+
+const AUTHORIZER: (&str, &str) = (
+    "authorizer.class.name",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+);
+
+#[test]
+fn with_an_authorizer_every_page_needs_the_token() {
+    let (broker, address) = broker(&[AUTHORIZER]);
+    let directory = &broker.node().config().log_directories[0];
+    let token = std::fs::read_to_string(directory.join("ottla.admin.token")).unwrap();
+    let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
+    let change = "X-Ottla-Admin: 1\r\n";
+    for (method, target) in [
+        ("GET", "/metrics"),
+        ("GET", "/tenants"),
+        ("GET", "/quotas"),
+        ("GET", "/debug/requests"),
+        ("GET", "/debug/batches?reader=1"),
+        ("POST", "/debug/batches?seconds=1"),
+        ("DELETE", "/debug/batches?reader=1"),
+        ("GET", "/nowhere"),
+    ] {
+        let status = |headers: &[&str]| {
+            let answer = asked(address, method, target, &[&[HOST, change], headers].concat());
+            assert!(!answer.body.contains(token.trim()), "{answer:?}");
+            answer.status
+        };
+        assert_eq!(status(&[]), 401, "{method} {target}");
+        assert_eq!(status(&["Authorization: Bearer x\r\n"]), 401);
+        assert_eq!(status(&[&bearer, "Authorization: Bearer x\r\n"]), 401);
+        assert_eq!(status(&[&format!("X-{bearer}")]), 401);
+        assert_ne!(status(&[&bearer]), 401, "{method} {target}");
+    }
+    let refused = asked(address, "GET", "/metrics", &[HOST]);
+    assert!(refused.head.contains("www-authenticate: bearer realm=\"ottla\""));
+    assert!(refused.head.contains("www-authenticate: basic realm=\"ottla\""));
+    for open in ["/health", "/ready"] {
+        assert_eq!(asked(address, "GET", open, &[HOST]).status, 200);
+    }
+    // The target's form does not lead around the token.
+    for target in [
+        "http://localhost/metrics",
+        "/health/../metrics",
+        "//metrics",
+        "/%6detrics",
+    ] {
+        assert_ne!(asked(address, "GET", target, &[HOST]).status, 200, "{target}");
+    }
+}
+
+/// A browser sends the password that it knows with requests of other sites, too.
+#[test]
+fn a_token_does_not_let_pages_of_other_sites_in() {
+    let (broker, address) = broker(&[AUTHORIZER]);
+    let directory = &broker.node().config().log_directories[0];
+    let token = std::fs::read_to_string(directory.join("ottla.admin.token")).unwrap();
+    let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
+    let status = |method, target, headers: &[&str]| {
+        asked(address, method, target, &[&[bearer.as_str()], headers].concat()).status
+    };
+    assert_eq!(status("GET", "/metrics", &[HOST]), 200);
+    assert_eq!(status("GET", "/metrics", &["Host: evil.example\r\n"]), 421);
+    assert_eq!(
+        status("GET", "/metrics", &[HOST, "Origin: http://evil.example\r\n"]),
+        403
+    );
+    let begin = "/debug/batches?seconds=60";
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(status("POST", begin, &[HOST, form]), 403);
+    assert_eq!(status("POST", begin, &[HOST, form, "Origin: null\r\n"]), 403);
+    assert!(!broker.node().services().batch_times.is_on());
+    assert_eq!(status("POST", begin, &[HOST, "X-Ottla-Admin: 1\r\n"]), 200);
+}
+
+#[test]
+fn an_address_that_other_machines_reach_needs_a_token() {
+    let start = |more: &[(&str, &str)]| {
+        let open = [("ottla.admin.listener", "0.0.0.0:0")];
+        Broker::start_temporary(&[&open, more].concat())
+    };
+    let problem = start(&[]).err().unwrap().to_string();
+    assert!(problem.contains("ottla.admin.token.file"), "{problem}");
+    let broker = start(&[("ottla.admin.insecure", "true")]).unwrap();
+    drop(broker);
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let path = directory.path().join("token");
+    let with_token = || start(&[("ottla.admin.token.file", path.to_str().unwrap())]);
+    let problem = with_token().err().unwrap().to_string();
+    assert!(problem.contains(path.to_str().unwrap()), "{problem}");
+    std::fs::write(&path, "0123456789abcdef0123456789abcdef\n").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let broker = with_token().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], broker.admin_address().unwrap().port()));
+    let status = |headers: &[&str]| asked(address, "GET", "/metrics", headers).status;
+    assert_eq!(status(&[HOST]), 401);
+    let bearer = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
+    assert_eq!(status(&[HOST, bearer]), 200);
+}

@@ -36,6 +36,7 @@ pub mod quota;
 mod effective_config;
 pub mod image;
 pub mod config;
+pub mod denied;
 mod shortage;
 pub mod refusal;
 pub mod tenant;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::primitives::Uuid;
 
+use crate::denied::DeniedHere;
 use crate::quota::mutation::MutationQuota;
 use crate::quota::registry::user_of;
 use crate::quota::{ClientQuota, Quotas};
@@ -58,7 +59,8 @@ pub struct ClientSoftware {
     pub version: Arc<str>,
 }
 
-/// What a client has said about itself on this connection so far. The first statement counts.
+/// What a client has said about itself on this connection so far, and what it was denied. The first
+/// statement counts.
 #[derive(Debug, Default)]
 pub struct ClientIdentity {
     software: OnceLock<ClientSoftware>,
@@ -67,6 +69,7 @@ pub struct ClientIdentity {
     is_unasked: AtomicBool,
     /// Its interval; 0: it was given none.
     push_interval_ms: AtomicU32,
+    denied: DeniedHere,
 }
 
 impl ClientIdentity {
@@ -79,6 +82,11 @@ impl ClientIdentity {
     /// this connection.
     pub fn instance_id(&self) -> Option<Uuid> {
         self.instance_id.get().copied()
+    }
+
+    /// The operations that this connection was denied.
+    pub fn denied(&self) -> &DeniedHere {
+        &self.denied
     }
 
     pub(crate) fn set_software(&self, name: &str, version: &str) {

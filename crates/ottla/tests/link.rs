@@ -12,6 +12,7 @@ use ottla_broker::Broker;
 use ottla_client::config::Config;
 use ottla_client::consumer::Consumer;
 use ottla_client::producer::{Producer, Record};
+use ottla_lab::ask::Door;
 use ottla_lab::bench::broker_log::BrokerLog;
 use ottla_lab::bench::stages;
 use ottla_lab::link::relay::Relay;
@@ -33,8 +34,8 @@ fn broker() -> Broker {
     Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap()
 }
 
-fn admin(broker: &Broker) -> String {
-    broker.admin_address().unwrap().to_string()
+fn admin(broker: &Broker) -> Door {
+    Door::new(broker.admin_address().unwrap().to_string())
 }
 
 fn writer(relay: &Relay) -> Writer {

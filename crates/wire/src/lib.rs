@@ -14,6 +14,7 @@ pub mod metadata_records;
 pub mod coordinator_records;
 pub mod throttle_time;
 pub mod deviations;
+pub mod acl;
 pub mod error_code;
 pub mod config_keys;
 pub mod properties;

@@ -17,6 +17,7 @@ use ottla_core::node::Node;
 use ottla_core::time::Clock;
 use ottla_wire::text;
 
+use self::gate::Gate;
 use crate::executor::Queues;
 use crate::http::guard::{self, Guard, Names};
 use crate::http::server::{HttpLimits, HttpServer};
@@ -32,6 +33,7 @@ pub mod exposition;
 pub mod prometheus;
 pub mod quotas;
 pub mod tls;
+pub mod gate;
 
 const JSON: &str = "application/json";
 
@@ -75,13 +77,19 @@ pub struct Admin {
 impl Admin {
     /// - `names`: the host names under which the address may be asked, besides `localhost` and IP
     ///   addresses.
-    pub fn start(socket: TcpListener, view: AdminView, pages: Vec<Page>, names: Names) -> io::Result<Admin> {
+    pub fn start(
+        socket: TcpListener,
+        view: AdminView,
+        pages: Vec<Page>,
+        names: Names,
+        gate: Gate,
+    ) -> io::Result<Admin> {
         let address = socket.local_addr()?;
         let tenants = view.tenants.clone();
         let server = HttpServer::start(
             "ottla-admin",
             socket,
-            router(view, pages, names),
+            router(view, pages, names, gate),
             HttpLimits::default(),
             async move { look_at_tenants(&tenants).await },
         )?;
@@ -96,7 +104,7 @@ impl Admin {
     }
 }
 
-fn router(view: AdminView, pages: Vec<Page>, names: Names) -> Router {
+fn router(view: AdminView, pages: Vec<Page>, names: Names, gate: Gate) -> Router {
     let mut router = Router::new()
         .route("/metrics", get(metrics))
         .route("/debug/requests", get(requests))
@@ -118,7 +126,10 @@ fn router(view: AdminView, pages: Vec<Page>, names: Names) -> Router {
         changes_are_prepared: true,
         body_bytes_max: BODY_BYTES_MAX,
     };
-    router.layer(middleware::from_fn_with_state(guard, guard::check))
+    // The last layer is asked first: pages of other sites do not learn whether there is a token.
+    router
+        .layer(middleware::from_fn_with_state(gate, gate::check))
+        .layer(middleware::from_fn_with_state(guard, guard::check))
 }
 
 async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {

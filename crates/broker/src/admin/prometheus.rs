@@ -477,6 +477,22 @@ fn write_denials(page: &mut Page, view: &AdminView) {
     for (resource_type, count) in denials {
         page.sample(DENIALS, &[("resource_type", resource_type)], count);
     }
+    const BY_PRINCIPAL: &str = "ottla_authorization_denials_by_principal_total";
+    page.metric(
+        BY_PRINCIPAL,
+        "counter",
+        "Operations denied by ACLs, by principal and resource; without a name: those beyond the limit.",
+    );
+    for row in view.node.access.denials_by_principal() {
+        let denied = row.denied.as_ref();
+        let labels = [
+            ("principal", row.principal.as_deref().unwrap_or_default()),
+            ("resource_type", denied.map_or("", |denied| denied.resource_type)),
+            ("resource", denied.map_or("", |denied| &denied.resource)),
+            ("operation", denied.map_or("", |denied| denied.operation)),
+        ];
+        page.sample(BY_PRINCIPAL, &labels, row.count);
+    }
 }
 
 fn write_memory(page: &mut Page, view: &AdminView) {

@@ -1,4 +1,4 @@
-//! The admin client: topics, settings, groups, offsets, quotas, credentials.
+//! The admin client: topics, settings, groups, offsets, quotas, credentials, ACLs.
 //!
 //! Every call returns a `Pending`: a future that also has a blocking `wait`. A call is retried, on
 //! other nodes where that helps, until it succeeds, fails with a final error, or
@@ -28,7 +28,9 @@ mod groups;
 mod group_offsets;
 mod cluster;
 mod scram;
+mod acls;
 
+pub use self::acls::Acl;
 pub use self::client_metrics::ClientMetricsSubscription;
 pub use self::cluster::{ClusterDescription, LogDirectory, Replica};
 pub use self::configs::{

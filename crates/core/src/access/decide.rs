@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ottla_wire::primitives::Uuid;
+
 use super::acl::{Operation, PatternType, Permission, ResourceType, WILDCARD};
 use super::index::{AclIndex, Rule, Rules};
 
@@ -21,10 +23,65 @@ impl Asker<'_> {
     }
 }
 
+/// What the ACLs say, and which of them says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// By the ACL with this id.
+    Denied(Uuid),
+    /// By the ACL with this id.
+    Allowed(Uuid),
+    /// The resource has ACLs, and none is about this: denied.
+    NoneApplies,
+    /// The resource has no ACL: `allow.everyone.if.no.acl.found` decides.
+    NoAcl,
+}
+
+impl Decision {
+    /// - `without_acl`: the value of `allow.everyone.if.no.acl.found`.
+    pub fn is_allowed(self, without_acl: bool) -> bool {
+        match self {
+            Decision::Allowed(_) => true,
+            Decision::Denied(_) | Decision::NoneApplies => false,
+            Decision::NoAcl => without_acl,
+        }
+    }
+}
+
 impl AclIndex {
     /// Any matching denial denies; then any matching permission permits. A resource with ACLs, of
     /// any principal, is closed without a permission.
-    ///
+    pub fn decide(
+        &self,
+        asker: Asker<'_>,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &str,
+    ) -> Decision {
+        let mut decision = Decision::NoAcl;
+        let Some(rules) = self.of(resource_type) else {
+            return decision;
+        };
+        rules.visit_matching(name, |matching| {
+            if decision == Decision::NoAcl {
+                decision = Decision::NoneApplies;
+            }
+            for rule in matching.iter().filter(|rule| asker.is_meant_by(rule)) {
+                match rule.permission {
+                    Permission::Deny if covers(rule, |own| own == operation) => {
+                        decision = Decision::Denied(rule.id);
+                        return false;
+                    }
+                    Permission::Allow if covers(rule, |own| own.implies(operation)) => {
+                        decision = Decision::Allowed(rule.id);
+                    }
+                    _ => {}
+                }
+            }
+            true
+        });
+        decision
+    }
+
     /// - `without_acl`: the answer for a resource without any ACL
     ///   (`allow.everyone.if.no.acl.found`).
     pub fn allows(
@@ -35,21 +92,8 @@ impl AclIndex {
         name: &str,
         without_acl: bool,
     ) -> bool {
-        let Some(rules) = self.of(resource_type) else {
-            return without_acl;
-        };
-        let (mut has_acl, mut is_allowed, mut is_denied) = (false, false, false);
-        rules.visit_matching(name, |matching| {
-            has_acl = true;
-            for rule in matching.iter().filter(|rule| asker.is_meant_by(rule)) {
-                match rule.permission {
-                    Permission::Deny => is_denied |= covers(rule, |own| own == operation),
-                    Permission::Allow => is_allowed |= covers(rule, |own| own.implies(operation)),
-                }
-            }
-            !is_denied
-        });
-        !is_denied && if has_acl { is_allowed } else { without_acl }
+        let decision = self.decide(asker, operation, resource_type, name);
+        decision.is_allowed(without_acl)
     }
 
     /// Whether the operation is allowed on any resource of the type, even one that does not exist.

@@ -2,12 +2,10 @@
 
 use ottla_wire::error_code::ErrorCode;
 
-use super::acl::{Operation, PatternType, Permission, ResourceType, WILDCARD};
+use super::acl::{ANY, Operation, PatternType, Permission, ResourceType, WILDCARD};
 use crate::image::access::AclImage;
 use crate::refusal::Refusal;
 
-/// The code that leaves a part open.
-const ANY: i8 = 1;
 /// As a pattern type: all patterns that match the name, whatever their type.
 const MATCH: i8 = 2;
 

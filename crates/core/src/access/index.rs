@@ -10,11 +10,13 @@ use ottla_wire::primitives::Uuid;
 use tracing::warn;
 
 use super::acl::{Operation, PatternType, Permission, ResourceType, WILDCARD, WILDCARD_PRINCIPAL};
+use super::host::HostRule;
 use crate::image::access::AclImage;
 
 /// An ACL without its resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
+    pub id: Uuid,
     /// `None`: every principal.
     principal: Option<Arc<str>>,
     host: HostRule,
@@ -22,40 +24,26 @@ pub(super) struct Rule {
     pub permission: Permission,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum HostRule {
-    Any,
-    /// Compared as an address, because an IPv6 address has several spellings.
-    Address(IpAddr),
-    /// Not an address, as the tools resolve names: no peer has it.
-    Never,
-}
-
 impl Rule {
     fn new(acl: &AclImage) -> Option<Rule> {
-        let host = match &*acl.host {
-            WILDCARD => HostRule::Any,
-            host => host.parse().map_or(HostRule::Never, |address: IpAddr| {
-                HostRule::Address(address.to_canonical())
-            }),
-        };
+        let permission = Permission::from_code(acl.permission_type)?;
         Some(Rule {
+            id: acl.id,
             principal: (&*acl.principal != WILDCARD_PRINCIPAL).then(|| acl.principal.clone()),
-            host,
+            host: HostRule::new(&acl.host, permission),
             operation: Operation::from_code(acl.operation)?,
-            permission: Permission::from_code(acl.permission_type)?,
+            permission,
         })
+    }
+
+    fn denies_nothing(&self) -> bool {
+        self.permission == Permission::Deny && self.host == HostRule::Never
     }
 
     /// - `address`: canonical.
     pub fn is_about(&self, principal: &str, address: IpAddr) -> bool {
         let is_principal = self.principal.as_deref().is_none_or(|own| own == principal);
-        is_principal
-            && match self.host {
-                HostRule::Any => true,
-                HostRule::Address(own) => own == address,
-                HostRule::Never => false,
-            }
+        is_principal && self.host.is(address)
     }
 }
 
@@ -121,11 +109,21 @@ pub struct AclIndex {
 impl AclIndex {
     pub fn new(acls: &BTreeMap<Uuid, AclImage>) -> AclIndex {
         let mut index = AclIndex::default();
-        let mut unknown = BTreeSet::new();
+        let (mut unknown, mut idle) = (BTreeSet::new(), BTreeSet::new());
         for acl in acls.values() {
-            if index.add(acl).is_none() {
-                unknown.insert(acl.id);
+            match index.add(acl) {
+                None => _ = unknown.insert(acl.id),
+                Some(rule) if rule.denies_nothing() => _ = idle.insert(&acl.host),
+                Some(_) => {}
             }
+        }
+        if let Some(host) = idle.first() {
+            let count = idle.len();
+            warn!(
+                count,
+                first = &***host,
+                "hosts of denying ACLs are not addresses: they deny nothing"
+            );
         }
         if let Some(id) = unknown.first() {
             let count = unknown.len();
@@ -134,7 +132,7 @@ impl AclIndex {
         index
     }
 
-    fn add(&mut self, acl: &AclImage) -> Option<()> {
+    fn add(&mut self, acl: &AclImage) -> Option<&Rule> {
         let resource_type = ResourceType::from_code(acl.resource_type)?;
         let pattern_type = PatternType::from_code(acl.pattern_type)?;
         let rules = self.by_type.entry(resource_type).or_default();
@@ -145,7 +143,7 @@ impl AclIndex {
         // A rule that is not understood permits nothing, but the resource has an ACL.
         let rules = by_name.entry(acl.resource_name.clone()).or_default();
         rules.push(Rule::new(acl)?);
-        Some(())
+        rules.last()
     }
 
     pub(super) fn of(&self, resource_type: ResourceType) -> Option<&Rules> {

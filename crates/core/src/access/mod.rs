@@ -6,10 +6,13 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
-pub mod acl;
+pub mod host;
 pub mod index;
 pub mod decide;
 pub mod filter;
+pub mod denials;
+
+pub use ottla_wire::acl;
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +20,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use ottla_wire::api_key::ApiKey;
@@ -26,16 +28,14 @@ use ottla_wire::primitives::Uuid;
 use tracing::{info, warn};
 
 use crate::config::AuthorizerConfig;
+use crate::denied::DeniedOperation;
 use crate::image::access::AclImage;
-use crate::rate_limit::RateLimit;
-use crate::request::Request;
+use crate::request::{ClientIdentity, Request};
 use crate::time::Moment;
 use acl::{CLUSTER_NAME, Operation, ResourceType};
-use decide::Asker;
+use decide::{Asker, Decision};
+use denials::{DenialCount, Denials};
 use index::AclIndex;
-
-/// At most this many denials are logged per second; the next line tells how many were left out.
-const LINES_PER_SECOND: u32 = 2;
 
 /// The authorizer, if one is configured.
 #[derive(Debug, Default)]
@@ -50,25 +50,13 @@ struct Authorizer {
     denials: Denials,
 }
 
-#[derive(Debug)]
-struct Denials {
-    by_type: BTreeMap<ResourceType, AtomicU64>,
-    lines: RateLimit,
-}
-
 impl Access {
     pub fn new(config: Option<&AuthorizerConfig>, acls: &BTreeMap<Uuid, AclImage>) -> Access {
         let authorizer = config.map(|config| {
-            let counters = ResourceType::ALL.iter();
             Arc::new(Authorizer {
                 config: config.clone(),
                 index: ArcSwap::from_pointee(AclIndex::new(acls)),
-                denials: Denials {
-                    by_type: counters
-                        .map(|resource_type| (*resource_type, AtomicU64::new(0)))
-                        .collect(),
-                    lines: RateLimit::per_second(LINES_PER_SECOND),
-                },
+                denials: Denials::new(),
             })
         });
         if authorizer.is_none() && !acls.is_empty() {
@@ -107,6 +95,7 @@ impl Access {
                 authorizer: authorizer.clone(),
                 principal: connection.principal.clone(),
                 address: connection.peer_address.to_canonical(),
+                identity: connection.identity.clone(),
                 api_key: request.api_key,
                 received: request.received,
             }),
@@ -115,10 +104,13 @@ impl Access {
 
     /// Returns the denials so far, by type of resource; `None` without an authorizer.
     pub fn denials(&self) -> Option<Vec<(&'static str, u64)>> {
-        let by_type = self.authorizer.as_ref()?.denials.by_type.iter();
-        let counts =
-            by_type.map(|(resource_type, count)| (resource_type.name(), count.load(Ordering::Relaxed)));
-        Some(counts.collect())
+        Some(self.authorizer.as_ref()?.denials.by_type())
+    }
+
+    /// Returns the denials so far, by principal and operation.
+    pub fn denials_by_principal(&self) -> Vec<DenialCount> {
+        let authorizer = self.authorizer.as_ref();
+        authorizer.map_or_else(Vec::new, |authorizer| authorizer.denials.counts())
     }
 }
 
@@ -135,6 +127,7 @@ struct Limited {
     authorizer: Arc<Authorizer>,
     principal: Arc<str>,
     address: IpAddr,
+    identity: Arc<ClientIdentity>,
     api_key: ApiKey,
     received: Moment,
 }
@@ -232,8 +225,13 @@ impl Limited {
 
     fn allows(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
         let without_acl = self.authorizer.config.allow_without_acl;
+        self.decide(operation, resource_type, name)
+            .is_allowed(without_acl)
+    }
+
+    fn decide(&self, operation: Operation, resource_type: ResourceType, name: &str) -> Decision {
         let index = self.authorizer.index.load();
-        index.allows(self.asker(), operation, resource_type, name, without_acl)
+        index.decide(self.asker(), operation, resource_type, name)
     }
 
     fn allows_somewhere(&self, operation: Operation, resource_type: ResourceType) -> bool {
@@ -243,9 +241,14 @@ impl Limited {
     }
 
     fn note_denial(&self, operation: Operation, resource_type: ResourceType, name: &str) {
-        let denials = &self.authorizer.denials;
-        denials.by_type[&resource_type].fetch_add(1, Ordering::Relaxed);
-        if let Some(suppressed) = denials.lines.pass(self.received) {
+        let is_by_acl = matches!(self.decide(operation, resource_type, name), Decision::Denied(_));
+        let denied = DeniedOperation::new(operation.name(), resource_type.name(), name, is_by_acl);
+        let line = self
+            .authorizer
+            .denials
+            .see(&self.principal, &denied, self.received);
+        self.identity.denied().see(denied);
+        if let Some(suppressed) = line {
             info!(
                 target: "ottla::authorizer",
                 principal = &*self.principal,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ottla_wire::primitives::Uuid;
 
 use super::acl::{Operation, PatternType, Permission, ResourceType};
-use super::decide::Asker;
+use super::decide::{Asker, Decision};
 use super::index::AclIndex;
 use crate::image::access::AclImage;
 use Operation::{All, Alter, AlterConfigs, Delete, Describe, DescribeConfigs, Read, Write};
@@ -56,7 +56,10 @@ fn image(entry: &Entry) -> AclImage {
 fn index(entries: &[Entry]) -> AclIndex {
     let numbered = entries.iter().zip(1u128..);
     let acls: BTreeMap<Uuid, AclImage> = numbered
-        .map(|(entry, number)| (Uuid(number.to_be_bytes()), image(entry)))
+        .map(|(entry, number)| {
+            let id = Uuid(number.to_be_bytes());
+            (id, AclImage { id, ..image(entry) })
+        })
         .collect();
     AclIndex::new(&acls)
 }
@@ -301,4 +304,25 @@ fn writing_somewhere_needs_a_permission_that_no_denial_covers() {
         entry(Deny, Write, Prefixed, "h")
     ]));
     assert!(index(&[]).allows_somewhere(asker("10.0.0.1"), Write, ResourceType::Topic, true));
+}
+
+#[test]
+fn a_decision_names_the_acl_that_made_it() {
+    let entries = [
+        entry(Allow, Read, Literal, "orders"),
+        entry(Deny, Write, Prefixed, "ord"),
+        entry(Allow, All, Literal, "orders"),
+    ];
+    let index = index(&entries);
+    let id = |number: u128| Uuid(number.to_be_bytes());
+    let decide = |operation, name| index.decide(asker("10.0.0.1"), operation, ResourceType::Topic, name);
+    assert_eq!(decide(Write, "orders"), Decision::Denied(id(2)));
+    assert!(matches!(decide(Read, "orders"), Decision::Allowed(by) if by != id(2)));
+    assert_eq!(decide(Alter, "orders"), Decision::Allowed(id(3)));
+    assert_eq!(decide(Read, "ordinary"), Decision::NoneApplies);
+    assert_eq!(decide(Read, "payments"), Decision::NoAcl);
+    assert_eq!(
+        index.decide(asker("10.0.0.1"), Read, ResourceType::Group, "orders"),
+        Decision::NoAcl
+    );
 }

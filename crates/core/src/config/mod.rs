@@ -217,6 +217,10 @@ pub struct NodeConfig {
     pub durability: Durability,
     /// Host and port of the admin address; `None` disables it.
     pub admin_listener: Option<(Arc<str>, u16)>,
+    /// The file with its token; `None`: none is named.
+    pub admin_token_file: Option<PathBuf>,
+    /// Whether it may be reachable from other machines without a token.
+    pub admin_is_insecure: bool,
     /// Further host names accepted in requests to it.
     pub admin_hosts: Vec<String>,
     pub partition_count_default: i32,
@@ -356,6 +360,8 @@ impl NodeConfig {
                 _ => Durability::Disk,
             },
             admin_listener: admin_listener(properties)?,
+            admin_token_file: read.text("ottla.admin.token.file").map(PathBuf::from),
+            admin_is_insecure: read.boolean("ottla.admin.insecure")?,
             admin_hosts: words(read.text("ottla.admin.hosts").unwrap_or_default())
                 .map(str::to_owned)
                 .collect(),

@@ -15,6 +15,7 @@ use ottla_wire::primitives::Uuid;
 use super::Decider;
 use crate::access::acl::{CLUSTER_NAME, Operation, PatternType, Permission, ResourceType};
 use crate::access::filter::AclFilter;
+use crate::access::host;
 use crate::image::access::AclImage;
 use crate::image::record::RecordList;
 use crate::random::Random;
@@ -59,9 +60,9 @@ impl NewAcl {
         if Operation::from_code(self.operation).is_none() {
             return invalid(format!("Invalid operation {}", self.operation));
         }
-        if Permission::from_code(self.permission_type).is_none() {
+        let Some(permission) = Permission::from_code(self.permission_type) else {
             return invalid(format!("Invalid permissionType {}", self.permission_type));
-        }
+        };
         if self.resource_name.is_empty() {
             return invalid("Resource name should not be empty".to_owned());
         }
@@ -76,7 +77,7 @@ impl NewAcl {
                 self.principal
             ));
         }
-        Ok(())
+        host::refusal(&self.host, permission).map_or(Ok(()), invalid)
     }
 
     fn record(&self, id: Uuid) -> AccessControlEntryRecord<'_> {
@@ -319,6 +320,15 @@ mod tests {
             },
             NewAcl {
                 principal: "alice".to_owned(),
+                ..new_acl("a")
+            },
+            NewAcl {
+                host: "fe80::1%eth0".to_owned(),
+                ..new_acl("a")
+            },
+            NewAcl {
+                host: "client.example".to_owned(),
+                permission_type: Permission::Deny.code(),
                 ..new_acl("a")
             },
             new_acl(""),

@@ -26,15 +26,15 @@ const LINES: [(&str, &str); 2] = [
     ("authorizer.class.name", AUTHORIZER),
     ("super.users", "User:admin"),
 ];
-const EXISTING: &str = "existing";
+pub(super) const EXISTING: &str = "existing";
 const ABSENT: &str = "nowhere.";
 
-struct Names {
-    topic: &'static str,
-    topic_id: Uuid,
+pub(super) struct Names {
+    pub(super) topic: &'static str,
+    pub(super) topic_id: Uuid,
 }
 
-type Need = (ResourceType, Operation);
+pub(super) type Need = (ResourceType, Operation);
 
 /// What one API needs, and how to send and read it.
 struct Row {
@@ -382,7 +382,12 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-fn acl(permission: Permission, resource_type: ResourceType, operation: Operation, name: &str) -> AclImage {
+pub(super) fn acl(
+    permission: Permission,
+    resource_type: ResourceType,
+    operation: Operation,
+    name: &str,
+) -> AclImage {
     AclImage {
         id: Uuid::ZERO,
         resource_type: resource_type.code(),
@@ -395,17 +400,17 @@ fn acl(permission: Permission, resource_type: ResourceType, operation: Operation
     }
 }
 
-fn allow((resource_type, operation): Need) -> AclImage {
+pub(super) fn allow((resource_type, operation): Need) -> AclImage {
     acl(Permission::Allow, resource_type, operation, "*")
 }
 
-fn deny((resource_type, operation): Need) -> AclImage {
+pub(super) fn deny((resource_type, operation): Need) -> AclImage {
     acl(Permission::Deny, resource_type, operation, "*")
 }
 
 const EVERYTHING: [Need; 4] = [(Topic, All), (Group, All), (Cluster, All), (TransactionalId, All)];
 
-fn set_acls(broker: &Broker, acls: impl IntoIterator<Item = AclImage>) {
+pub(super) fn set_acls(broker: &Broker, acls: impl IntoIterator<Item = AclImage>) {
     let numbered = (1u128..).zip(acls);
     let acls: BTreeMap<Uuid, AclImage> = numbered
         .map(|(number, acl)| (Uuid(number.to_be_bytes()), acl))
@@ -414,7 +419,7 @@ fn set_acls(broker: &Broker, acls: impl IntoIterator<Item = AclImage>) {
 }
 
 /// A broker with one topic, and a connection of alice, who has no permissions.
-fn broker_with_topic() -> (Broker, Names) {
+pub(super) fn broker_with_topic() -> (Broker, Names) {
     let mut broker = Broker::new(&[LINES[0], LINES[1], ("ottla.durability", "page-cache")]);
     broker.connect_as("User:admin");
     let (error, topic_id) = broker.create(EXISTING, 1, 7);
@@ -435,7 +440,7 @@ fn exchange(broker: &Broker, row: &Row, version: i16, names: &Names) -> Option<V
     })
 }
 
-fn settled(
+pub(super) fn settled(
     broker: &Broker,
     api_key: ApiKey,
     version: i16,

@@ -10,6 +10,7 @@ use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::controller::topics::{DeletedTopic, TopicToDelete};
 use crate::image::MetadataImage;
+use crate::image::topics::TopicImage;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::refusal::Refusal;
@@ -81,28 +82,46 @@ pub(crate) fn handle(
     ))
 }
 
-/// Returns the answer to a client that may not delete the topic. Whether a topic of this name
-/// exists is told to those who may describe it; that a topic of this id exists is no secret.
+/// Returns the answer to a client that may not delete the topic.
 fn denied(image: &MetadataImage, caller: &Caller, topic: &TopicToDelete) -> Option<DeletedTopic> {
     if caller.may_on_cluster(Operation::Delete) {
         return None;
     }
-    let known = match &topic.name {
-        Some(name) => image.topic(name),
-        None => image.topic_by_id(topic.id),
-    };
-    let name = topic.name.as_deref().or(known.map(|known| &*known.name))?;
-    let may_describe = caller.may_on_topic(Operation::Describe, name);
-    if may_describe && known.is_none() {
-        return None;
+    match &topic.name {
+        Some(name) => denied_by_name(image, caller, name),
+        None => denied_by_id(caller, image.topic_by_id(topic.id)?),
     }
-    let error = caller.topic(Operation::Delete, name).err()?;
+}
+
+/// By name a deletion needs DESCRIBE, too, and the answer has no id. Whether a topic of this name
+/// exists is told to those who may describe it.
+fn denied_by_name(image: &MetadataImage, caller: &Caller, name: &str) -> Option<DeletedTopic> {
+    let may = |operation| caller.may_on_topic(operation, name);
+    let refusal = match image.topic(name) {
+        // Not left to the controller: by then the topic may exist.
+        None if may(Operation::Describe) && !may(Operation::Delete) => {
+            Refusal::plain(ErrorCode::UnknownTopicOrPartition)
+        }
+        _ => {
+            let checked = caller.topic(Operation::Delete, name);
+            let checked = checked.and_then(|()| caller.topic(Operation::Describe, name));
+            Refusal::denial(checked.err()?)
+        }
+    };
     Some(DeletedTopic {
-        name: topic
-            .name
-            .clone()
-            .or_else(|| may_describe.then(|| name.to_owned())),
-        id: known.map_or(topic.id, |known| if may_describe { known.id } else { topic.id }),
+        name: Some(name.to_owned()),
+        id: Uuid::ZERO,
+        refusal: Some(refusal),
+    })
+}
+
+/// By id a deletion needs DELETE alone: that a topic of this id exists is no secret, its name is.
+fn denied_by_id(caller: &Caller, topic: &TopicImage) -> Option<DeletedTopic> {
+    let error = caller.topic(Operation::Delete, &topic.name).err()?;
+    let may_describe = caller.may_on_topic(Operation::Describe, &topic.name);
+    Some(DeletedTopic {
+        name: may_describe.then(|| topic.name.to_string()),
+        id: topic.id,
         refusal: Some(Refusal::denial(error)),
     })
 }

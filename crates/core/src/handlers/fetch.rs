@@ -19,8 +19,8 @@ use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::batch_times::Given;
-use crate::fetch::cold::{ColdFetch, Fetcher};
-use crate::fetch::read::{AnswerLimits, IsolationLevel, ReadPass, Target, read_all};
+use crate::fetch::cold::{ColdFetch, ColdPass, Fetcher};
+use crate::fetch::read::{AnswerLimits, IsolationLevel, PartitionRead, ReadPass, Target, read_all};
 use crate::fetch::response::{FetchAnswer, PartitionAnswer};
 use crate::fetch::session::{FetchPartition, SessionFetch, SessionRequest, TopicRef};
 use crate::long_answer::drop_elsewhere;
@@ -265,6 +265,23 @@ impl Fetch {
         checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
     }
 
+    /// Takes back what the device returned of topics that the client may no longer read.
+    fn check_again(&self, found: &mut ColdPass) {
+        if self.caller.is_unlimited() {
+            return;
+        }
+        for (target, read) in found.targets.iter_mut().zip(&mut found.pass.reads) {
+            let Ok(partition) = &target.partition else {
+                continue;
+            };
+            if let Err(error) = self.check(&partition.topic) {
+                found.pass.bytes = found.pass.bytes.saturating_sub(read.reached_bytes);
+                *read = PartitionRead::error(error);
+                target.partition = Err(error);
+            }
+        }
+    }
+
     fn answer_at_once(&self, node: &Node, look: &Look, reply: &mut ReplyBuffer) {
         if look.pass.is_on_device() {
             node.read_ahead.start(
@@ -457,9 +474,10 @@ impl PendingReply for PendingFetch {
                 self.wait = Wait::Cold(cold);
             }
             if let Wait::Cold(cold) = &self.wait {
-                let Some(found) = cold.take_or_register(waker) else {
+                let Some(mut found) = cold.take_or_register(waker) else {
                     return Poll::Pending;
                 };
+                self.fetch.check_again(&mut found);
                 self.fetch.answer(node, &found.targets, &found.pass, reply);
                 reply.seen.disk_micros = found.disk_micros;
                 return Poll::Ready(());

@@ -56,6 +56,8 @@ pub(crate) mod update_features;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod denial_tests;
+#[cfg(test)]
 mod metadata_tests;
 #[cfg(test)]
 mod tool_tests;

@@ -89,8 +89,10 @@ fn resolve<'a>(
         image.topic(topic.name)
     };
     let name = known.map_or(topic.name, |known| &*known.name);
+    // An unknown id has no name to ask about.
     let is_named = known.is_some() || !by_id;
-    let denied = denied.or_else(|| caller.topic(Operation::Read, name).err().filter(|_| is_named));
+    let check = || caller.topic(Operation::Read, name).err();
+    let denied = denied.or_else(|| is_named.then(check).flatten());
     let error_of = |partition: i32| match known {
         _ if let Some(denied) = denied => denied,
         None if by_id => ErrorCode::UnknownTopicId,

@@ -154,12 +154,15 @@ fn begin(
             TopicName::Name(name) => image.topic(name),
             TopicName::Id(id) => image.topic_by_id(id),
         };
+        topics += 1;
+        // A topic that is answered was checked by the thread that answered it.
+        let is_answered = topics < answered_topics;
         let denied = match (asked.topic, topic) {
+            _ if is_answered => None,
             (TopicName::Name(name), _) => caller.topic(Operation::Write, name).err(),
             (TopicName::Id(_), Some(topic)) => caller.topic(Operation::Write, &topic.name).err(),
             (TopicName::Id(_), None) => None,
         };
-        topics += 1;
         if topics > answered_topics {
             begin_topic_answer(&asked, version, reply);
         }

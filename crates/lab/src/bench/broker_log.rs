@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::ask;
+use crate::ask::Door;
 use crate::load::outcome::RecordPlace;
 
 /// The version of the document that this reads.
@@ -64,27 +64,26 @@ impl BrokerLog {
     /// Asks the broker to record for this long; returns the number under which the record can be
     /// read.
     ///
-    /// - Shape: `admin_address` is host:port.
     /// - Errors: no Ottla answers there.
-    pub fn begin(admin_address: &str, duration: Duration) -> io::Result<u64> {
+    pub fn begin(admin: &Door, duration: Duration) -> io::Result<u64> {
         let seconds = duration.as_secs_f64().ceil().max(1.0) as u64;
         let target = format!("/debug/batches?seconds={seconds}");
-        let answer = ask::ask(admin_address, "POST", &target, DOCUMENT_BYTES_MAX)?;
+        let answer = admin.ask("POST", &target, DOCUMENT_BYTES_MAX)?;
         let begun: Result<Begun, serde_json::Error> = serde_json::from_str(&answer);
         let begun = begun.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(begun.reader)
     }
 
     /// Returns what was recorded since `begin`.
-    pub fn read(admin_address: &str, reader: u64) -> io::Result<BrokerLog> {
+    pub fn read(admin: &Door, reader: u64) -> io::Result<BrokerLog> {
         let target = format!("/debug/batches?reader={reader}");
-        BrokerLog::parse(&ask::ask(admin_address, "GET", &target, DOCUMENT_BYTES_MAX)?)
+        BrokerLog::parse(&admin.ask("GET", &target, DOCUMENT_BYTES_MAX)?)
     }
 
     /// Ends the recording: the broker drops what no other reader needs.
-    pub fn end(admin_address: &str, reader: u64) -> io::Result<()> {
+    pub fn end(admin: &Door, reader: u64) -> io::Result<()> {
         let target = format!("/debug/batches?reader={reader}");
-        ask::ask(admin_address, "DELETE", &target, DOCUMENT_BYTES_MAX).map(drop)
+        admin.ask("DELETE", &target, DOCUMENT_BYTES_MAX).map(drop)
     }
 
     /// - Errors: `InvalidData` for a document of another form.

@@ -15,6 +15,7 @@ use super::groups::{self, Groups};
 use super::target::{Access, Topics};
 use super::validity::{self, RequestedLoad};
 use super::{disk, drift, group_result, integrity, prepare, stages};
+use crate::ask::Door;
 use crate::link::relay::{self, Relay};
 use crate::load::outcome::{ConsumeOutcome, LoadSecond, ProduceOutcome, RequestOutcome};
 use crate::load::{Course, Live, consume, lock, priority, produce, requests};
@@ -189,26 +190,23 @@ fn load(groups: &Groups, course: &Course, setting: &Setting<'_>, watched: Vec<Wa
 
 /// An Ottla that records the times of batches.
 struct BrokerTimes<'a> {
-    admin_address: &'a str,
+    admin: &'a Door,
     reader: u64,
 }
 
 impl<'a> BrokerTimes<'a> {
     /// Returns `None` if there is no broker to ask: stages are then based on what clients know.
     fn begin(access: &'a Access, course: &Course, has_readers: bool) -> Option<BrokerTimes<'a>> {
-        let admin_address = access.admin_address.as_deref().filter(|_| has_readers)?;
+        let admin = access.admin.as_ref().filter(|_| has_readers)?;
         let whole = course.warmup + course.duration + Duration::from_secs(30);
-        let reader = BrokerLog::begin(admin_address, whole).ok()?;
-        Some(BrokerTimes {
-            admin_address,
-            reader,
-        })
+        let reader = BrokerLog::begin(admin, whole).ok()?;
+        Some(BrokerTimes { admin, reader })
     }
 
     fn end(self) -> Option<BrokerLog> {
-        let log = BrokerLog::read(self.admin_address, self.reader).ok();
+        let log = BrokerLog::read(self.admin, self.reader).ok();
         // It also ends by itself, at the time that `begin` gave.
-        let _ = BrokerLog::end(self.admin_address, self.reader);
+        let _ = BrokerLog::end(self.admin, self.reader);
         log
     }
 }

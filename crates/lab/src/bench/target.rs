@@ -10,6 +10,7 @@ use ottla_client::config::Config;
 use ottla_wire::error_code::ErrorCode;
 
 use super::error::BenchError;
+use crate::ask::Door;
 use crate::report::Target;
 use crate::scenario::model::TopicSpec;
 
@@ -21,8 +22,8 @@ pub struct Access {
     pub bootstrap: String,
     /// Kafka's keys for security and the like, for every client.
     pub settings: Vec<(String, String)>,
-    /// Ottla's admin address, `host:port`.
-    pub admin_address: Option<String>,
+    /// Ottla's admin address.
+    pub admin: Option<Door>,
     pub is_embedded: bool,
     /// A broker process on this machine that may be observed.
     pub process: Option<u32>,

@@ -104,6 +104,7 @@ pub struct Diagnosis {
 pub enum Verdict {
     #[default]
     NotEnoughData,
+    Denied,
     Quota,
     Failing,
     Skew,
@@ -179,6 +180,7 @@ pub enum FindingId {
     C3,
     O1,
     O2,
+    A1,
 }
 
 /// One line of arithmetic: `R_max = 1000 / L * M * N = 1000 / 9.8 * 5 * 3 = 1531 requests/s`.

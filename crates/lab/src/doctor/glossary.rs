@@ -20,6 +20,10 @@ impl Verdict {
                 "NOT_ENOUGH_DATA",
                 "Too little has been seen of this client to say anything.",
             ),
+            Verdict::Denied => (
+                "DENIED",
+                "The broker's ACLs do not allow what this client asks for.",
+            ),
             Verdict::Quota => (
                 "QUOTA",
                 "The broker slows this client down on purpose: it is above its quota.",
@@ -201,8 +205,9 @@ pub fn symbol(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    const ALL: [Verdict; 22] = [
+    const ALL: [Verdict; 23] = [
         Verdict::NotEnoughData,
+        Verdict::Denied,
         Verdict::Quota,
         Verdict::Failing,
         Verdict::Skew,

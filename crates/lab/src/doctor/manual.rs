@@ -29,7 +29,7 @@ const fn page(
 }
 
 /// In the order of the manual.
-pub const FINDINGS: [FindingPage; 27] = [
+pub const FINDINGS: [FindingPage; 28] = [
     page(
         FindingId::W1,
         "a sending thread has no time left",
@@ -219,6 +219,13 @@ pub const FINDINGS: [FindingPage; 27] = [
         "none",
         "headroom: 1 / U, 1 / (1 - idle)",
     ),
+    page(
+        FindingId::A1,
+        "the broker denies what it asks for",
+        "one denial by an ACL in the window",
+        "the ACL that is missing, as kafka-acls.sh adds it; or without the one that denies",
+        "not known before records flow",
+    ),
 ];
 
 impl FindingId {
@@ -242,6 +249,6 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), FINDINGS.len());
         // The number of the last variant is the count of all others.
-        assert_eq!(FindingId::O2 as usize + 1, FINDINGS.len());
+        assert_eq!(FindingId::A1 as usize + 1, FINDINGS.len());
     }
 }

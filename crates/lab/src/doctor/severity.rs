@@ -47,7 +47,7 @@ impl Diagnosis {
             Verdict::KeepsUp | Verdict::Application => Severity::Good,
             Verdict::NotEnoughData => Severity::Unknown,
             Verdict::Synchronous | Verdict::SmallRequests | Verdict::CatchingUp => Severity::Inefficient,
-            Verdict::Failing => Severity::Failing,
+            Verdict::Failing | Verdict::Denied => Severity::Failing,
             Verdict::Quota
             | Verdict::Host
             | Verdict::Skew

@@ -474,6 +474,20 @@ pub struct BrokerSide {
     /// Round trip of the connection while the broker was sending most of the time: with what queues
     /// on the way.
     pub loaded_round_trip_ms: Option<f64>,
+    /// The operations that the broker denied this client in the window.
+    pub denied: Vec<Denied>,
+}
+
+/// An operation that a broker denied a client by its ACLs, in the words of Kafka's tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Denied {
+    pub operation: String,
+    pub resource_type: String,
+    pub resource: String,
+    /// An ACL denies it; otherwise none allows it.
+    pub is_by_acl: bool,
+    pub count: f64,
 }
 
 /// One partition of a producer, as its leader sees it.

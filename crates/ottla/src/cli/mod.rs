@@ -8,9 +8,12 @@ mod grow;
 mod perf;
 mod quota;
 mod tenants;
+mod access;
 mod doctor;
 mod serve;
 mod server_properties;
+mod admin_address;
+mod command_config;
 mod table;
 mod output;
 
@@ -37,6 +40,7 @@ enum Job {
     Tenants(tenants::TenantsJob),
     Demo(demo::Demo),
     Quota(quota::Quota),
+    Access(access::Access),
 }
 
 /// The commit that the binary was built from, with `-dirty` appended if tracked files were changed;
@@ -54,6 +58,7 @@ pub fn run() -> ExitCode {
         Job::Tenants(tenants) => tenants.run(),
         Job::Demo(demo) => demo.run(),
         Job::Quota(quota) => quota.run(),
+        Job::Access(access) => access.run(),
     }
 }
 

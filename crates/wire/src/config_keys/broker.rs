@@ -266,8 +266,12 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .costs("these segments are read at start; compaction keeps them small"),
     list("ottla.admin.hosts", "", "Additional host names accepted in requests to the admin address, beside localhost, IP addresses, its own host and those of the listeners. Requests with other names are answered with 421, as a protection against DNS rebinding by web pages.")
         .unset(),
+    boolean("ottla.admin.insecure", "false", "Whether the admin address may be reachable from other machines without a token.")
+        .costs("everyone who reaches it can read the names of topics, groups and clients"),
     string("ottla.admin.listener", "127.0.0.1:9644", "The admin address, which serves /metrics, /debug and the doctor over HTTP, as host:port; empty disables it.")
         .costs("every process that can connect to it can read the names of topics, groups and clients"),
+    string("ottla.admin.token.file", "", "The file with the token that requests to the admin address need, except to /health and /ready: 22 to 1,024 characters, readable for the broker's user alone. With an authorizer and without this setting the broker makes a token and keeps it as ottla.admin.token in the first of log.dirs.")
+        .unset(),
     int("ottla.authentication.timeout.ms", "10000", "How long a client may take to authenticate after it has connected, on a listener with SASL.")
         .ms()
         .at_least(1),

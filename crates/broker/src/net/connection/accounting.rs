@@ -184,8 +184,8 @@ impl Accounting {
     }
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
-    /// records or asks for a subscription to metrics: Java asks on another connection than the one
-    /// that it produces on.
+    /// records, asks for a subscription to metrics (Java asks on another connection than the one
+    /// that it produces on), or is denied something: such a client moves no records.
     fn activity_index(
         &mut self,
         context: &LoopContext,
@@ -196,7 +196,9 @@ impl Accounting {
     ) -> Option<ActivityIndex> {
         let is_data = request.moves_records();
         let facts = client.context();
-        if self.activity.is_none() && (is_data || facts.identity.instance_id().is_some()) {
+        let is_known =
+            is_data || facts.identity.instance_id().is_some() || !facts.identity.denied().is_empty();
+        if self.activity.is_none() && is_known {
             let who = Who {
                 connection_id: facts.connection_id,
                 client_id: bounded_name(client.name()).into(),

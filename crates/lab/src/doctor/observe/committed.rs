@@ -200,6 +200,7 @@ mod tests {
                 ..RequestCounts::default()
             }),
             other_micros: 0,
+            denied: Vec::new(),
             round_trip_micros: None,
             smoothed_micros: None,
             sending_micros: 0,

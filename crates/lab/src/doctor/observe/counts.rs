@@ -49,6 +49,8 @@ pub struct ConnectionCounts {
     pub written: Option<WrittenCounts>,
     /// All other requests: their time in handlers.
     pub other_micros: u64,
+    /// The last different operations that it was denied.
+    pub denied: Vec<DeniedCounts>,
     /// The path's round trip as measured by the kernel.
     pub round_trip_micros: Option<u32>,
     /// The same with what queues on the way, where the broker is sending; and the time in which it
@@ -59,6 +61,23 @@ pub struct ConnectionCounts {
     /// `moment_micros`.
     pub fetched: Option<(u64, Vec<FetchCounts>)>,
     pub is_closed: bool,
+}
+
+/// How often an operation was denied, since it is among the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedCounts {
+    pub what: DeniedWhat,
+    pub count: u64,
+}
+
+/// In the words of Kafka's tools.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeniedWhat {
+    pub operation: &'static str,
+    pub resource_type: &'static str,
+    pub resource: Arc<str>,
+    /// An ACL denies it; otherwise none allows it.
+    pub is_by_acl: bool,
 }
 
 /// The number of partitions is counted in this many bits, one for each partition by a hash.

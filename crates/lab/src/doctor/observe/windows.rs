@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::committed::Committed;
-use super::counts::{BrokerCounts, ConnectionCounts, FetchLimits, RequestCounts};
+use super::counts::{BrokerCounts, ConnectionCounts, DeniedWhat, FetchLimits, RequestCounts};
 use super::host::HostSums;
 use super::instances;
 use super::membership::Memberships;
 use super::written::Written;
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{
-    BrokerSide, Client, Codec, ConsumedPartition, Host, Neighbour, Origin, Role, Setting, Settings,
+    BrokerSide, Client, Codec, ConsumedPartition, Denied, Host, Neighbour, Origin, Role, Setting, Settings,
 };
 
 /// Slices of a window: twelve of five seconds are a minute.
@@ -72,6 +72,8 @@ pub(super) struct ClientSums {
     is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     loaded_micros: Option<u32>,
+    /// How often each operation was denied.
+    denied: BTreeMap<DeniedWhat, u64>,
     /// A consumer's first and last position in each partition.
     pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
@@ -96,6 +98,9 @@ impl ClientSums {
         self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.loaded_micros = later.loaded_micros.or(self.loaded_micros);
+        for (what, count) in &later.denied {
+            *self.denied.entry(what.clone()).or_default() += count;
+        }
         self.software = later.software.clone().or_else(|| self.software.take());
         // A partition that is no longer fetched was reassigned to another member.
         if !later.positions.is_empty() {
@@ -111,9 +116,36 @@ impl ClientSums {
         }
     }
 
+    /// Adds the operations that a connection was denied since `before`.
+    fn add_denied(&mut self, now: &ConnectionCounts, before: Option<&ConnectionCounts>) {
+        let before = before.map_or(&[][..], |before| &before.denied);
+        for denied in &now.denied {
+            let earlier = before.iter().find(|earlier| earlier.what == denied.what);
+            let earlier = earlier.map_or(0, |earlier| earlier.count);
+            // A smaller count: it was displaced meanwhile, and counts from zero.
+            let more = denied.count.checked_sub(earlier).unwrap_or(denied.count);
+            if more > 0 {
+                *self.denied.entry(denied.what.clone()).or_default() += more;
+            }
+        }
+    }
+
     /// Event loop time that the client took, in microseconds.
     fn loop_micros(&self) -> u64 {
         self.api.handled_micros + self.other_micros
+    }
+}
+
+/// Returns the role of the client that was denied something: that in which it moves records, or
+/// else the one whose operations were denied.
+fn denied_role(now: &ConnectionCounts) -> Option<Role> {
+    let is_reading = |what: &DeniedWhat| what.operation == "Read" || what.resource_type == "Group";
+    match (&now.produce, &now.fetch) {
+        _ if now.denied.is_empty() => None,
+        (Some(_), _) => Some(Role::Producer),
+        (None, Some(_)) => Some(Role::Consumer),
+        _ if now.denied.iter().any(|denied| is_reading(&denied.what)) => Some(Role::Consumer),
+        _ => Some(Role::Producer),
     }
 }
 
@@ -130,6 +162,7 @@ fn add_connection(
     });
     let is_sending = sending as f64 >= SENDING_SHARE * elapsed_micros.max(1) as f64;
     let none = RequestCounts::default();
+    let denied_role = denied_role(now);
     let produce_before = before.and_then(|before| before.produce.as_ref());
     let fetch_before = before.and_then(|before| before.fetch.as_ref());
     let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
@@ -137,8 +170,14 @@ fn add_connection(
         (Role::Producer, now.produce.as_ref(), produce_before),
         (Role::Consumer, now.fetch.as_ref(), fetch_before),
     ] {
-        let Some(api) = api else { continue };
+        let is_denied = denied_role == Some(role);
+        let Some(api) = api.or(is_denied.then_some(&none)) else {
+            continue;
+        };
         let sums = clients.entry(Key::of(now, role)).or_default();
+        if is_denied {
+            sums.add_denied(now, before);
+        }
         sums.api.merge(&api.since(api_before.unwrap_or(&none)));
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
         sums.loaded_micros = sums.loaded_micros.max(now.smoothed_micros.filter(|_| is_sending));
@@ -244,7 +283,7 @@ impl Windows {
                 sums.connections = 0;
             }
         }
-        clients.retain(|_, sums| sums.api.requests > 0);
+        clients.retain(|_, sums| sums.api.requests > 0 || !sums.denied.is_empty());
         let observed = self.observe(&whole, &clients, &memberships);
         self.previous = Some(reading);
         self.remember(&whole, &clients);
@@ -464,6 +503,16 @@ fn client(key: &Key, sums: &ClientSums) -> Client {
     }
 }
 
+fn denied((what, count): (&DeniedWhat, &u64)) -> Denied {
+    Denied {
+        operation: what.operation.to_owned(),
+        resource_type: what.resource_type.to_owned(),
+        resource: what.resource.to_string(),
+        is_by_acl: what.is_by_acl,
+        count: *count as f64,
+    }
+}
+
 fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
     let api = &sums.api;
     let is_producer = role == Role::Producer;
@@ -510,6 +559,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         batch_bytes_max: positive(api.batch_bytes_max),
         partitions: sums.written.heaviest(sums.seconds),
         partitions_written: sums.written.count(),
+        denied: sums.denied.iter().map(denied).collect(),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
         ..BrokerSide::default()
     }
@@ -582,8 +632,20 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use crate::doctor::observe::counts::FetchCounts;
+    use crate::doctor::observe::counts::{DeniedCounts, FetchCounts};
     use crate::machine::host::HostCounts;
+
+    fn denied(operation: &'static str, count: u64) -> DeniedCounts {
+        DeniedCounts {
+            what: DeniedWhat {
+                operation,
+                resource_type: "Topic",
+                resource: "orders".into(),
+                is_by_acl: false,
+            },
+            count,
+        }
+    }
 
     /// A producer's connection after `requests` requests of 10 records, 1,000 bytes and 2,000 µs
     /// each, one of them synced.
@@ -618,6 +680,7 @@ mod tests {
             fetch: None,
             written: None,
             other_micros: 0,
+            denied: Vec::new(),
             round_trip_micros: Some(2_500),
             smoothed_micros: Some(4_000),
             sending_micros: 10_000 * requests,
@@ -639,6 +702,43 @@ mod tests {
             connections,
             groups: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_client_that_moves_no_records_is_seen_when_it_is_denied() {
+        let client = |counts: &[(&'static str, u64)]| ConnectionCounts {
+            produce: None,
+            denied: counts
+                .iter()
+                .map(|(operation, count)| denied(operation, *count))
+                .collect(),
+            ..producer(1, "p", 0)
+        };
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![client(&[("Describe", 2)])]));
+        let mut told = |second, counts: &[(&'static str, u64)]| {
+            let told = windows.take(reading(second, 0, vec![client(counts)]));
+            let of = |one: &Observed| {
+                let denied = one.broker.denied.iter();
+                let denied = denied.map(|denied| (denied.operation.clone(), denied.count));
+                (one.client.role, denied.collect::<Vec<_>>())
+            };
+            told.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(told(5, &[("Describe", 2)]), [], "nothing is new");
+        let describe = |count| ("Describe".to_owned(), count);
+        assert_eq!(
+            told(10, &[("Describe", 5)]),
+            [(Role::Producer, vec![describe(3.0)])]
+        );
+        // It was displaced by others, and counts from zero.
+        assert_eq!(
+            told(15, &[("Describe", 1)]),
+            [(Role::Producer, vec![describe(4.0)])]
+        );
+        let read = ("Read".to_owned(), 7.0);
+        let both = told(20, &[("Describe", 1), ("Read", 7)]);
+        assert!(both.contains(&(Role::Consumer, vec![read])), "{both:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod producer;
 pub mod consumer;
 pub mod tenant;
 mod host;
+mod denied;
 pub mod broker;
 mod engine;
 mod found;

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use ottla_broker::Broker;
 use ottla_client::config::Config;
+use ottla_lab::ask::Door;
 use ottla_lab::bench::target::Access;
 use ottla_lab::scenario::model::Scenario;
 
 use super::Failure;
 use super::arguments::Run;
+use crate::cli::admin_address::without_scheme;
 
 /// The clusters of a run; dropping this stops the embedded broker.
 pub struct Clusters {
@@ -22,10 +24,10 @@ impl Clusters {
     ///
     /// - Errors: settings that cannot be read, a broker that cannot be started.
     pub fn reach(arguments: &Run, scenario: &Scenario) -> Result<Clusters, Failure> {
-        let settings = match &arguments.command_config {
-            Some(path) => settings(path)?,
-            None => Vec::new(),
-        };
+        let settings = settings(&arguments.client.read()?);
+        let token = arguments.token.read()?;
+        let admin = arguments.admin.as_deref();
+        let admin = admin.map(|address| Door::new(without_scheme(address)).with_token(token));
         let mut accesses: Vec<Access> = arguments
             .bootstrap_servers
             .iter()
@@ -33,7 +35,7 @@ impl Clusters {
             .map(|(index, bootstrap)| Access {
                 bootstrap: bootstrap.clone(),
                 settings: settings.clone(),
-                admin_address: arguments.admin.clone().filter(|_| index == 0),
+                admin: admin.clone().filter(|_| index == 0),
                 process: arguments.broker_pid.get(index).copied(),
                 ..Access::default()
             })
@@ -83,18 +85,14 @@ pub fn embed(scenario: &Scenario) -> Result<(Broker, Access), Failure> {
     let access = Access {
         name: format!("Ottla {}, embedded", env!("CARGO_PKG_VERSION")),
         bootstrap: broker.address().to_string(),
-        admin_address: broker.admin_address().map(|address| address.to_string()),
+        admin: (broker.admin_address()).map(|address| Door::new(address.to_string())),
         is_embedded: true,
         ..Access::default()
     };
     Ok((broker, access))
 }
 
-fn settings(path: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let config = Config::from_file(path).map_err(Failure::usage)?;
-    let keys: Vec<&str> = config.keys().collect();
-    Ok(keys
-        .into_iter()
-        .filter_map(|key| Some((key.to_owned(), config.get(key)?.to_owned())))
-        .collect())
+fn settings(config: &Config) -> Vec<(String, String)> {
+    let pair = |key: &str| Some((key.to_owned(), config.get(key)?.to_owned()));
+    config.keys().filter_map(pair).collect()
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::admin_address::TokenFile;
+use crate::cli::command_config::CommandConfig;
 use crate::cli::output::Format;
 
 #[derive(Args, Debug)]
@@ -14,16 +16,15 @@ pub struct Run {
 
     /// Cluster to measure, `host:port,...`; repeat it to measure several in turn. Without it an
     /// embedded broker is started
-    #[arg(long = "bootstrap-server", value_name = "SERVERS")]
+    #[arg(id = "bootstrap_server", long = "bootstrap-server", value_name = "SERVERS")]
     pub bootstrap_servers: Vec<String>,
 
     /// Measure an embedded broker too, in turn with the clusters of --bootstrap-server
     #[arg(long)]
     pub embedded: bool,
 
-    /// File with client settings, e.g. for TLS and SASL (as in Kafka's tools)
-    #[arg(long, value_name = "FILE")]
-    pub command_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub client: CommandConfig,
 
     /// Kafka driver file that belongs to an OpenMessaging Benchmark workload
     #[arg(long, value_name = "FILE")]
@@ -38,6 +39,9 @@ pub struct Run {
     /// request stage is then reported
     #[arg(long, value_name = "ADDRESS")]
     pub admin: Option<String>,
+
+    #[command(flatten)]
+    pub token: TokenFile,
 
     /// Factor on the size of the scenario's source; 1 runs it at full size [default: the scenario's
     /// own factor, for a small machine]

@@ -92,7 +92,7 @@ impl Predict {
         }
         let source = self.place.source(&stated)?;
         let all = source.snapshots()?;
-        let address = &source.address;
+        let door = &source.door;
         let is_it = |snapshot: &&Snapshot| {
             snapshot.client.client_id == self.of || snapshot.client.instance_id.as_deref() == Some(&self.of)
         };
@@ -101,10 +101,10 @@ impl Predict {
             let names = all.iter().map(|snapshot| snapshot.client.client_id.as_str());
             let problem = severity::unknown(&self.of, names);
             return Err(Failure::unanswered(format!(
-                "{address}: {problem}, and no file of this name"
+                "{door}: {problem}, and no file of this name"
             )));
         }
-        only(found).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))
+        only(found).map_err(|problem| Failure::unanswered(format!("{door}: {problem}")))
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use ottla_lab::ask::Door;
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::promises::Promises;
 
@@ -58,7 +59,7 @@ impl Look {
         let examination = source.examination()?;
         match self.format {
             Format::Text => {
-                let page = table::render(&examination, &promises_of(&source.address), Paper::of_stdout());
+                let page = table::render(&examination, &promises_of(&source.door), Paper::of_stdout());
                 print(&page)?;
             }
             Format::Json => print(&json(&examination)?)?,
@@ -89,12 +90,12 @@ impl Explain {
         let all = source.examination()?;
         let found = all
             .find(&self.client)
-            .map_err(|problem| Failure::unanswered(format!("{}: {problem}", source.address)))?;
+            .map_err(|problem| Failure::unanswered(format!("{}: {problem}", source.door)))?;
         let clients: Vec<_> = found.into_iter().cloned().collect();
         let examination = Examination::of(all.at_ms, clients);
         tell(&examination, self.format)?;
         if self.format == Format::Text {
-            for (_, sentence) in promises::lately(&promises_of(&source.address), &examination) {
+            for (_, sentence) in promises::lately(&promises_of(&source.door), &examination) {
                 let lines = wrap(&sentence, Paper::of_stdout().width);
                 print(&format!("\n{}\n", lines.join("\n")))?;
             }
@@ -104,8 +105,8 @@ impl Explain {
 }
 
 /// The diagnoses are shown without them where a doctor of an earlier version has no such page.
-pub(super) fn promises_of(address: &str) -> Promises {
-    fetch(address).unwrap_or_default()
+pub(super) fn promises_of(door: &Door) -> Promises {
+    fetch(door).unwrap_or_default()
 }
 
 /// Prints every client with its complete reasoning, as text or JSON.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_lab::ask;
+use ottla_lab::ask::Door;
 use ottla_lab::doctor::promises::{Promises as Document, document};
 
 use super::text::{Paper, promises};
@@ -24,7 +24,7 @@ pub struct Promises {
 
 impl Promises {
     pub fn run(self) -> Result<ExitCode, Failure> {
-        let promises = fetch(&self.place.address()?)?;
+        let promises = fetch(&self.place.door()?)?;
         match self.format {
             Format::Text => print(&promises::render(&promises, Paper::of_stdout()))?,
             Format::Json => print(&json(&promises)?)?,
@@ -36,10 +36,11 @@ impl Promises {
 /// Asks the doctor for its promises.
 ///
 /// - Errors: no answer, or one of another version.
-pub fn fetch(address: &str) -> Result<Document, Failure> {
-    let text = ask::ask(address, "GET", "/doctor/promises", ANSWER_BYTES_MAX)
-        .map_err(|error| super::place::unreachable(address, &error))?;
-    let of_page = |problem: String| Failure::unanswered(format!("{address}: /doctor/promises {problem}"));
+pub fn fetch(door: &Door) -> Result<Document, Failure> {
+    let text = door
+        .ask("GET", "/doctor/promises", ANSWER_BYTES_MAX)
+        .map_err(|error| super::place::unreachable(door, &error))?;
+    let of_page = |problem: String| Failure::unanswered(format!("{door}: /doctor/promises {problem}"));
     let promises: Document =
         serde_json::from_str(&text).map_err(|error| of_page(format!("is not understood: {error}")))?;
     match promises.version {

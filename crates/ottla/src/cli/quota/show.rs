@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use clap::Args;
 
-use super::{Broker, Failure};
+use super::{Failure, page};
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::doctor::text::clean;
 use crate::cli::output::Format;
 use crate::cli::table::align;
@@ -14,7 +15,7 @@ use ottla_lab::tenants::quota::{QuotaClient, QuotaPage, QuotaUse};
 #[derive(Args)]
 pub struct Show {
     #[command(flatten)]
-    broker: Broker,
+    broker: AdminAddress,
 
     /// Output: a table, or the JSON of the admin address
     #[arg(long, value_enum, default_value = "text")]
@@ -23,7 +24,7 @@ pub struct Show {
 
 impl Show {
     pub fn run(self) -> Result<String, Failure> {
-        let (text, page) = self.broker.page()?;
+        let (text, page) = page(&self.broker)?;
         Ok(match self.format {
             Format::Json => text,
             Format::Text => table(&page),

@@ -6,12 +6,13 @@ use clap::Args;
 use ottla_broker::text::is_printable;
 use ottla_lab::tenants::quota::{QuotaClient, QuotaPage, default_request_percentage, suggest};
 
-use super::{Broker, Failure};
+use super::{Failure, page};
+use crate::cli::admin_address::AdminAddress;
 
 #[derive(Args)]
 pub struct Suggest {
     #[command(flatten)]
-    broker: Broker,
+    broker: AdminAddress,
 
     /// Head room above a client's rate in its busiest ten seconds, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=10_000))]
@@ -22,7 +23,7 @@ const ANONYMOUS: &str = "ANONYMOUS";
 
 impl Suggest {
     pub fn run(self) -> Result<String, Failure> {
-        let (_, page) = self.broker.page()?;
+        let (_, page) = page(&self.broker)?;
         Ok(script(&page, self.head_room))
     }
 }

@@ -6,8 +6,8 @@ use ottla_broker::activity::{
 };
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
-    BrokerCounts, ConnectionCounts, FetchCounts, FetchLimits, GroupCounts, MemberCounts, PartitionCounts,
-    RequestCounts, WrittenCounts,
+    BrokerCounts, ConnectionCounts, DeniedCounts, DeniedWhat, FetchCounts, FetchLimits, GroupCounts,
+    MemberCounts, PartitionCounts, RequestCounts, WrittenCounts,
 };
 use ottla_lab::doctor::snapshot;
 use ottla_lab::machine::host::HostCounts;
@@ -33,6 +33,17 @@ pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
 fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts {
     let who = activity.who;
     let software = who.identity.software();
+    let denied = who.identity.denied().last().into_iter();
+    let denied = denied.map(|(denied, count)| DeniedCounts {
+        what: DeniedWhat {
+            operation: denied.operation,
+            resource_type: denied.resource_type,
+            resource: denied.resource,
+            is_by_acl: denied.is_by_acl,
+        },
+        count,
+    });
+    let denied = denied.collect();
     ConnectionCounts {
         connection_id: who.connection_id,
         client_id: who.client_id,
@@ -47,6 +58,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         fetch: (activity.fetch.as_deref()).map(|api| requests(reading.moment, api)),
         written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
+        denied,
         round_trip_micros: activity.path.map(|path| path.round_trip_micros),
         smoothed_micros: activity.path.map(|path| path.smoothed_micros),
         sending_micros: activity.path.map_or(0, |path| path.sending_micros),

@@ -7,10 +7,10 @@ mod figures;
 use std::process::ExitCode;
 
 use clap::Args;
-use ottla_lab::ask;
+use ottla_lab::ask::Door;
 use ottla_lab::tenants::document::Document;
 
-use crate::cli::doctor::place::Place;
+use crate::cli::admin_address::AdminAddress;
 use crate::cli::doctor::text::Paper;
 use crate::cli::output::{Failure, Format, print};
 
@@ -25,18 +25,8 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 #[derive(Args)]
 #[command(name = "tenants")]
 pub struct TenantsJob {
-    /// A Kafka address of the broker, `host:port`; the broker is asked for its admin address
-    #[arg(long, value_name = "SERVERS", conflicts_with = "admin")]
-    bootstrap_server: Option<String>,
-
-    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
-    /// tools)
-    #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
-    command_config: Option<std::path::PathBuf>,
-
-    /// Ottla's admin address (ottla.admin.listener), `host:port` [default: 127.0.0.1:9644]
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<String>,
+    #[command(flatten)]
+    broker: AdminAddress,
 
     /// Output: a table, or the JSON of the admin address
     #[arg(long, default_value = "text")]
@@ -72,19 +62,13 @@ impl TenantsJob {
     }
 
     fn show(self) -> Result<(), Failure> {
-        let place = Place {
-            bootstrap_server: self.bootstrap_server,
-            command_config: self.command_config,
-            admin: self.admin,
-            collector: None,
-        };
-        let address = place.address_of_ottla()?;
+        let door = self.broker.door()?;
         if self.watch {
-            return watch::run(&address, self.interval);
+            return watch::run(&door, self.interval);
         }
-        let text = text_of(&address)?;
+        let text = text_of(&door)?;
         let document =
-            Document::read(&text).map_err(|problem| Failure::unanswered(format!("{address}: {problem}")))?;
+            Document::read(&text).map_err(|problem| Failure::unanswered(format!("{door}: {problem}")))?;
         match self.format {
             Format::Json => print(&text),
             Format::Text => print(&table::render(&document, self.top, Paper::of_stdout())),
@@ -92,20 +76,20 @@ impl TenantsJob {
     }
 }
 
-fn text_of(address: &str) -> Result<String, Failure> {
-    ask::ask(address, "GET", "/tenants", ANSWER_BYTES_MAX).map_err(|error| {
+fn text_of(door: &Door) -> Result<String, Failure> {
+    door.ask("GET", "/tenants", ANSWER_BYTES_MAX).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
                 "; is ottla serve running there? --admin or --bootstrap-server select another broker"
             }
             _ => "",
         };
-        Failure::unanswered(format!("{address}: {error}{hint}"))
+        Failure::unanswered(format!("{door}: {error}{hint}"))
     })
 }
 
-fn document_of(address: &str) -> Result<Document, String> {
-    let text = text_of(address).map_err(|failure| failure.text)?;
+fn document_of(door: &Door) -> Result<Document, String> {
+    let text = text_of(door).map_err(|failure| failure.text)?;
     Document::read(&text)
 }
 

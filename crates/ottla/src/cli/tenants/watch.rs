@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use ottla_lab::ask::Door;
 use ottla_lab::tenants::document::Document;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -98,7 +99,7 @@ impl Screen {
 /// Runs the screen until it is closed.
 ///
 /// - Errors: there is no terminal.
-pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
+pub fn run(door: &Door, interval_seconds: f64) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
         return Err(Failure::unanswered(
             "--watch needs a terminal; without it the table is printed once",
@@ -109,11 +110,11 @@ pub fn run(address: &str, interval_seconds: f64) -> Result<(), Failure> {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
     }
-    let news = ask_again_and_again(address, interval_seconds)?;
+    let news = ask_again_and_again(door, interval_seconds)?;
     // From here on the terminal is in raw mode; every exit path restores it, a panic included.
     let mut terminal =
         ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
-    let outcome = show(&mut terminal, address, &stop, &news);
+    let outcome = show(&mut terminal, door.address(), &stop, &news);
     ratatui::restore();
     outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))
 }
@@ -151,11 +152,11 @@ fn show(
 }
 
 /// Polls the broker until the receiver is dropped.
-fn ask_again_and_again(address: &str, interval_seconds: f64) -> Result<Receiver<News>, Failure> {
+fn ask_again_and_again(door: &Door, interval_seconds: f64) -> Result<Receiver<News>, Failure> {
     let (sender, news) = mpsc::channel();
-    let address = address.to_owned();
+    let door = door.clone();
     let ask = move || {
-        while sender.send(document_of(&address)).is_ok() {
+        while sender.send(document_of(&door)).is_ok() {
             std::thread::sleep(Duration::from_secs_f64(interval_seconds));
         }
     };

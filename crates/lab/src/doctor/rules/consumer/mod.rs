@@ -1,4 +1,4 @@
-//! Consumers: fourteen tests in order; the first that matches names the bottleneck, later ones
+//! Consumers: fifteen tests in order; the first that matches names the bottleneck, later ones
 //! contribute. One file holds one test: its page of the manual, its evidence, the change with its
 //! promise, what would not help, what is missing, and its sentence.
 //!
@@ -26,7 +26,7 @@ use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict, Wor
 use super::super::snapshot::{Consumer, Role, Snapshot};
 use super::engine::{self, Rule, Subject};
 use super::found::{self, Found};
-use super::{broker, host, tenant};
+use super::{broker, denied, host, tenant};
 use crate::numbers::number;
 use reading::{Reading, sane};
 
@@ -43,7 +43,8 @@ const fn test(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
+    DENIED,
     test(
         "consumer 1",
         "Is the group rebalancing?",
@@ -84,6 +85,8 @@ const TESTS: [Test; 14] = [
     test("consumer 13", "Is it catching up?", catching_up::catching_up),
 ];
 
+const DENIED: Test = test(denied::ID, denied::QUESTION, is_denied);
+
 const QUOTA: Test = test(
     "consumer 2",
     "Does the broker throttle its fetches?",
@@ -94,6 +97,10 @@ const COLD_READ: Test = test(
     "Does the broker read the disk for it?",
     cold_read::cold_read,
 );
+
+fn is_denied(reading: &Reading<'_>) -> Found {
+    denied::ask(reading.snapshot)
+}
 
 /// Where it is behind, and its own work or the broker takes the time: neither waits for a network.
 fn host_full(reading: &Reading<'_>) -> Found {
@@ -106,8 +113,8 @@ fn host_full(reading: &Reading<'_>) -> Found {
 }
 
 /// For a client that has not pushed enough yet, only the tests that the broker's numbers alone can
-/// answer: quota and disk.
-const TESTS_BY_BROKER: [Test; 2] = [QUOTA, COLD_READ];
+/// answer: denials, quota and disk.
+const TESTS_BY_BROKER: [Test; 3] = [DENIED, QUOTA, COLD_READ];
 
 /// Diagnoses one consumer.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {

@@ -37,7 +37,7 @@ use crate::doctor::snapshot::Snapshot;
 
 use super::engine::{self, Subject};
 use super::found::Found;
-use super::{host, tenant};
+use super::{denied, host, tenant};
 use evidence::Evidence;
 use reading::{Bound, Reading};
 
@@ -68,7 +68,8 @@ const fn rule(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
 const HOST_ID: &str = "host";
 const HOST_QUESTION: &str = "Has the machine processor time left?";
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
+    rule(denied::ID, denied::QUESTION, is_denied),
     quota::RULE,
     failing::RULE,
     skew::RULE,
@@ -86,15 +87,21 @@ const RULES: [Rule; 14] = [
 ];
 
 /// For a client that pushes nothing while the broker sees requests without a pause.
-const RULES_BY_BROKER: [Rule; 4] = [
+const RULES_BY_BROKER: [Rule; 5] = [
+    rule(denied::ID, denied::QUESTION, is_denied),
     quota::RULE,
     failing::RULE,
     rule(HOST_ID, HOST_QUESTION, host_of_silent),
     silent::RULE,
 ];
 
-/// For a client of which too little is known: a quota and a missing topic are certain even so.
-const RULES_AT_ONCE: [Rule; 2] = [quota::RULE, failing::RULE];
+/// For a client of which too little is known: a denial, a quota and a missing topic are certain
+/// even so.
+const RULES_AT_ONCE: [Rule; 3] = [
+    rule(denied::ID, denied::QUESTION, is_denied),
+    quota::RULE,
+    failing::RULE,
+];
 
 /// Diagnoses one producer.
 ///
@@ -135,6 +142,10 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     }
     engine::finish(&mut diagnosis, snapshot);
     diagnosis
+}
+
+fn is_denied(reading: &Reading<'_>) -> Found {
+    denied::ask(reading.snapshot)
 }
 
 /// Where records wait for something that a faster machine would serve sooner.

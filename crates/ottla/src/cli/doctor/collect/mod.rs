@@ -6,7 +6,6 @@ mod cluster;
 mod push;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use signal_hook::iterator::Signals;
 use super::scorekeeper::Scorekeeper;
 use super::stated::Stated;
 use super::{Failure, place, print};
+use crate::cli::command_config::CommandConfig;
 
 #[derive(Args)]
 pub struct Collect {
@@ -37,10 +37,8 @@ pub struct Collect {
     #[arg(long, value_name = "SERVERS")]
     bootstrap_server: Option<String>,
 
-    /// File with client settings for --bootstrap-server, e.g. for TLS and SASL (as in Kafka's
-    /// tools)
-    #[arg(long, value_name = "FILE", requires = "bootstrap_server")]
-    command_config: Option<PathBuf>,
+    #[command(flatten)]
+    client: CommandConfig,
 
     #[command(flatten)]
     stated: Stated,
@@ -60,7 +58,7 @@ impl Collect {
         };
         let collector = Arc::new(history::Collector::new(instances).stating(statements));
         if let Some(servers) = &self.bootstrap_server {
-            let config = place::client_config(self.command_config.as_deref())?;
+            let config = self.client.read()?;
             cluster::watch(&config.set("bootstrap.servers", servers), collector.clone())?;
         }
         let _scorekeeper = Scorekeeper::start(collector.clone())

@@ -66,7 +66,7 @@ fn show(
     let palette = Palette {
         is_coloured: text::has_colours(),
     };
-    let mut screen = Screen::new(&source.address);
+    let mut screen = Screen::new(source.door.address());
     loop {
         while let Ok(one) = news.try_recv() {
             screen.receive(one, Instant::now());
@@ -114,7 +114,7 @@ fn ask_again_and_again(source: &Source, interval_seconds: f64, sender: Sender<Ne
         loop {
             let news = match source.examination() {
                 Ok(examination) => {
-                    let promised = promised(&promises_of(&source.address), &examination);
+                    let promised = promised(&promises_of(&source.door), &examination);
                     vec![News::Examined(examination), News::Promised(promised)]
                 }
                 Err(Failure { text: why, .. }) => vec![News::Lost(why)],

@@ -1,6 +1,8 @@
 //! The codes of an ACL's parts (KIP-11, KIP-290), as in requests and in the metadata log.
 
-use ottla_wire::error_code::ErrorCode;
+pub mod command;
+
+use crate::error_code::ErrorCode;
 
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident { $($variant:ident = $code:literal $spelt:literal,)* }) => {
@@ -20,6 +22,13 @@ macro_rules! codes {
                     $($code => Some($name::$variant),)*
                     _ => None,
                 }
+            }
+
+            /// The one with this name; upper and lower case, `_` and `-` do not matter.
+            pub fn named(name: &str) -> Option<$name> {
+                let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
+                let wanted = plain(name);
+                $name::ALL.iter().copied().find(|one| plain(one.name()) == wanted)
             }
 
             pub fn code(self) -> i8 {
@@ -79,6 +88,9 @@ codes! {
         Allow = 3 "Allow",
     }
 }
+
+/// In a filter: the code that leaves a part open.
+pub const ANY: i8 = 1;
 
 /// The name of the one resource of type `Cluster`.
 pub const CLUSTER_NAME: &str = "kafka-cluster";

@@ -1,0 +1,111 @@
+//! What `ottla access explain` is asked: may this principal do that?
+
+use std::net::IpAddr;
+
+use clap::{ArgGroup, Args};
+use ottla_broker::access::acl::{CLUSTER_NAME, Operation, ResourceType};
+
+use crate::cli::output::Failure;
+
+#[derive(Args)]
+#[command(group(ArgGroup::new("resource").required(true)))]
+pub struct Question {
+    /// Who asks, with its type: User:app
+    #[arg(long, value_name = "PRINCIPAL")]
+    principal: String,
+
+    /// Read, Write, Create, Delete, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs,
+    /// IdempotentWrite, CreateTokens, DescribeTokens or TwoPhaseCommit; upper and lower case do not
+    /// matter
+    #[arg(long, value_name = "OPERATION", value_parser = operation)]
+    operation: Operation,
+
+    /// The topic
+    #[arg(long, value_name = "NAME", group = "resource")]
+    topic: Option<String>,
+
+    /// The consumer group
+    #[arg(long, value_name = "NAME", group = "resource")]
+    group: Option<String>,
+
+    /// The transactional id
+    #[arg(long, value_name = "NAME", group = "resource")]
+    transactional_id: Option<String>,
+
+    /// The cluster itself
+    #[arg(long, group = "resource")]
+    cluster: bool,
+
+    /// The delegation token
+    #[arg(long, value_name = "NAME", group = "resource")]
+    delegation_token: Option<String>,
+
+    /// The user whose tokens are created or described, e.g. User:app
+    #[arg(long, value_name = "PRINCIPAL", group = "resource")]
+    user_principal: Option<String>,
+
+    /// The client's address [default: one that no ACL names]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<IpAddr>,
+}
+
+fn operation(text: &str) -> Result<Operation, String> {
+    match Operation::named(text) {
+        Some(Operation::All) => Err(String::from(
+            "All is of ACLs: a client asks for one operation at a time",
+        )),
+        Some(operation) => Ok(operation),
+        None => {
+            let names: Vec<&str> = Operation::ALL.iter().skip(1).map(|one| one.name()).collect();
+            Err(format!("must be one of {}", names.join(", ")))
+        }
+    }
+}
+
+/// A question that makes sense.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub principal: String,
+    /// Canonical; `None`: a host that no ACL names.
+    pub host: Option<IpAddr>,
+    pub operation: Operation,
+    pub resource_type: ResourceType,
+    pub resource: String,
+}
+
+impl Question {
+    pub fn read(self) -> Result<Asked, Failure> {
+        if self
+            .principal
+            .split_once(':')
+            .is_none_or(|(kind, _)| kind.is_empty())
+        {
+            return Err(Failure::usage(format!(
+                "{:?} is not a principal: it has no type, as in User:{}",
+                self.principal, self.principal
+            )));
+        }
+        let named = [
+            (ResourceType::Topic, self.topic),
+            (ResourceType::Group, self.group),
+            (ResourceType::TransactionalId, self.transactional_id),
+            (ResourceType::DelegationToken, self.delegation_token),
+            (ResourceType::User, self.user_principal),
+            (
+                ResourceType::Cluster,
+                self.cluster.then(|| CLUSTER_NAME.to_owned()),
+            ),
+        ];
+        let mut named = named
+            .into_iter()
+            .filter_map(|(resource_type, name)| Some((resource_type, name?)));
+        let (resource_type, resource) = named.next().expect("clap demands one of them");
+        Ok(Asked {
+            principal: self.principal,
+            host: self.host.map(|host| host.to_canonical()),
+            operation: self.operation,
+            resource_type,
+            resource,
+        })
+    }
+}
