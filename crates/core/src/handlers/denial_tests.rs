@@ -37,7 +37,6 @@ fn delete(broker: &Broker, version: i16, name: Option<&str>, id: Uuid) -> (i16, 
             .into_iter()
             .collect(),
         timeout_ms: 1_000,
-        ..Default::default()
     };
     let bytes = settled(broker, ApiKey::DeleteTopics, version, |body| {
         request.encode(body, version);
