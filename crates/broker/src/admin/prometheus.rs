@@ -156,12 +156,13 @@ const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
     ),
     (
         "kafka_network_requestmetrics_remotetimems",
-        "Waiting for a sync, data, a device, a group or the controller.",
+        "Waiting for a sync, data, a device, a group, a transaction or the controller.",
         &[
             Stage::Synced,
             Stage::WaitedForData,
             Stage::ColdRead,
             Stage::WaitedForGroup,
+            Stage::WaitedForTransaction,
             Stage::Controller,
         ],
     ),

@@ -49,6 +49,7 @@ pub(crate) mod push_telemetry;
 pub(crate) mod sasl_authenticate;
 pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
+pub(crate) mod transactional_produce;
 pub(crate) mod update_features;
 
 #[cfg(test)]

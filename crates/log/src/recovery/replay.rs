@@ -14,10 +14,10 @@ use crate::error::LogError;
 use crate::leader_epoch::LeaderEpochs;
 use crate::marker::{marker_in, note_marker};
 use crate::offset_index::OffsetEntry;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{Beginning, ProducerState};
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::reader::segment_index;
-use crate::segment::{FileKind, Segment, file_path};
+use crate::segment::{BatchPlace, FileKind, Segment, file_path};
 
 impl Opening {
     /// Rebuilds the producers' state from the newest intact snapshot and the headers after it.
@@ -205,7 +205,12 @@ fn replay_batch(
     producers: &mut ProducerState,
 ) -> io::Result<()> {
     if !header.is_control() {
-        producers.note_batch(header);
+        let place = BatchPlace::new(header, segment.base_offset, position);
+        let beginning = Beginning {
+            position: Some(place.start()),
+            appended_bytes: 0,
+        };
+        producers.note_batch(header, beginning);
         return Ok(());
     }
     // A marker takes some 20 bytes; a larger batch is none.
