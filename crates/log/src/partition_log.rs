@@ -96,9 +96,11 @@ pub struct PartitionLog {
     pub(crate) end_offset: i64,
     pub(crate) durable: Bound,
     pub(crate) recovery_point: i64,
-    /// Bytes appended since the log was opened, and how many of them are below the recovery point.
+    /// Bytes appended since the log was opened.
     pub(crate) appended_bytes: u64,
-    pub(crate) recovery_point_bytes: u64,
+    /// The same count at the recovery point; negative while bytes that were found at the opening are
+    /// behind it.
+    pub(crate) recovery_point_bytes: i64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
     /// The leader epochs as stored in their file.
