@@ -176,6 +176,7 @@ table! {
     SaslHandshake => sasl_handshake::SaslHandshakeRequest, open;
     SyncGroup => sync_group::SyncGroupRequest, asks;
     UpdateFeatures => update_features::UpdateFeaturesRequest, cluster Alter;
+    WriteTxnMarkers => write_txn_markers::WriteTxnMarkersRequest, asks;
 }
 
 #[cfg(test)]
