@@ -331,6 +331,15 @@ impl PartitionLog {
         self.producers.producers()
     }
 
+    /// Returns the producers with an open transaction. Cheap without one.
+    pub fn open_transactions(&self) -> Vec<ActiveProducer> {
+        if !self.producers.has_open_transactions() {
+            return Vec::new();
+        }
+        let open = |producer: &ActiveProducer| producer.transaction_first_offset >= 0;
+        self.active_producers().filter(open).collect()
+    }
+
     /// Why writes are refused, if they are.
     pub fn poison(&self) -> Option<&str> {
         self.poison.as_deref()

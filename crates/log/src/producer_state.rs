@@ -337,6 +337,10 @@ impl ProducerState {
         before - self.entries.len()
     }
 
+    pub fn has_open_transactions(&self) -> bool {
+        !self.open_transactions.is_empty()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

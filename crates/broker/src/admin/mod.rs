@@ -32,6 +32,7 @@ pub mod exposition;
 pub mod prometheus;
 pub mod quotas;
 pub mod tls;
+pub mod transactions;
 
 const JSON: &str = "application/json";
 

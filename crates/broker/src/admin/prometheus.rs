@@ -38,6 +38,7 @@ pub fn render(view: &AdminView) -> String {
     write_tenants(&mut page, &tenants, view.tenants.tenants().config().metrics_max);
     write_partitions(&mut page, view);
     write_loops(&mut page, &tenants);
+    super::transactions::write_metrics(&mut page, view);
     write_telemetry(&mut page, view);
     write_denials(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);

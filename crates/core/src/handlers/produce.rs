@@ -25,7 +25,6 @@ use ottla_wire::records::compression::Codec;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch};
 use ottla_wire::text;
 
-use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::batch_times::{Key, NewBatch};
 use crate::image::topics::TopicImage;
@@ -212,7 +211,7 @@ fn begin(
 impl Begun {
     pub fn new(node: &Node, request: &Request<'_>, produce: &ProduceRequest<'_>) -> Begun {
         Begun {
-            refusal: refusal_of_all(&node.access.caller(request), produce),
+            refusal: refusal_of_all(node, request, produce),
             ..Begun::default()
         }
     }
@@ -389,8 +388,12 @@ fn see(reply: &mut ReplyBuffer, (topic_id, index): Key, records: &[u8], batch: &
 }
 
 /// Returns the reason to refuse every partition of the request, if there is one.
-fn refusal_of_all(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
-    if let Some(refusal) = refusal_of_transaction(caller, produce) {
+fn refusal_of_all(
+    node: &Node,
+    request: &Request<'_>,
+    produce: &ProduceRequest<'_>,
+) -> Option<PartitionRefusal> {
+    if let Some(refusal) = refusal_of_transaction(node, request, produce) {
         return Some(refusal);
     }
     if !matches!(produce.acks, ACKS_ALL..=1) {
@@ -403,7 +406,11 @@ fn refusal_of_all(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<Parti
     None
 }
 
-fn refusal_of_transaction(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
+fn refusal_of_transaction(
+    node: &Node,
+    request: &Request<'_>,
+    produce: &ProduceRequest<'_>,
+) -> Option<PartitionRefusal> {
     if !produce.has_transactional_batch {
         return None;
     }
@@ -416,6 +423,7 @@ fn refusal_of_transaction(caller: &Caller, produce: &ProduceRequest<'_>) -> Opti
             message,
         ));
     };
+    let caller = node.access.caller(request);
     let denied = caller.transactional_id(Operation::Write, id).err();
     denied.map(PartitionRefusal::code)
 }

@@ -59,7 +59,12 @@ impl Opening {
             if usable && loaded.1.is_none() && offset >= start_offset {
                 let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
                 match ProducerState::decode_snapshot(&bytes) {
-                    Ok(state) => loaded = (state, Some(offset)),
+                    Ok(mut state) => {
+                        // As Apache Kafka: otherwise the two would disagree about which batches are
+                        // duplicates.
+                        state.expire(self.options.now_ms, self.config.producer_id_expiration_ms);
+                        loaded = (state, Some(offset));
+                    }
                     Err(_) => usable = false,
                 }
             }
