@@ -98,8 +98,8 @@ pub struct PartitionLog {
     pub(crate) recovery_point: i64,
     /// Bytes appended since the log was opened.
     pub(crate) appended_bytes: u64,
-    /// The same count at the recovery point; negative while bytes that were found at the opening are
-    /// behind it.
+    /// The same count at the recovery point; negative while bytes that were found at the opening
+    /// are behind it.
     pub(crate) recovery_point_bytes: i64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
@@ -306,8 +306,9 @@ impl PartitionLog {
         stable.max(self.start_offset().min(bound))
     }
 
-    /// Notes that the high watermark has moved to `visible`; returns what readers of committed records
-    /// may see now. It changes only here: a transaction begins and ends above the high watermark.
+    /// Notes that the high watermark has moved to `visible`; returns what readers of committed
+    /// records may see now. It changes only here: a transaction begins and ends above the high
+    /// watermark.
     pub fn high_watermark_moved(&mut self, visible: Visible) -> Visible {
         let bound = visible.bound;
         self.producers.forget_ended_below(bound.offset);

@@ -389,7 +389,8 @@ impl World {
     }
 
     fn delete_records(&mut self) {
-        // Not into an open transaction: what a restart knows of its removed part depends on snapshots.
+        // Not into an open transaction: what a restart knows of its removed part depends on
+        // snapshots.
         let stable = self.stable.bound.offset;
         if stable > self.start_offset && self.random.one_in(3) {
             let count = (stable - self.start_offset) as u64;

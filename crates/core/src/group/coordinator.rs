@@ -285,8 +285,8 @@ impl Coordinator {
     }
 
     /// Appends the marker that ends a producer's transaction in this partition, and settles the
-    /// offsets in it. Both under one lock: a load between them would find the marker and settle, too,
-    /// and one after a failed append neither.
+    /// offsets in it. Both under one lock: a load between them would find the marker and settle,
+    /// too.
     ///
     /// - Errors: NOT_LEADER_OR_FOLLOWER while the log is not loaded, which coordinators retry.
     pub fn complete_transaction(

@@ -156,7 +156,7 @@ impl Entered {
                 TopicName::Name(name) => image.topic(name),
                 TopicName::Id(id) => image.topic_by_id(id),
             };
-            // Whoever is denied here is refused, and counted, when the request is served.
+            // A denial is answered, and counted, when the request is served.
             let topic = topic.filter(|topic| may_write(&caller, topic));
             while let Some(part) = produce.next_partition()? {
                 let Some(header) = transactional_header(&part) else {

@@ -1,5 +1,5 @@
-//! Reports transactions that are open in a directory when it is opened: Apache Kafka has begun them,
-//! and only Apache Kafka or an administrator (WriteTxnMarkers) ends them.
+//! Reports transactions that are open in a directory when it is opened: Apache Kafka has begun
+//! them, and only Apache Kafka or an administrator (WriteTxnMarkers) ends them.
 //!
 //! They block consumers with `isolation.level=read_committed`, and in `__consumer_offsets` clients
 //! that ask for the offsets they touch. That is correct behaviour, but the operator must be able to

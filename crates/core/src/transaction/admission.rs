@@ -51,7 +51,8 @@ pub trait WriteGate: Send + Sync {
     fn admit(&self, storage: &Storage, write: TransactionalWrite) -> Box<dyn Admission>;
 }
 
-/// A decision that may take a while. Dropping it withdraws the question; what was added stays added.
+/// A decision that may take a while. Dropping it withdraws the question; what was added stays
+/// added.
 pub trait Admission: Send {
     /// Returns the decision about each partition, parallel to `TransactionalWrite::partitions`, or
     /// registers `waker`. Registration must come before the last check, so that no wake-up is lost.
