@@ -199,8 +199,8 @@ impl ProducerState {
         };
         entry.check_epoch(header)?;
         // KIP-890: the marker of a transaction with an epoch of its own raises it. An equal epoch
-        // is a marker that is written again, as long as nothing is open that it could end by mistake;
-        // the last epoch cannot be raised.
+        // is a marker that is written again, as long as nothing is open that it could end by
+        // mistake; the last epoch cannot be raised.
         let is_late = origin.has_own_epoch()
             && header.producer_epoch == entry.producer_epoch
             && header.producer_epoch != i16::MAX
