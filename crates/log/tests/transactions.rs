@@ -358,9 +358,11 @@ impl World {
     fn sync(&mut self) {
         let bytes = self.appended_bytes;
         let Some(job) = self.log.begin_sync() else { return };
-        if self.random.one_in(2) {
-            // The high watermark moves to where the sync began, not to the end.
-            self.append_data();
+        // The high watermark moves to where the sync began, not to the end.
+        match self.random.below(3) {
+            0 => self.append_data(),
+            1 => self.append_marker(),
+            _ => {}
         }
         let result = job.run();
         let bound = self.log.finish_sync(job, result).expect("there is power");
