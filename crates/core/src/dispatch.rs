@@ -97,6 +97,9 @@ macro_rules! table {
                         return Ok(handle_elsewhere(request, entries));
                     }
                     let unfolding = place.unfolding(request.body.len());
+                    if body.has_transactional_batch {
+                        return handlers::transactional_produce::handle(node, request, body, unfolding, reply);
+                    }
                     handlers::produce::handle(node, request, body, unfolding, reply)
                 }
                 $(ApiKey::$api => {
@@ -175,6 +178,7 @@ table! {
     SaslHandshake => sasl_handshake::SaslHandshakeRequest, open;
     SyncGroup => sync_group::SyncGroupRequest, asks;
     UpdateFeatures => update_features::UpdateFeaturesRequest, cluster Alter;
+    WriteTxnMarkers => write_txn_markers::WriteTxnMarkersRequest, asks;
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod placement;
 mod submit;
 pub mod pending;
 pub mod group;
+pub mod transaction;
 pub mod fetch;
 pub mod storage;
 pub mod growth;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use ottla_wire::api_key::ApiKey;
-
 use crate::node::{self, Node, NodeExecutor};
 use crate::pending::{Handled, PendingReply};
 use crate::quota::ClientQuota;
 use crate::reply::{Ending, ReplyBuffer, WaitKind};
-use crate::request::{ConnectionContext, Request};
+use crate::request::{OwnedRequest, Request};
 use crate::seen::{Fetched, Seen, Written};
 use crate::services::Payer;
 use crate::slot::Slot;
@@ -46,13 +44,7 @@ pub(crate) fn continue_elsewhere(
 
 fn copied(request: &Request<'_>, entries: u64, serve: Box<Serve>) -> Handled {
     let unread = UnreadRequest {
-        connection: request.connection.clone(),
-        api_key: request.api_key,
-        api_version: request.api_version,
-        correlation_id: request.correlation_id,
-        client_id: request.client_id.map(str::to_owned),
-        body: request.body.to_vec(),
-        received: request.received,
+        request: Some(OwnedRequest::of(request)),
         serve: Some(serve),
         handled: None,
     };
@@ -336,15 +328,10 @@ impl Wake for Woken {
     }
 }
 
-/// A copy of a request, which outlives its frame.
+/// A request that is yet to be served.
 struct UnreadRequest {
-    connection: ConnectionContext,
-    api_key: ApiKey,
-    api_version: i16,
-    correlation_id: i32,
-    client_id: Option<String>,
-    body: Vec<u8>,
-    received: Moment,
+    /// `None` once it has been served.
+    request: Option<OwnedRequest>,
     serve: Option<Box<Serve>>,
     /// The reply of the handler, once the request was decoded and the handler has begun.
     handled: Option<Box<dyn PendingReply>>,
@@ -354,18 +341,9 @@ type Serve = dyn FnOnce(&Node, &Request<'_>, &mut ReplyBuffer) -> Handled + Send
 
 impl UnreadRequest {
     fn handle(&mut self, node: &Node, reply: &mut ReplyBuffer) -> Handled {
-        let body = std::mem::take(&mut self.body);
-        let request = Request {
-            connection: &self.connection,
-            api_key: self.api_key,
-            api_version: self.api_version,
-            correlation_id: self.correlation_id,
-            client_id: self.client_id.as_deref(),
-            body: &body,
-            received: self.received,
-        };
-        let serve = self.serve.take().expect("a request is served once");
-        serve(node, &request, reply)
+        let (request, serve) = (self.request.take(), self.serve.take());
+        let (request, serve) = request.zip(serve).expect("a request is served once");
+        serve(node, &request.borrow(), reply)
     }
 }
 
@@ -374,19 +352,12 @@ impl PendingReply for UnreadRequest {
         if let Some(pending) = &mut self.handled {
             return pending.poll(node, waker, reply);
         }
-        match self.handle(node, reply) {
-            Handled::Replied => {}
-            Handled::NoReply => reply.ending = Ending::NoReply,
-            Handled::Close(reason) => reply.ending = Ending::Close(reason),
-            Handled::Pending(mut pending) => {
-                reply.bytes.clear();
-                reply.regions.clear();
-                let polled = pending.poll(node, waker, reply);
-                self.handled = Some(pending);
-                return polled;
-            }
-        }
-        Poll::Ready(())
+        let Some(mut pending) = self.handle(node, reply).settle(reply) else {
+            return Poll::Ready(());
+        };
+        let polled = pending.poll(node, waker, reply);
+        self.handled = Some(pending);
+        polled
     }
 
     fn deadline(&self) -> Option<Moment> {
@@ -406,6 +377,6 @@ impl PendingReply for UnreadRequest {
 
     fn kept_bytes(&self) -> usize {
         let of_handler = self.handled.as_ref().map_or(0, |pending| pending.kept_bytes());
-        self.body.len() + of_handler
+        self.request.as_ref().map_or(0, OwnedRequest::body_bytes) + of_handler
     }
 }

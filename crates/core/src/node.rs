@@ -30,6 +30,7 @@ use crate::storage::{Parts, Storage};
 use crate::telemetry::Telemetry;
 use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
+use crate::transaction::admission::{NoCoordinator, WriteGate};
 
 pub use crate::start::StartError;
 
@@ -67,6 +68,8 @@ pub struct Node {
     pub cold_cache: Arc<ColdCache>,
     pub read_ahead: ReadAhead,
     pub groups: Groups,
+    /// Decides about transactional writes.
+    pub write_gate: Arc<dyn WriteGate>,
     pub telemetry: Telemetry,
     /// The tenants that have connections; the shell assigns each connection to one.
     pub tenants: Arc<Tenants>,
@@ -146,6 +149,7 @@ impl Node {
             cold_cache,
             read_ahead: ReadAhead::default(),
             groups,
+            write_gate: Arc::new(NoCoordinator),
             telemetry,
             tenants,
             quotas: Arc::new(quotas),

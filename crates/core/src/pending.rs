@@ -3,7 +3,7 @@
 use std::task::{Poll, Waker};
 
 use crate::node::Node;
-use crate::reply::{ReplyBuffer, WaitKind};
+use crate::reply::{Ending, ReplyBuffer, WaitKind};
 use crate::time::Moment;
 
 /// What a handler did with a request.
@@ -16,6 +16,24 @@ pub enum Handled {
     Pending(Box<dyn PendingReply>),
     /// The request broke the protocol; the connection logs the reason and closes.
     Close(String),
+}
+
+impl Handled {
+    /// Ends the poll of a reply in which a handler has run: `None` if that was all, otherwise what
+    /// to poll from now on.
+    pub(crate) fn settle(self, reply: &mut ReplyBuffer) -> Option<Box<dyn PendingReply>> {
+        match self {
+            Handled::Replied => {}
+            Handled::NoReply => reply.ending = Ending::NoReply,
+            Handled::Close(reason) => reply.ending = Ending::Close(reason),
+            Handled::Pending(pending) => {
+                reply.bytes.clear();
+                reply.regions.clear();
+                return Some(pending);
+            }
+        }
+        None
+    }
 }
 
 /// A reply that waits for something: a sync, new data, other group members, the controller.

@@ -80,6 +80,8 @@ pub enum WaitKind {
     ColdRead,
     /// Other members of the group.
     Group,
+    /// The transaction coordinator: its log, or the end of the producer's previous transaction.
+    Transaction,
     /// The controller.
     Controller,
     /// A quota.

@@ -132,6 +132,48 @@ pub struct Request<'a> {
     pub received: Moment,
 }
 
+/// A copy of a request, which outlives its frame.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnedRequest {
+    connection: ConnectionContext,
+    api_key: ApiKey,
+    api_version: i16,
+    correlation_id: i32,
+    client_id: Option<String>,
+    body: Vec<u8>,
+    received: Moment,
+}
+
+impl OwnedRequest {
+    pub fn of(request: &Request<'_>) -> OwnedRequest {
+        OwnedRequest {
+            connection: request.connection.clone(),
+            api_key: request.api_key,
+            api_version: request.api_version,
+            correlation_id: request.correlation_id,
+            client_id: request.client_id.map(str::to_owned),
+            body: request.body.to_vec(),
+            received: request.received,
+        }
+    }
+
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    pub fn borrow(&self) -> Request<'_> {
+        Request {
+            connection: &self.connection,
+            api_key: self.api_key,
+            api_version: self.api_version,
+            correlation_id: self.correlation_id,
+            client_id: self.client_id.as_deref(),
+            body: &self.body,
+            received: self.received,
+        }
+    }
+}
+
 impl Request<'_> {
     /// What the request may still change under `controller_mutation_rate`.
     ///

@@ -125,7 +125,8 @@ pub enum AppendError {
         known_epoch: i16,
         epoch: i16,
     },
-    /// A non-transactional batch of a producer that has an open transaction, or a marker without
+    /// A non-transactional batch of a producer that has an open transaction, a transactional one
+    /// that was not admitted or comes after the end of its transaction, or a marker without
     /// its type.
     InvalidTransactionState {
         producer_id: i64,
@@ -171,7 +172,7 @@ impl fmt::Display for AppendError {
                 )
             }
             AppendError::InvalidTransactionState { producer_id } => {
-                write!(f, "producer {producer_id} wrote outside its open transaction")
+                write!(f, "producer {producer_id} wrote outside a transaction of its own")
             }
             AppendError::CoordinatorFenced {
                 producer_id,

@@ -84,7 +84,8 @@ impl PartitionLog {
 
     /// The bytes that recovery would have to read after a crash now.
     pub fn bytes_behind_recovery_point(&self) -> u64 {
-        self.appended_bytes - self.recovery_point_bytes
+        self.appended_bytes
+            .saturating_add_signed(-self.recovery_point_bytes)
     }
 
     /// Requests a checkpoint. It is captured at the next sync (at once if everything is already
@@ -188,7 +189,7 @@ impl PartitionLog {
         }
         if job.recovery_point >= self.recovery_point {
             self.recovery_point = job.recovery_point;
-            self.recovery_point_bytes = job.appended_bytes;
+            self.recovery_point_bytes = i64::try_from(job.appended_bytes).expect("a disk has fewer bytes");
         }
         Ok(self.recovery_point)
     }

@@ -7,6 +7,7 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 mod partition_log;
+mod origin;
 mod reader;
 mod read_mode;
 mod timestamp_search;
@@ -41,7 +42,8 @@ pub use compaction::{CompactionJob, CompactionStatistics};
 pub use config::LogConfig;
 pub use error::{AppendError, LogError, ReadError};
 pub use leader_epoch::{EpochEntry, LeaderEpochs};
-pub use partition_log::{Appended, BatchToAppend, PartitionLog};
+pub use origin::{Origin, Ticket};
+pub use partition_log::{Appended, BatchToAppend, PartitionLog, Visible};
 pub use producer_state::ActiveProducer;
 pub use read_mode::ReadMode;
 pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition, UncheckedRegion};

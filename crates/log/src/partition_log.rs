@@ -16,7 +16,8 @@ use crate::error::{AppendError, LogError, is_full};
 use crate::group_commit::PAGE_BYTES;
 use crate::leader_epoch::LeaderEpochs;
 use crate::marker::{marker_in, note_marker};
-use crate::producer_state::{ActiveProducer, Marker, ProducerState, Verdict};
+use crate::origin::Origin;
+use crate::producer_state::{ActiveProducer, Beginning, Marker, ProducerState, Verdict};
 use crate::reader::{Bound, LogReader, SegmentPosition};
 use crate::recovery::{OpenOptions, RecoveryReport};
 use crate::segment::{
@@ -57,6 +58,14 @@ pub struct Appended {
     pub duplicate: bool,
 }
 
+/// How far some readers may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visible {
+    pub bound: Bound,
+    /// Of the bytes appended since the log was opened, those below the bound.
+    pub bytes: u64,
+}
+
 /// The segment that is being appended to, with state that only the appender needs.
 #[derive(Debug)]
 pub(crate) struct ActiveSegment {
@@ -87,9 +96,11 @@ pub struct PartitionLog {
     pub(crate) end_offset: i64,
     pub(crate) durable: Bound,
     pub(crate) recovery_point: i64,
-    /// Bytes appended since the log was opened, and how many of them are below the recovery point.
+    /// Bytes appended since the log was opened.
     pub(crate) appended_bytes: u64,
-    pub(crate) recovery_point_bytes: u64,
+    /// The same count at the recovery point; negative while bytes that were found at the opening
+    /// are behind it.
+    pub(crate) recovery_point_bytes: i64,
     pub(crate) producers: ProducerState,
     pub(crate) leader_epochs: LeaderEpochs,
     /// The leader epochs as stored in their file.
@@ -140,6 +151,14 @@ pub(crate) struct OpenedLog {
     pub stored_epochs: LeaderEpochs,
     /// Closed segments whose index files lack entries.
     pub resealed: Vec<Arc<Segment>>,
+}
+
+/// What an append is, by the state of its producer.
+enum Judged {
+    Data,
+    Marker(Marker),
+    /// It is in the log already.
+    Duplicate(Appended),
 }
 
 /// Offsets, roll decision and sizes of an append, computed before the first byte is written.
@@ -287,12 +306,39 @@ impl PartitionLog {
         stable.max(self.start_offset().min(bound))
     }
 
+    /// Notes that the high watermark has moved to `visible`; returns what readers of committed
+    /// records may see now. It changes only here: a transaction begins and ends above the high
+    /// watermark.
+    pub fn high_watermark_moved(&mut self, visible: Visible) -> Visible {
+        let bound = visible.bound;
+        self.producers.forget_ended_below(bound.offset);
+        match self.producers.first_unstable(bound.offset) {
+            Some((offset, beginning)) if offset < bound.offset => Visible {
+                bound: Bound {
+                    offset,
+                    position: beginning.position,
+                },
+                bytes: beginning.appended_bytes.min(visible.bytes),
+            },
+            _ => visible,
+        }
+    }
+
     pub fn leader_epochs(&self) -> &LeaderEpochs {
         &self.leader_epochs
     }
 
     pub fn active_producers(&self) -> impl Iterator<Item = ActiveProducer> {
         self.producers.producers()
+    }
+
+    /// Returns the producers with an open transaction. Cheap without one.
+    pub fn open_transactions(&self) -> Vec<ActiveProducer> {
+        if !self.producers.has_open_transactions() {
+            return Vec::new();
+        }
+        let open = |producer: &ActiveProducer| producer.transaction_first_offset >= 0;
+        self.active_producers().filter(open).collect()
     }
 
     /// Why writes are refused, if they are.
@@ -323,15 +369,29 @@ impl PartitionLog {
         state.segments.iter().map(|segment| segment.bytes()).sum()
     }
 
+    /// Appends batches of the broker's own, or ones that were verified before.
+    ///
+    /// - Errors: as `append_from`.
+    pub fn append(
+        &mut self,
+        batches: &[BatchToAppend<'_>],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended, AppendError> {
+        self.append_from(Origin::Broker, batches, leader_epoch, now_ms)
+    }
+
     /// Appends batches at the end of the log as its leader: assigns offsets and stamps
     /// `leader_epoch`.
     ///
-    /// - Shape: validated v2 batches. Batches of idempotent producers come one per call.
+    /// - Shape: validated v2 batches. Batches of producers come one per call, except those of a
+    ///   group coordinator.
     /// - Errors: `AppendError::Log` poisons the log, except for errors with `is_lack`. Those, and
     ///   all other errors, leave the log as it was.
-    /// - Source: KIP-98 for sequences, epochs and duplicates.
-    pub fn append(
+    /// - Source: KIP-98 for sequences, epochs and duplicates, KIP-890 for transactions.
+    pub fn append_from(
         &mut self,
+        origin: Origin,
         batches: &[BatchToAppend<'_>],
         leader_epoch: i32,
         now_ms: i64,
@@ -342,30 +402,11 @@ impl PartitionLog {
             }
             .into());
         }
-        let mut marker = None;
-        if let Some(batch) = batches.iter().find(|batch| batch.header.has_producer_id()) {
-            if batches.len() > 1 {
-                return Err(AppendError::InvalidBatch {
-                    reason: "several batches with a producer id",
-                });
-            }
-            if batch.header.is_control() {
-                let parsed = parse_marker(batch)?;
-                self.producers.check_marker(&batch.header, parsed)?;
-                marker = Some(parsed);
-            } else if let Verdict::Duplicate {
-                base_offset,
-                last_offset,
-                ..
-            } = self.producers.check(&batch.header)?
-            {
-                return Ok(Appended {
-                    base_offset,
-                    last_offset,
-                    duplicate: true,
-                });
-            }
-        }
+        let marker = match self.judge(origin, batches)? {
+            Judged::Duplicate(appended) => return Ok(appended),
+            Judged::Marker(marker) => Some(marker),
+            Judged::Data => None,
+        };
         let plan = self.plan(batches)?;
         if self.must_roll(&plan, now_ms) {
             self.roll(now_ms)?;
@@ -374,11 +415,50 @@ impl PartitionLog {
         let base_offset = self.end_offset;
         self.write(batches, leader_epoch)?;
         self.note_appended(batches, leader_epoch, marker);
+        if marker.is_some() && !origin.has_own_epoch() {
+            let producer_id = batches[0].header.producer_id;
+            self.producers.withdraw_tickets(producer_id, base_offset);
+        }
         debug_assert_eq!(self.end_offset, plan.last_offset + 1);
         Ok(Appended {
             base_offset,
             last_offset: plan.last_offset,
             duplicate: false,
+        })
+    }
+
+    /// Checks batches against the state of their producer. Changes nothing.
+    fn judge(&self, origin: Origin, batches: &[BatchToAppend<'_>]) -> Result<Judged, AppendError> {
+        let Some(batch) = batches.iter().find(|batch| batch.header.has_producer_id()) else {
+            return Ok(Judged::Data);
+        };
+        if matches!(origin, Origin::GroupCoordinator(_)) {
+            for batch in batches {
+                self.producers.check(&batch.header, origin)?;
+            }
+            return Ok(Judged::Data);
+        }
+        if batches.len() > 1 {
+            return Err(AppendError::InvalidBatch {
+                reason: "several batches with a producer id",
+            });
+        }
+        if batch.header.is_control() {
+            let marker = parse_marker(batch)?;
+            self.producers.check_marker(&batch.header, marker, origin)?;
+            return Ok(Judged::Marker(marker));
+        }
+        Ok(match self.producers.check(&batch.header, origin)? {
+            Verdict::Append => Judged::Data,
+            Verdict::Duplicate {
+                base_offset,
+                last_offset,
+                ..
+            } => Judged::Duplicate(Appended {
+                base_offset,
+                last_offset,
+                duplicate: true,
+            }),
         })
     }
 
@@ -552,6 +632,10 @@ impl PartitionLog {
             let header = assign(&batch.header, self.end_offset, leader_epoch);
             let active = &mut self.active;
             let place = BatchPlace::new(&header, active.segment.base_offset, active.position);
+            let beginning = Beginning {
+                position: Some(place.start()),
+                appended_bytes: self.appended_bytes,
+            };
             active.progress.note(&active.segment, &place, interval_bytes);
             active.first_timestamp.get_or_insert(header.max_timestamp);
             active.position = place.end();
@@ -559,16 +643,16 @@ impl PartitionLog {
             active.segment.set_bytes(place.end());
             self.end_offset = header.next_offset();
             if header.has_producer_id() {
-                self.note_producer(&header, marker);
+                self.note_producer(&header, beginning, marker);
             }
             reader.state().note(place);
         }
     }
 
-    fn note_producer(&mut self, header: &BatchHeader, marker: Option<Marker>) {
+    fn note_producer(&mut self, header: &BatchHeader, beginning: Beginning, marker: Option<Marker>) {
         match marker {
             None if header.is_control() => {}
-            None => self.producers.note_batch(header),
+            None => self.producers.note_batch(header, beginning),
             Some(marker) => {
                 if let Some(aborted) = note_marker(&mut self.producers, header, marker) {
                     self.active.segment.indexes().aborted.push(aborted);

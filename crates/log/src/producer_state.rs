@@ -6,6 +6,8 @@ use ottla_wire::records::batch::{BatchHeader, NO_PRODUCER_EPOCH, NO_SEQUENCE, ad
 use ottla_wire::records::crc32c;
 
 use crate::error::AppendError;
+use crate::origin::{Origin, Ticket};
+use crate::reader::SegmentPosition;
 
 /// A client may have this many batches in flight and still rely on order (KIP-98), so this many may
 /// be retried.
@@ -39,6 +41,9 @@ struct ProducerEntry {
     coordinator_epoch: i32,
     last_timestamp: i64,
     transaction_first_offset: Option<i64>,
+    /// Tickets that were taken below this offset are withdrawn. Not stored: no ticket outlives the
+    /// process.
+    tickets_from: i64,
 }
 
 impl ProducerEntry {
@@ -49,6 +54,7 @@ impl ProducerEntry {
             coordinator_epoch: -1,
             last_timestamp: -1,
             transaction_first_offset: None,
+            tickets_from: 0,
         }
     }
 
@@ -56,6 +62,21 @@ impl ProducerEntry {
         self.batches
             .back()
             .map_or(NO_SEQUENCE, |batch| batch.last_sequence)
+    }
+
+    fn is_in_transaction(&self, producer_epoch: i16) -> bool {
+        self.producer_epoch == producer_epoch && self.transaction_first_offset.is_some()
+    }
+
+    fn check_epoch(&self, header: &BatchHeader) -> Result<(), AppendError> {
+        if header.producer_epoch < self.producer_epoch {
+            return Err(AppendError::InvalidProducerEpoch {
+                producer_id: header.producer_id,
+                known_epoch: self.producer_epoch,
+                epoch: header.producer_epoch,
+            });
+        }
+        Ok(())
     }
 
     fn raise_epoch(&mut self, producer_epoch: i16) {
@@ -107,42 +128,58 @@ pub(crate) struct CompletedTransaction {
     pub aborted: bool,
 }
 
+/// Where a transaction begins in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beginning {
+    /// `None`: it began before the log was opened, and a snapshot does not tell.
+    pub position: Option<SegmentPosition>,
+    /// Bytes that had been appended since the log was opened.
+    pub appended_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ended {
+    beginning: Beginning,
+    last_offset: i64,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProducerState {
     entries: BTreeMap<i64, ProducerEntry>,
-    /// Producer of each open transaction, by first offset.
-    open_transactions: BTreeMap<i64, i64>,
-    /// Last offset by first offset of transactions that ended at or above the last known high
-    /// watermark.
-    ended_transactions: BTreeMap<i64, i64>,
+    /// By first offset.
+    open_transactions: BTreeMap<i64, Beginning>,
+    /// Transactions that ended at or above the last known high watermark, by first offset.
+    ended_transactions: BTreeMap<i64, Ended>,
 }
 
 impl ProducerState {
-    /// Decides about a client's data batch. Changes nothing.
-    pub fn check(&self, header: &BatchHeader) -> Result<Verdict, AppendError> {
+    /// Decides about a data batch. Changes nothing.
+    pub fn check(&self, header: &BatchHeader, origin: Origin) -> Result<Verdict, AppendError> {
         let producer_id = header.producer_id;
-        let Some(entry) = self.entries.get(&producer_id) else {
-            // A producer without history here may begin anywhere: retention may have removed what
-            // it wrote (KIP-360).
-            return Ok(Verdict::Append);
+        let entry = self.entries.get(&producer_id);
+        if let Some(entry) = entry {
+            // The stale epoch comes first, before sequences and transactions, as in Apache Kafka.
+            entry.check_epoch(header)?;
+            if origin.has_sequences()
+                && header.producer_epoch == entry.producer_epoch
+                && let Some(batch) = find_duplicate(entry, header)
+            {
+                return Ok(Verdict::Duplicate {
+                    base_offset: batch.first_offset(),
+                    last_offset: batch.last_offset,
+                    timestamp: batch.timestamp,
+                });
+            }
+        }
+        if header.is_transactional() && !origin.is_verified() {
+            check_ticket(entry, header, origin.ticket())?;
+        }
+        let Some(entry) = entry else {
+            return check_first_sequence(header, origin.ticket());
         };
-        if header.producer_epoch < entry.producer_epoch {
-            return Err(AppendError::InvalidProducerEpoch {
-                producer_id,
-                known_epoch: entry.producer_epoch,
-                epoch: header.producer_epoch,
-            });
+        if origin.has_sequences() {
+            check_sequence(entry, header)?;
         }
-        if header.producer_epoch == entry.producer_epoch
-            && let Some(batch) = find_duplicate(entry, header)
-        {
-            return Ok(Verdict::Duplicate {
-                base_offset: batch.first_offset(),
-                last_offset: batch.last_offset,
-                timestamp: batch.timestamp,
-            });
-        }
-        check_sequence(entry, header)?;
         if entry.transaction_first_offset.is_some() && !header.is_transactional() {
             return Err(AppendError::InvalidTransactionState { producer_id });
         }
@@ -150,12 +187,25 @@ impl ProducerState {
     }
 
     /// Decides about a transaction marker. Changes nothing.
-    pub fn check_marker(&self, header: &BatchHeader, marker: Marker) -> Result<(), AppendError> {
+    pub fn check_marker(
+        &self,
+        header: &BatchHeader,
+        marker: Marker,
+        origin: Origin,
+    ) -> Result<(), AppendError> {
         let producer_id = header.producer_id;
         let Some(entry) = self.entries.get(&producer_id) else {
             return Ok(());
         };
-        if header.producer_epoch < entry.producer_epoch {
+        entry.check_epoch(header)?;
+        // KIP-890: the marker of a transaction with an epoch of its own raises it. An equal epoch
+        // is a marker that is written again, as long as nothing is open that it could end by
+        // mistake; the last epoch cannot be raised.
+        let is_late = origin.has_own_epoch()
+            && header.producer_epoch == entry.producer_epoch
+            && header.producer_epoch != i16::MAX
+            && entry.transaction_first_offset.is_some();
+        if is_late {
             return Err(AppendError::InvalidProducerEpoch {
                 producer_id,
                 known_epoch: entry.producer_epoch,
@@ -172,8 +222,23 @@ impl ProducerState {
         Ok(())
     }
 
+    pub fn has_open_transaction(&self, producer_id: i64, producer_epoch: i16) -> bool {
+        let entry = self.entries.get(&producer_id);
+        entry.is_some_and(|entry| entry.is_in_transaction(producer_epoch))
+    }
+
+    /// Withdraws the tickets that a producer took before `marker_offset`. Not needed where the
+    /// marker raised the epoch, which fences late batches and belongs to the next transaction.
+    pub fn withdraw_tickets(&mut self, producer_id: i64, marker_offset: i64) {
+        if let Some(entry) = self.entries.get_mut(&producer_id) {
+            entry.tickets_from = marker_offset + 1;
+        }
+    }
+
     /// Notes a data batch that is in the log, with offsets assigned.
-    pub fn note_batch(&mut self, header: &BatchHeader) {
+    ///
+    /// - `place`: where it is, in case it begins a transaction.
+    pub fn note_batch(&mut self, header: &BatchHeader, place: Beginning) {
         let producer_id = header.producer_id;
         let entry = self
             .entries
@@ -192,7 +257,7 @@ impl ProducerState {
         entry.last_timestamp = header.max_timestamp;
         if header.is_transactional() && entry.transaction_first_offset.is_none() {
             entry.transaction_first_offset = Some(header.base_offset);
-            self.open_transactions.insert(header.base_offset, producer_id);
+            self.open_transactions.insert(header.base_offset, place);
         }
     }
 
@@ -208,9 +273,15 @@ impl ProducerState {
         entry.coordinator_epoch = marker.coordinator_epoch;
         entry.last_timestamp = header.max_timestamp;
         let first_offset = entry.transaction_first_offset.take()?;
-        self.open_transactions.remove(&first_offset);
+        let beginning = self.open_transactions.remove(&first_offset).unwrap_or_default();
         let last_offset = header.last_offset();
-        self.ended_transactions.insert(first_offset, last_offset);
+        self.ended_transactions.insert(
+            first_offset,
+            Ended {
+                beginning,
+                last_offset,
+            },
+        );
         Some(CompletedTransaction {
             producer_id,
             first_offset,
@@ -219,15 +290,25 @@ impl ProducerState {
         })
     }
 
-    /// Returns the offset below which every transaction has ended with its end below `bound`.
-    pub fn last_stable_offset(&self, bound: i64) -> i64 {
-        let open = self.open_transactions.first_key_value().map(|(first, _)| *first);
+    /// Returns the first offset of a transaction that has not ended below `bound`, and where it is.
+    pub fn first_unstable(&self, bound: i64) -> Option<(i64, Beginning)> {
+        let open = self.open_transactions.first_key_value();
+        let open = open.map(|(first, beginning)| (*first, *beginning));
         let ended = self
             .ended_transactions
             .iter()
-            .find(|(_, last)| **last >= bound)
-            .map(|(first, _)| *first);
-        [open, ended].into_iter().flatten().fold(bound, i64::min)
+            .find(|(_, ended)| ended.last_offset >= bound);
+        let ended = ended.map(|(first, ended)| (*first, ended.beginning));
+        [open, ended]
+            .into_iter()
+            .flatten()
+            .min_by_key(|(first, _)| *first)
+    }
+
+    /// Returns the offset below which every transaction has ended with its end below `bound`.
+    pub fn last_stable_offset(&self, bound: i64) -> i64 {
+        self.first_unstable(bound)
+            .map_or(bound, |(first, _)| first.min(bound))
     }
 
     /// Returns the last stable offset after `completed` ends, for the transaction index.
@@ -241,7 +322,8 @@ impl ProducerState {
 
     /// Removes transactions that ended below the high watermark.
     pub fn forget_ended_below(&mut self, high_watermark: i64) {
-        self.ended_transactions.retain(|_, last| *last >= high_watermark);
+        self.ended_transactions
+            .retain(|_, ended| ended.last_offset >= high_watermark);
     }
 
     /// Removes producers that wrote nothing for `expiration_ms` and have no open transaction;
@@ -253,6 +335,10 @@ impl ProducerState {
                 || now_ms.saturating_sub(entry.last_timestamp) < expiration_ms
         });
         before - self.entries.len()
+    }
+
+    pub fn has_open_transactions(&self) -> bool {
+        !self.open_transactions.is_empty()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -311,6 +397,38 @@ fn find_duplicate<'a>(entry: &'a ProducerEntry, header: &BatchHeader) -> Option<
         .batches
         .iter()
         .find(|batch| batch.first_sequence() == header.base_sequence && batch.last_sequence == last_sequence)
+}
+
+/// KIP-890: a batch that would begin a transaction must have been admitted, and no marker of its
+/// producer may have been written since.
+fn check_ticket(
+    entry: Option<&ProducerEntry>,
+    header: &BatchHeader,
+    ticket: Option<Ticket>,
+) -> Result<(), AppendError> {
+    if entry.is_some_and(|entry| entry.is_in_transaction(header.producer_epoch)) {
+        return Ok(());
+    }
+    let tickets_from = entry.map_or(0, |entry| entry.tickets_from);
+    match ticket {
+        Some(ticket) if ticket.log_end >= tickets_from => Ok(()),
+        _ => Err(AppendError::InvalidTransactionState {
+            producer_id: header.producer_id,
+        }),
+    }
+}
+
+/// A producer without history here may begin anywhere, because retention may have removed what it
+/// wrote (KIP-360), unless its ticket says otherwise.
+fn check_first_sequence(header: &BatchHeader, ticket: Option<Ticket>) -> Result<Verdict, AppendError> {
+    if header.base_sequence > 0 && ticket.is_some_and(|ticket| ticket.begins_at_zero) {
+        return Err(AppendError::OutOfOrderSequence {
+            producer_id: header.producer_id,
+            last_sequence: NO_SEQUENCE,
+            base_sequence: header.base_sequence,
+        });
+    }
+    Ok(Verdict::Append)
 }
 
 fn check_sequence(entry: &ProducerEntry, header: &BatchHeader) -> Result<(), AppendError> {
@@ -422,7 +540,7 @@ impl ProducerState {
         if transaction_first_offset >= 0 {
             entry.transaction_first_offset = Some(transaction_first_offset);
             self.open_transactions
-                .insert(transaction_first_offset, producer_id);
+                .insert(transaction_first_offset, Beginning::default());
         }
         self.entries.insert(producer_id, entry);
     }
@@ -442,6 +560,12 @@ impl Fields<'_> {
 mod tests {
     use super::*;
     use ottla_wire::records::batch::attributes;
+
+    const CLIENT: Origin = Origin::Client(None);
+    const HERE: Beginning = Beginning {
+        position: None,
+        appended_bytes: 0,
+    };
 
     fn batch(producer_epoch: i16, base_sequence: i32, record_count: i32, base_offset: i64) -> BatchHeader {
         BatchHeader {
@@ -470,9 +594,9 @@ mod tests {
     fn a_duplicate_batch_gets_its_first_offsets_up_to_five_batches_later() {
         let mut state = ProducerState::default();
         for index in 0..6 {
-            state.note_batch(&batch(0, index * 2, 2, i64::from(index) * 2));
+            state.note_batch(&batch(0, index * 2, 2, i64::from(index) * 2), HERE);
         }
-        let verdict = state.check(&batch(0, 2, 2, 99)).expect("within five");
+        let verdict = state.check(&batch(0, 2, 2, 99), CLIENT).expect("within five");
         assert_eq!(
             verdict,
             Verdict::Duplicate {
@@ -482,7 +606,7 @@ mod tests {
             }
         );
         assert!(matches!(
-            state.check(&batch(0, 0, 2, 99)),
+            state.check(&batch(0, 0, 2, 99), CLIENT),
             Err(AppendError::OutOfOrderSequence { .. })
         ));
     }
@@ -490,29 +614,38 @@ mod tests {
     #[test]
     fn a_gap_is_refused_and_the_next_sequence_accepted() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(0, 0, 3, 0));
+        state.note_batch(&batch(0, 0, 3, 0), HERE);
         assert!(matches!(
-            state.check(&batch(0, 4, 1, 3)),
+            state.check(&batch(0, 4, 1, 3), CLIENT),
             Err(AppendError::OutOfOrderSequence {
                 last_sequence: 2,
                 base_sequence: 4,
                 ..
             })
         ));
-        assert_eq!(state.check(&batch(0, 3, 1, 3)).expect("next"), Verdict::Append);
+        assert_eq!(
+            state.check(&batch(0, 3, 1, 3), CLIENT).expect("next"),
+            Verdict::Append
+        );
     }
 
     #[test]
     fn sequences_wrap_to_zero() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(0, i32::MAX - 1, 2, 0));
-        assert_eq!(state.check(&batch(0, 0, 1, 2)).expect("wrapped"), Verdict::Append);
+        state.note_batch(&batch(0, i32::MAX - 1, 2, 0), HERE);
+        assert_eq!(
+            state.check(&batch(0, 0, 1, 2), CLIENT).expect("wrapped"),
+            Verdict::Append
+        );
         let across = batch(0, i32::MAX, 3, 0);
         let mut state = ProducerState::default();
-        state.note_batch(&across);
-        assert!(matches!(state.check(&across), Ok(Verdict::Duplicate { .. })));
+        state.note_batch(&across, HERE);
+        assert!(matches!(
+            state.check(&across, CLIENT),
+            Ok(Verdict::Duplicate { .. })
+        ));
         assert_eq!(
-            state.check(&batch(0, 2, 1, 3)).expect("after the wrap"),
+            state.check(&batch(0, 2, 1, 3), CLIENT).expect("after the wrap"),
             Verdict::Append
         );
     }
@@ -520,18 +653,18 @@ mod tests {
     #[test]
     fn a_new_epoch_begins_at_zero_and_fences_the_old_one() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(3, 0, 1, 0));
+        state.note_batch(&batch(3, 0, 1, 0), HERE);
         assert!(matches!(
-            state.check(&batch(4, 5, 1, 1)),
+            state.check(&batch(4, 5, 1, 1), CLIENT),
             Err(AppendError::OutOfOrderSequence { .. })
         ));
         assert_eq!(
-            state.check(&batch(4, 0, 1, 1)).expect("new epoch"),
+            state.check(&batch(4, 0, 1, 1), CLIENT).expect("new epoch"),
             Verdict::Append
         );
-        state.note_batch(&batch(4, 0, 1, 1));
+        state.note_batch(&batch(4, 0, 1, 1), HERE);
         assert!(matches!(
-            state.check(&batch(3, 1, 1, 2)),
+            state.check(&batch(3, 1, 1, 2), CLIENT),
             Err(AppendError::InvalidProducerEpoch {
                 known_epoch: 4,
                 epoch: 3,
@@ -544,7 +677,7 @@ mod tests {
     fn an_unknown_producer_may_begin_anywhere() {
         assert_eq!(
             ProducerState::default()
-                .check(&batch(0, 77, 1, 0))
+                .check(&batch(0, 77, 1, 0), CLIENT)
                 .expect("unknown"),
             Verdict::Append
         );
@@ -553,7 +686,7 @@ mod tests {
     #[test]
     fn the_last_stable_offset_waits_for_open_transactions_and_for_the_watermark() {
         let mut state = ProducerState::default();
-        state.note_batch(&transactional(batch(0, 0, 5, 10)));
+        state.note_batch(&transactional(batch(0, 0, 5, 10)), HERE);
         assert_eq!(state.last_stable_offset(100), 10);
         let marker = Marker {
             committed: false,
@@ -575,7 +708,8 @@ mod tests {
                 Marker {
                     committed: true,
                     coordinator_epoch: 1
-                }
+                },
+                Origin::Broker
             ),
             Err(AppendError::CoordinatorFenced {
                 known_epoch: 2,
@@ -588,20 +722,20 @@ mod tests {
     #[test]
     fn a_snapshot_restores_the_last_batch_and_the_open_transaction() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(1, 0, 2, 0));
-        state.note_batch(&transactional(batch(1, 2, 2, 2)));
+        state.note_batch(&batch(1, 0, 2, 0), HERE);
+        state.note_batch(&transactional(batch(1, 2, 2, 2)), HERE);
         let bytes = state.encode_snapshot();
         assert_eq!(bytes.len(), 10 + 46);
         let mut loaded = ProducerState::decode_snapshot(&bytes).expect("own bytes");
         assert_eq!(loaded.last_stable_offset(50), 2);
         assert!(matches!(
-            loaded.check(&batch(1, 2, 2, 9)),
+            loaded.check(&batch(1, 2, 2, 9), CLIENT),
             Ok(Verdict::Duplicate { base_offset: 2, .. })
         ));
-        assert!(loaded.check(&batch(1, 0, 2, 9)).is_err());
+        assert!(loaded.check(&batch(1, 0, 2, 9), CLIENT).is_err());
         loaded.recall_older_batch(&batch(1, 0, 2, 0));
         assert!(matches!(
-            loaded.check(&batch(1, 0, 2, 9)),
+            loaded.check(&batch(1, 0, 2, 9), CLIENT),
             Ok(Verdict::Duplicate { base_offset: 0, .. })
         ));
     }
@@ -609,7 +743,7 @@ mod tests {
     #[test]
     fn damage_to_any_byte_of_a_snapshot_is_detected() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(1, 0, 2, 0));
+        state.note_batch(&batch(1, 0, 2, 0), HERE);
         let bytes = state.encode_snapshot();
         for index in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -625,10 +759,10 @@ mod tests {
     #[test]
     fn idle_producers_expire_unless_a_transaction_is_open() {
         let mut state = ProducerState::default();
-        state.note_batch(&batch(0, 0, 1, 0));
+        state.note_batch(&batch(0, 0, 1, 0), HERE);
         assert_eq!(state.expire(1_500, 1_000), 0);
         assert_eq!(state.expire(2_000, 1_000), 1);
-        state.note_batch(&transactional(batch(0, 0, 1, 1)));
+        state.note_batch(&transactional(batch(0, 0, 1, 1)), HERE);
         assert_eq!(state.expire(9_000, 1_000), 0);
     }
 }

@@ -56,6 +56,8 @@ pub struct ReadRegion {
     pub reached_bytes: u64,
     /// Base offset of the first batch; at or below the requested offset.
     pub base_offset: i64,
+    /// All records of the region are below this offset.
+    pub end_offset: i64,
     pub first_batch_bytes: u64,
     /// Only in `ReadMode::Resident`: more data follows, but on the device.
     pub is_cut: bool,
@@ -233,10 +235,7 @@ impl LogReader {
         let state = self.state();
         let bound_position = bound.position.or_else(|| {
             let place = state.recent_batch(bound.offset)?;
-            (place.base_offset == bound.offset).then_some(SegmentPosition {
-                segment_base_offset: place.segment_base_offset,
-                position: place.position,
-            })
+            (place.base_offset == bound.offset).then_some(place.start())
         });
         View {
             segments: Arc::clone(&state.segments),
@@ -259,8 +258,10 @@ impl LogReader {
         let mut found = Vec::new();
         for segment in &segments[first..] {
             let indexes = segment.indexes();
-            for aborted in &indexes.aborted {
-                if aborted.last_offset >= offset && aborted.first_offset < upper_offset {
+            let all = &indexes.aborted;
+            let ended_before = all.partition_point(|aborted| aborted.last_offset < offset);
+            for aborted in &all[ended_before..] {
+                if aborted.first_offset < upper_offset {
                     found.push(*aborted);
                 }
                 // Transactions that end after this one begin at or after its last stable offset.
@@ -289,6 +290,12 @@ impl View {
         } else {
             self.segments[index].bytes()
         }
+    }
+
+    /// The first offset behind a segment.
+    fn next_base(&self, index: usize) -> i64 {
+        let next = self.segments.get(index + 1);
+        next.map_or(self.end_offset, |next| next.base_offset)
     }
 
     fn read(
@@ -334,10 +341,15 @@ impl View {
             }
         }
         let (reached_bytes, is_cut) = (region.bytes, region.bytes < bytes);
-        if region.position + region.bytes < end && region.bytes > first.bytes {
-            let cut_at = region.position + region.bytes;
-            let whole = segment.batch_end_floor(first.end(), cut_at, end, mode);
-            region.bytes = whole.map_or(region.bytes, |end| end - region.position);
+        let mut end_offset = bound_offset.min(self.next_base(index));
+        let cut_at = region.position + region.bytes;
+        if cut_at < end && region.bytes <= first.bytes {
+            end_offset = first.last_offset + 1;
+        } else if cut_at < end
+            && let Ok((whole, next)) = segment.batch_end_floor(first.end(), cut_at, end, mode)
+        {
+            region.bytes = whole - region.position;
+            end_offset = next.unwrap_or(end_offset);
         }
         let is_checked = segment.is_checked(region.position, region.position + region.bytes);
         if mode == ReadMode::Resident && !is_checked {
@@ -349,11 +361,9 @@ impl View {
             reached_bytes,
             is_cut,
             base_offset: first.base_offset,
+            end_offset,
             first_batch_bytes: first.bytes,
-            at: SegmentPosition {
-                segment_base_offset: segment.base_offset,
-                position: first.position,
-            },
+            at: first.start(),
             unchecked: (!is_checked).then(|| UncheckedRegion {
                 segment: Arc::clone(segment),
                 expected: Expected {
@@ -399,11 +409,7 @@ impl View {
     pub fn bound_position(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<u64> {
         let segment = &self.segments[index];
         let end = self.segment_end(index);
-        let next_base = self
-            .segments
-            .get(index + 1)
-            .map_or(self.end_offset, |next| next.base_offset);
-        if bound_offset >= next_base {
+        if bound_offset >= self.next_base(index) {
             return Ok(end);
         }
         if let Some(bound) = self.bound

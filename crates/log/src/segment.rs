@@ -17,6 +17,7 @@ use crate::error::LogError;
 use crate::index_file::{Floor, SparseIndex, last_where};
 use crate::offset_index::OffsetEntry;
 use crate::read_mode::{ReadMode, read_up_to};
+use crate::reader::SegmentPosition;
 use crate::time_index::TimeEntry;
 use crate::transaction_index::AbortedTransaction;
 
@@ -85,6 +86,13 @@ impl BatchPlace {
             } else {
                 header.max_timestamp
             },
+        }
+    }
+
+    pub fn start(&self) -> SegmentPosition {
+        SegmentPosition {
+            segment_base_offset: self.segment_base_offset,
+            position: self.position,
         }
     }
 
@@ -341,15 +349,25 @@ impl Segment {
         })
     }
 
-    /// Returns the end of the last batch that ends at or before `position`, or where damage begins.
+    /// Returns the end of the last batch that ends at or before `position`, or where damage begins;
+    /// and the base offset of the batch that follows, if it is known.
     ///
     /// - `first`: the position of some batch before `position`.
     /// - `end`: the end of what may be read.
-    pub fn batch_end_floor(&self, first: u64, position: u64, end: u64, mode: ReadMode) -> io::Result<u64> {
+    pub fn batch_end_floor(
+        &self,
+        first: u64,
+        position: u64,
+        end: u64,
+        mode: ReadMode,
+    ) -> io::Result<(u64, Option<i64>)> {
         let from = self.position_where(mode, |entry| u64::from(entry.position) <= position)?;
         let walk = self.walk(from.max(first), end, mode, |place| place.end() > position)?;
-        let crossing = walk.found.map(|place| place.position);
-        Ok(walk.damage_position.or(crossing).unwrap_or(end))
+        Ok(match (walk.damage_position, walk.found) {
+            (Some(damage), _) => (damage, None),
+            (None, Some(crossing)) => (crossing.position, Some(crossing.base_offset)),
+            (None, None) => (end, None),
+        })
     }
 
     /// Returns the position in the last offset index entry for which `precedes` holds.

@@ -334,3 +334,31 @@ fn nothing_is_unstable_below_the_start_of_a_log() {
     assert_eq!(log.last_stable_offset(3), 2);
     assert_eq!(log.last_stable_offset(1), 1, "never above the bound");
 }
+
+#[test]
+fn a_restart_forgets_producers_that_have_been_silent_unless_their_transaction_is_open() {
+    let home = Home::new(LogConfig {
+        producer_id_expiration_ms: 1_000,
+        ..LogConfig::default()
+    });
+    let (mut log, _) = home.open(true, 0);
+    for (producer_id, is_transactional, age_ms) in [(1, false, 1_000), (2, true, 1_000), (3, false, 999)] {
+        let options = BatchOptions {
+            producer_id,
+            producer_epoch: 0,
+            base_sequence: 0,
+            is_transactional,
+            ..BatchOptions::default()
+        };
+        append(&mut log, &build(&[b"x"], NOW_MS - age_ms, options)).expect("appended");
+    }
+    let recovery_point = log.close().expect("closes");
+    drop(log);
+    let (log, report) = home.open(true, recovery_point);
+    assert_eq!(report.replayed_batches, 0, "a snapshot tells all");
+    let known: Vec<i64> = log
+        .active_producers()
+        .map(|producer| producer.producer_id)
+        .collect();
+    assert_eq!(known, [2, 3]);
+}

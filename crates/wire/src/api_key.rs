@@ -132,7 +132,7 @@ api_keys! {
     AddPartitionsToTxn = 24: add_partitions_to_txn::AddPartitionsToTxnRequest, unserved, "";
     AddOffsetsToTxn = 25: add_offsets_to_txn::AddOffsetsToTxnRequest, unserved, "";
     EndTxn = 26: end_txn::EndTxnRequest, unserved, "";
-    WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, unserved, "";
+    WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, served 1 to 2, "";
     TxnOffsetCommit = 28: txn_offset_commit::TxnOffsetCommitRequest, unserved, "";
     DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "";
     CreateAcls = 30: create_acls::CreateAclsRequest, served 1 to 3, "";

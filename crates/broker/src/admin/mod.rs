@@ -34,6 +34,7 @@ pub mod prometheus;
 pub mod quotas;
 pub mod tls;
 pub mod gate;
+pub mod transactions;
 
 const JSON: &str = "application/json";
 

@@ -38,6 +38,7 @@ pub fn render(view: &AdminView) -> String {
     write_tenants(&mut page, &tenants, view.tenants.tenants().config().metrics_max);
     write_partitions(&mut page, view);
     write_loops(&mut page, &tenants);
+    super::transactions::write_metrics(&mut page, view);
     write_telemetry(&mut page, view);
     write_denials(&mut page, view);
     super::quotas::write_metrics(&mut page, &view.node.quotas);
@@ -156,12 +157,13 @@ const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
     ),
     (
         "kafka_network_requestmetrics_remotetimems",
-        "Waiting for a sync, data, a device, a group or the controller.",
+        "Waiting for a sync, data, a device, a group, a transaction or the controller.",
         &[
             Stage::Synced,
             Stage::WaitedForData,
             Stage::ColdRead,
             Stage::WaitedForGroup,
+            Stage::WaitedForTransaction,
             Stage::Controller,
         ],
     ),

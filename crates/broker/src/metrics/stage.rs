@@ -22,6 +22,8 @@ pub enum Stage {
     ColdRead,
     /// Waiting for other members of the group.
     WaitedForGroup,
+    /// Waiting for the transaction coordinator.
+    WaitedForTransaction,
     Controller,
     /// Answered, while the connection is muted because its client is over a quota.
     Throttled,
@@ -31,7 +33,7 @@ pub enum Stage {
     Written,
 }
 
-pub const STAGE_COUNT: usize = 12;
+pub const STAGE_COUNT: usize = 13;
 
 impl Stage {
     pub const ALL: [Stage; STAGE_COUNT] = [
@@ -43,6 +45,7 @@ impl Stage {
         Stage::WaitedForData,
         Stage::ColdRead,
         Stage::WaitedForGroup,
+        Stage::WaitedForTransaction,
         Stage::Controller,
         Stage::Throttled,
         Stage::Behind,
@@ -60,6 +63,7 @@ impl Stage {
             Stage::WaitedForData => "waited_for_data",
             Stage::ColdRead => "cold_read",
             Stage::WaitedForGroup => "waited_for_group",
+            Stage::WaitedForTransaction => "waited_for_transaction",
             Stage::Controller => "controller",
             Stage::Throttled => "throttled",
             Stage::Behind => "behind",
@@ -83,6 +87,7 @@ impl From<WaitKind> for Stage {
             WaitKind::Data => Stage::WaitedForData,
             WaitKind::ColdRead => Stage::ColdRead,
             WaitKind::Group => Stage::WaitedForGroup,
+            WaitKind::Transaction => Stage::WaitedForTransaction,
             WaitKind::Controller => Stage::Controller,
             WaitKind::Throttle => Stage::Throttled,
             // Its handler continues on another thread.

@@ -225,6 +225,7 @@ impl LoopContext {
             waited_for_data_us = times.get(Stage::WaitedForData),
             cold_read_us = times.get(Stage::ColdRead),
             waited_for_group_us = times.get(Stage::WaitedForGroup),
+            waited_for_transaction_us = times.get(Stage::WaitedForTransaction),
             controller_us = times.get(Stage::Controller),
             throttled_us = times.get(Stage::Throttled),
             behind_us = times.get(Stage::Behind),

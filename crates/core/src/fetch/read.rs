@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ottla_log::AbortedTransaction;
 use ottla_log::ReadMode;
 use ottla_log::disk::FileRegion;
-use ottla_log::{Bound, Read, SegmentPosition, UncheckedRegion};
+use ottla_log::{Read, SegmentPosition, UncheckedRegion};
 use ottla_wire::error_code::ErrorCode;
 
 use super::session::{FetchPartition, SentState};
@@ -43,10 +43,12 @@ pub struct Target {
 
 impl Target {
     /// Returns the bytes that became readable so far; 0 for an unknown partition.
-    pub fn visible_bytes(&self) -> u64 {
-        self.partition
-            .as_ref()
-            .map_or(0, |partition| partition.visible_bytes())
+    pub fn readable_bytes(&self, isolation_level: IsolationLevel) -> u64 {
+        match (&self.partition, isolation_level) {
+            (Ok(partition), IsolationLevel::ReadUncommitted) => partition.visible_bytes(),
+            (Ok(partition), IsolationLevel::ReadCommitted) => partition.stable_bytes(),
+            (Err(_), _) => 0,
+        }
     }
 
     pub fn is_deleted(&self) -> bool {
@@ -258,11 +260,8 @@ fn read_one(
         Err(error) => return PartitionRead::error(error),
     }
     let bound = match isolation_level {
-        IsolationLevel::ReadCommitted if view.offsets.last_stable < view.offsets.high_watermark => Bound {
-            offset: view.offsets.last_stable,
-            position: None,
-        },
-        _ => view.bound,
+        IsolationLevel::ReadCommitted => view.stable,
+        IsolationLevel::ReadUncommitted => view.bound,
     };
     let mut answer = PartitionRead::empty(sent);
     match view.reader.read(
@@ -273,6 +272,11 @@ fn read_one(
         mode,
     ) {
         Ok(Read::Region(found)) => {
+            if isolation_level == IsolationLevel::ReadCommitted {
+                let reader = &view.reader;
+                let aborted = reader.aborted_transactions(asked.fetch_offset, found.end_offset);
+                answer.aborted_transactions = Some(aborted);
+            }
             answer.region = Some(found.region);
             answer.reached_bytes = found.reached_bytes;
             answer.first_batch_bytes = found.first_batch_bytes;
@@ -285,12 +289,7 @@ fn read_one(
         Err(error) => return PartitionRead::error(partition.read_failed(&error)),
     }
     if isolation_level == IsolationLevel::ReadCommitted {
-        let aborted = if answer.region.is_some() {
-            view.reader.aborted_transactions(asked.fetch_offset, bound.offset)
-        } else {
-            Vec::new()
-        };
-        answer.aborted_transactions = Some(aborted);
+        answer.aborted_transactions.get_or_insert_default();
     }
     answer
 }

@@ -13,9 +13,10 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::Codec;
+use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use tracing::{error, warn};
 
-use crate::partition::Partition;
+use crate::partition::{Appended, Partition};
 use crate::random::Random;
 use crate::services::Services;
 use crate::services::{ColdRead, Payer};
@@ -281,6 +282,43 @@ impl Coordinator {
             // If this failed, the waiting clients have been answered with the error.
             let _ = self.carry_out(services, &mut state, step, None);
         }
+    }
+
+    /// Appends the marker that ends a producer's transaction in this partition, and settles the
+    /// offsets in it. Both under one lock: a load between them would find the marker and settle,
+    /// too.
+    ///
+    /// - Errors: NOT_LEADER_OR_FOLLOWER while the log is not loaded, which coordinators retry.
+    pub fn complete_transaction(
+        self: &Arc<Self>,
+        storage: &Storage,
+        marker: TransactionMarker,
+        transaction_version: i8,
+    ) -> Result<(Arc<Partition>, Appended), ErrorCode> {
+        self.load(storage, None);
+        let services = &storage.services;
+        let mut state = self.lock();
+        let CoordinatorStage::Ready(ready) = &mut state.stage else {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        };
+        let appended = ready
+            .partition
+            .append_marker(services, marker, transaction_version);
+        let appended = match appended {
+            Err(ErrorCode::KafkaStorageError) => {
+                self.fail(services, &mut state);
+                return Err(ErrorCode::KafkaStorageError);
+            }
+            appended => appended?,
+        };
+        ready.end_offset = appended.last_offset + 1;
+        let is_commit = marker.result == TransactionResult::Commit;
+        ready.machine.apply_marker(marker.producer_id, is_commit);
+        let partition = ready.partition.clone();
+        if self.note_deadline(ready.machine.next_deadline()) {
+            services.executor().deadline_changed();
+        }
+        Ok((partition, appended))
     }
 
     /// Returns overviews of the known groups; none while they are being loaded.

@@ -8,8 +8,10 @@ use std::task::Waker;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
+use ottla_wire::records::control::TransactionMarker;
 
 use crate::config::NodeConfig;
+use crate::partition::{Appended, Partition};
 use crate::random::Random;
 use crate::services::Services;
 use crate::storage::Storage;
@@ -103,6 +105,23 @@ impl Groups {
                 Readiness::Failed => Preparation::Failed,
             },
         }
+    }
+
+    /// Ends a producer's transaction in a partition of the offsets topic: see
+    /// `Coordinator::complete_transaction`.
+    pub(crate) fn complete_transaction(
+        &self,
+        storage: &Storage,
+        partition_index: i32,
+        marker: TransactionMarker,
+        transaction_version: i8,
+    ) -> Result<(Arc<Partition>, Appended), ErrorCode> {
+        let topic = offsets_topic(storage).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        if !(0..topic.partition_count).contains(&partition_index) {
+            return Err(ErrorCode::UnknownTopicOrPartition);
+        }
+        self.coordinator(&topic, partition_index)
+            .complete_transaction(storage, marker, transaction_version)
     }
 
     /// Removes the offsets of deleted topics.

@@ -366,6 +366,19 @@ fn cluster_rows() -> Vec<Row> {
                 }],
             }]
         } => AlterReplicaLogDirsResponse: |names, version, answer| flat!(answer.results => partitions)),
+        row!(WriteTxnMarkers [(Cluster, ClusterAction)], write_txn_markers::WriteTxnMarkersRequest {
+            markers: vec![write_txn_markers::WritableTxnMarker {
+                producer_id: 7,
+                topics: vec![write_txn_markers::WritableTxnMarkerTopic {
+                    name: names.topic,
+                    partition_indexes: vec![0],
+                }],
+                ..Default::default()
+            }]
+        } => WriteTxnMarkersResponse: |names, version, answer| {
+            let topics = answer.markers.iter().flat_map(|marker| &marker.topics);
+            topics.flat_map(|topic| &topic.partitions).map(|one| one.error_code).collect()
+        }),
         row!(UpdateFeatures [(Cluster, Alter)], update_features::UpdateFeaturesRequest {
         } => UpdateFeaturesResponse: |names, version, answer| vec![answer.error_code]),
     ]
@@ -544,6 +557,7 @@ fn every_need_can_be_denied_alone() {
                 ApiKey::DeleteTopics => acls.push(deny((Cluster, Delete))),
                 ApiKey::InitProducerId => acls.push(deny((Topic, Write))),
                 ApiKey::OffsetForLeaderEpoch => acls.push(deny((Cluster, ClusterAction))),
+                ApiKey::WriteTxnMarkers => acls.push(deny((Cluster, Alter))),
                 _ => {}
             }
             set_acls(&broker, acls);

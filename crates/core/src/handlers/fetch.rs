@@ -212,11 +212,15 @@ impl Fetch {
     fn look(&self, node: &Node) -> Look {
         let targets = self.targets(node);
         // Taken before reading: what becomes visible in between counts as new.
-        let visible_bytes = targets.iter().map(Target::visible_bytes).collect();
+        let level = self.limits.isolation_level;
+        let readable_bytes = targets
+            .iter()
+            .map(|target| target.readable_bytes(level))
+            .collect();
         let pass = read_all(&targets, self.limits, ReadMode::Resident);
         Look {
             targets,
-            visible_bytes,
+            readable_bytes,
             pass,
         }
     }
@@ -378,7 +382,7 @@ impl Fetch {
         head.encode(&answers, reply);
     }
 
-    /// Returns, for each target, the visible bytes at which this fetch is worth another read.
+    /// Returns, for each target, the readable bytes at which this fetch is worth another read.
     fn thresholds(&self, look: &Look) -> Vec<u64> {
         let count = look.targets.len().max(1) as u64;
         // When all missing bytes have arrived, at least one of the partitions has received its
@@ -388,15 +392,15 @@ impl Fetch {
             .saturating_sub(look.pass.bytes)
             .div_ceil(count)
             .max(1);
-        look.visible_bytes.iter().map(|bytes| bytes + share).collect()
+        look.readable_bytes.iter().map(|bytes| bytes + share).collect()
     }
 }
 
 /// The result of one pass over the partitions.
 struct Look {
     targets: Vec<Target>,
-    /// Parallel to the targets, see `Partition::visible_bytes`.
-    visible_bytes: Vec<u64>,
+    /// Parallel to the targets, see `Target::readable_bytes`.
+    readable_bytes: Vec<u64>,
     pass: ReadPass,
 }
 
@@ -427,16 +431,20 @@ enum Wait {
 }
 
 impl Wait {
-    fn register(targets: Vec<Target>, thresholds: Vec<u64>, waker: &Waker) -> Wait {
-        let register = |(target, visible_bytes): (&Target, &u64)| {
+    fn register(targets: Vec<Target>, thresholds: Vec<u64>, level: IsolationLevel, waker: &Waker) -> Wait {
+        let threshold = |bytes| match level {
+            IsolationLevel::ReadUncommitted => Threshold {
+                visible_bytes: bytes,
+                ..Threshold::default()
+            },
+            IsolationLevel::ReadCommitted => Threshold {
+                stable_bytes: bytes,
+                ..Threshold::default()
+            },
+        };
+        let register = |(target, bytes): (&Target, &u64)| {
             let partition = target.partition.as_ref().ok()?;
-            Some(partition.wait(
-                Threshold {
-                    high_watermark: 0,
-                    visible_bytes: *visible_bytes,
-                },
-                waker,
-            ))
+            Some(partition.wait(threshold(*bytes), waker))
         };
         let tokens = targets.iter().zip(&thresholds).filter_map(register).collect();
         Wait::Data {
@@ -446,14 +454,14 @@ impl Wait {
         }
     }
 
-    fn is_worth_a_look(&self) -> bool {
+    fn is_worth_a_look(&self, level: IsolationLevel) -> bool {
         match self {
             Wait::Data {
                 targets, thresholds, ..
             } => targets
                 .iter()
                 .zip(thresholds)
-                .any(|(target, bytes)| target.is_deleted() || target.visible_bytes() >= *bytes),
+                .any(|(target, bytes)| target.is_deleted() || target.readable_bytes(level) >= *bytes),
             Wait::After(_) | Wait::ForCold(_) | Wait::Cold(_) => false,
         }
     }
@@ -461,6 +469,7 @@ impl Wait {
 
 impl PendingReply for PendingFetch {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        let level = self.fetch.limits.isolation_level;
         loop {
             if let Wait::ForCold(targets) = &mut self.wait {
                 let targets = std::mem::take(targets);
@@ -485,11 +494,11 @@ impl PendingReply for PendingFetch {
             if let Wait::After(look) = &mut self.wait {
                 let thresholds = self.fetch.thresholds(look);
                 let targets = std::mem::take(&mut look.targets);
-                self.wait = Wait::register(targets, thresholds, waker);
+                self.wait = Wait::register(targets, thresholds, level, waker);
             }
             let is_late = node.clock().moment() >= self.deadline;
             // Checked after registering, so that data arriving just before is not missed.
-            if !is_late && !self.wait.is_worth_a_look() {
+            if !is_late && !self.wait.is_worth_a_look(level) {
                 return Poll::Pending;
             }
             let look = self.fetch.look(node);

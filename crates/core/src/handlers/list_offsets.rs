@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use ottla_log::{Bound, Lookup, ReadError, ReadMode};
+use ottla_log::{Lookup, ReadError, ReadMode};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
@@ -180,11 +180,8 @@ impl Search {
         let view = partition.view();
         let offsets = view.offsets;
         let bound = match self.isolation_level.ok_or(ErrorCode::InvalidRequest)? {
-            IsolationLevel::ReadCommitted if offsets.last_stable < offsets.high_watermark => Bound {
-                offset: offsets.last_stable,
-                position: None,
-            },
-            _ => view.bound,
+            IsolationLevel::ReadCommitted => view.stable,
+            IsolationLevel::ReadUncommitted => view.bound,
         };
         let at = |offset| {
             Ok(SearchPlace::Found {

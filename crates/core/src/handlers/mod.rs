@@ -51,7 +51,9 @@ pub(crate) mod push_telemetry;
 pub(crate) mod sasl_authenticate;
 pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
+pub(crate) mod transactional_produce;
 pub(crate) mod update_features;
+pub(crate) mod write_txn_markers;
 
 #[cfg(test)]
 mod access_tests;
@@ -63,6 +65,8 @@ mod metadata_tests;
 mod tool_tests;
 #[cfg(test)]
 mod record_tests;
+#[cfg(test)]
+mod transaction_tests;
 
 use crate::request::Request;
 use crate::time::Moment;

@@ -5,8 +5,7 @@
 //! failed.
 //!
 //! - 9 (KIP-482) flexible; 8 (KIP-467) errors per record; 13 (KIP-516) topics by id.
-//! - Deviation: transactional batches are answered INVALID_TXN_STATE; transactions are not served
-//!   yet.
+//! - Requests with transactional batches come here through `transactional_produce.rs`.
 //! - Every batch is checked whole, compressed ones by decompressing them
 //!   (wire/src/records/validate/mod.rs). When this becomes too much for an event loop, a
 //!   long-answer thread continues from that partition on (`placement.rs`).
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use ottla_log::BatchToAppend;
-use ottla_log::{AppendError, LogError};
+use ottla_log::{AppendError, Origin, Ticket};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::{
     DecodeError, put_count, put_i16, put_i32, put_i64, put_nullable_message, put_string, put_uuid,
@@ -26,7 +25,6 @@ use ottla_wire::records::compression::Codec;
 use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, ValidBatch};
 use ottla_wire::text;
 
-use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::batch_times::{Key, NewBatch};
 use crate::image::topics::TopicImage;
@@ -55,11 +53,12 @@ pub(crate) fn handle(
     unfolding: Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Handled, DecodeError> {
-    serve(node, request, produce, Begun::default(), unfolding, reply)
+    let begun = Begun::new(node, request, &produce);
+    serve(node, request, produce, begun, unfolding, reply)
 }
 
 /// Serves the rest of the request, or as much of it as `unfolding` allows here.
-fn serve(
+pub(super) fn serve(
     node: &Node,
     request: &Request<'_>,
     produce: ProduceRequest<'_>,
@@ -111,13 +110,26 @@ fn serve_rest_elsewhere(request: &Request<'_>, begun: Begun, reply: &mut ReplyBu
 
 /// A produce request, appended as far as possible.
 #[derive(Default)]
-struct Begun {
+pub(super) struct Begun {
+    /// Refuses every partition.
+    pub refusal: Option<PartitionRefusal>,
+    /// By the place of a partition in the request; empty without transactional batches.
+    pub admitted: Vec<Admitted>,
     /// Topics whose answer is begun (all but the last are ended), and partitions that are answered.
     topics: usize,
     partitions: usize,
     waits: Vec<Wait>,
     /// An error that refused some partition.
     refused: Option<ErrorCode>,
+}
+
+/// What a partition of a request with transactional batches may append.
+#[derive(Clone, Debug)]
+pub(super) enum Admitted {
+    /// Its batch is not transactional.
+    Plain,
+    Ticket(Ticket),
+    Refused(PartitionRefusal),
 }
 
 #[derive(PartialEq, Eq)]
@@ -141,7 +153,6 @@ fn begin(
     let flexible = produce::is_flexible(version);
     let image = node.image();
     let caller = node.access.caller(request);
-    let refusal = refusal_of_all(&caller, &produce);
     let acks = produce.acks;
     let (answered_topics, answered_partitions) = (begun.topics, begun.partitions);
     let (mut topics, mut partitions) = (0, 0);
@@ -171,13 +182,17 @@ fn begin(
             if partitions <= answered_partitions {
                 continue;
             }
-            let outcome = match (&refusal, topic) {
+            let place = partitions - 1;
+            let outcome = match (&begun.refusal, topic) {
                 (Some(refusal), _) => Err(refusal.clone()),
                 _ if let Some(denied) = denied => Err(PartitionRefusal::code(denied)),
-                (None, Some(topic)) => match append(node, request, topic, part, unfolding, reply) {
+                (None, Some(topic)) => match begun
+                    .origin(place)
+                    .and_then(|origin| append(node, request, topic, part, origin, unfolding, reply))
+                {
                     Err(NotTaken::Refused(refusal)) => Err(refusal),
                     Err(NotTaken::MovesOn) => {
-                        (begun.topics, begun.partitions) = (topics, partitions - 1);
+                        (begun.topics, begun.partitions) = (topics, place);
                         return Ok(Progress::Cut);
                     }
                     Ok(accepted) => Ok(accepted),
@@ -197,6 +212,22 @@ fn begin(
 }
 
 impl Begun {
+    pub fn new(node: &Node, request: &Request<'_>, produce: &ProduceRequest<'_>) -> Begun {
+        Begun {
+            refusal: refusal_of_all(node, request, produce),
+            ..Begun::default()
+        }
+    }
+
+    /// Who writes to the partition at a place of the request.
+    fn origin(&self, place: usize) -> Result<Origin, NotTaken> {
+        match self.admitted.get(place) {
+            None | Some(Admitted::Plain) => Ok(Origin::Client(None)),
+            Some(Admitted::Ticket(ticket)) => Ok(Origin::Client(Some(*ticket))),
+            Some(Admitted::Refused(refusal)) => Err(refusal.clone().into()),
+        }
+    }
+
     /// Records the outcome of one partition.
     ///
     /// - `position`: of the partition's error code in the answer.
@@ -251,6 +282,7 @@ fn append(
     request: &Request<'_>,
     topic: &TopicImage,
     part: ProducePartition<'_>,
+    origin: Origin,
     unfolding: &mut Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Accepted, NotTaken> {
@@ -276,6 +308,7 @@ fn append(
     let started = node.clock().moment();
     let appended = partition.append(
         node.services(),
+        origin,
         &[BatchToAppend {
             header: batch.header,
             records: &batch.record_bytes,
@@ -358,8 +391,12 @@ fn see(reply: &mut ReplyBuffer, (topic_id, index): Key, records: &[u8], batch: &
 }
 
 /// Returns the reason to refuse every partition of the request, if there is one.
-fn refusal_of_all(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
-    if let Some(refusal) = refusal_of_transaction(caller, produce) {
+fn refusal_of_all(
+    node: &Node,
+    request: &Request<'_>,
+    produce: &ProduceRequest<'_>,
+) -> Option<PartitionRefusal> {
+    if let Some(refusal) = refusal_of_transaction(node, request, produce) {
         return Some(refusal);
     }
     if !matches!(produce.acks, ACKS_ALL..=1) {
@@ -372,7 +409,11 @@ fn refusal_of_all(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<Parti
     None
 }
 
-fn refusal_of_transaction(caller: &Caller, produce: &ProduceRequest<'_>) -> Option<PartitionRefusal> {
+fn refusal_of_transaction(
+    node: &Node,
+    request: &Request<'_>,
+    produce: &ProduceRequest<'_>,
+) -> Option<PartitionRefusal> {
     if !produce.has_transactional_batch {
         return None;
     }
@@ -385,14 +426,9 @@ fn refusal_of_transaction(caller: &Caller, produce: &ProduceRequest<'_>) -> Opti
             message,
         ));
     };
-    if let Err(error) = caller.transactional_id(Operation::Write, id) {
-        return Some(PartitionRefusal::code(error));
-    }
-    let message = format!("transactions are not served by this broker (transactional id {id})");
-    Some(PartitionRefusal::with_message(
-        ErrorCode::InvalidTxnState,
-        message,
-    ))
+    let caller = node.access.caller(request);
+    let denied = caller.transactional_id(Operation::Write, id).err();
+    denied.map(PartitionRefusal::code)
 }
 
 struct Accepted {
@@ -422,14 +458,14 @@ impl Accepted {
 }
 
 #[derive(Clone, Debug)]
-struct PartitionRefusal {
+pub(super) struct PartitionRefusal {
     code: ErrorCode,
     message: Option<String>,
     record_faults: Vec<RecordFault>,
 }
 
 impl PartitionRefusal {
-    fn code(code: ErrorCode) -> PartitionRefusal {
+    pub fn code(code: ErrorCode) -> PartitionRefusal {
         PartitionRefusal {
             code,
             message: None,
@@ -437,7 +473,7 @@ impl PartitionRefusal {
         }
     }
 
-    fn with_message(code: ErrorCode, message: String) -> PartitionRefusal {
+    pub fn with_message(code: ErrorCode, message: String) -> PartitionRefusal {
         PartitionRefusal {
             code,
             message: Some(text::message(&message).into_owned()),
@@ -454,19 +490,10 @@ impl PartitionRefusal {
     }
 
     fn from_append(error: &AppendError, partition: &Partition) -> PartitionRefusal {
-        if partition.is_deleted() {
-            return PartitionRefusal::code(ErrorCode::UnknownTopicOrPartition);
+        match partition.refusal_code(error) {
+            code @ ErrorCode::UnknownTopicOrPartition => PartitionRefusal::code(code),
+            code => PartitionRefusal::with_message(code, error.to_string()),
         }
-        let code = match error {
-            AppendError::Log(LogError::Corrupt { .. }) => ErrorCode::CorruptMessage,
-            AppendError::Log(_) => ErrorCode::KafkaStorageError,
-            AppendError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
-            AppendError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
-            AppendError::InvalidTransactionState { .. } => ErrorCode::InvalidTxnState,
-            AppendError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
-            AppendError::InvalidBatch { .. } => ErrorCode::InvalidRecord,
-        };
-        PartitionRefusal::with_message(code, error.to_string())
     }
 }
 

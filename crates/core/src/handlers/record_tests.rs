@@ -147,7 +147,7 @@ fn fetch_all(broker: &Broker, fetch: Fetch) -> Vec<Answered> {
 }
 
 /// The reply as its client receives it.
-fn with_regions(reply: &ReplyBuffer) -> Vec<u8> {
+pub(super) fn with_regions(reply: &ReplyBuffer) -> Vec<u8> {
     let (mut whole, mut sent) = (Vec::new(), 0);
     for inserted in &reply.regions {
         whole.extend_from_slice(&reply.bytes[sent..inserted.at]);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ottla_log::{LogError, SyncJob, WritebackJob};
+use ottla_log::{LogError, SyncJob, Visible, WritebackJob};
 use tracing::warn;
 
 use super::{Partition, SyncState, wake};
@@ -42,7 +42,11 @@ impl Commit for GroupCommit {
         if let (Some(job), Some(result)) = (self.job, self.result) {
             match state.log.finish_sync(job, result) {
                 Ok(durable) if partition.durability == Durability::Disk => {
-                    woken = partition.move_high_watermark(&mut state, durable, self.appended_bytes);
+                    let visible = Visible {
+                        bound: durable,
+                        bytes: self.appended_bytes,
+                    };
+                    woken = partition.move_high_watermark(&mut state, visible);
                 }
                 Ok(_) => {}
                 Err(error) if error.is_shortage() => partition.put_off_sync(services, &error),

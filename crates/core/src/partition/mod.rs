@@ -6,6 +6,7 @@
 //! The lock is held for an append to memory or the page cache, never across a sync or a disk read.
 
 mod group_commit;
+mod transactions;
 mod unreadable;
 mod waiters;
 
@@ -15,7 +16,7 @@ use std::task::Waker;
 
 use ottla_log::{AppendError, CheckpointJob, LogError};
 use ottla_log::{BatchToAppend, PartitionLog};
-use ottla_log::{Bound, LogReader};
+use ottla_log::{Bound, LogReader, Origin, Visible};
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch;
@@ -25,6 +26,7 @@ use crate::batch_times::{BatchTimes, Key, NewBatch};
 use crate::config::Durability;
 use crate::services::Services;
 
+pub use transactions::Entry;
 use unreadable::Unreadable;
 use waiters::Waiters;
 pub use waiters::{Threshold, WaitToken};
@@ -51,13 +53,14 @@ pub struct Partition {
 struct PartitionState {
     log: PartitionLog,
     leader_epoch: i32,
-    /// The high watermark with its position, for readers.
-    bound: Bound,
+    /// What readers may see: below the high watermark.
+    visible: Visible,
+    /// What readers of committed records may see: below the last stable offset. It may be below the
+    /// log's start.
+    stable: Visible,
     records_in: u64,
-    /// Bytes appended since the partition was opened, and how many of them are below the high
-    /// watermark.
+    /// Bytes appended since the partition was opened.
     appended_bytes: u64,
-    visible_bytes: u64,
     sync: SyncState,
     waiters: Waiters,
     failure: Option<Failure>,
@@ -134,6 +137,8 @@ pub struct View {
     pub offsets: Offsets,
     /// The high watermark with its position.
     pub bound: Bound,
+    /// The last stable offset with its position.
+    pub stable: Bound,
 }
 
 impl Partition {
@@ -147,13 +152,17 @@ impl Partition {
         log.assign_leader_epoch(leader_epoch);
         // Everything that recovery kept is intact; the first sync makes durable what a killed
         // process left in the page cache.
-        let bound = log.end();
+        let visible = Visible {
+            bound: log.end(),
+            bytes: 0,
+        };
+        let stable = log.high_watermark_moved(visible);
         Partition {
             topic_id: identity.topic_id,
             topic: identity.topic,
             index: identity.index,
             durability,
-            high_watermark: AtomicI64::new(bound.offset),
+            high_watermark: AtomicI64::new(visible.bound.offset),
             ended: AtomicBool::new(false),
             bytes_out: AtomicU64::new(0),
             first_dirty_offset: AtomicI64::new(0),
@@ -161,10 +170,10 @@ impl Partition {
             state: Mutex::new(PartitionState {
                 log,
                 leader_epoch,
-                bound,
+                visible,
+                stable,
                 records_in: 0,
                 appended_bytes: 0,
-                visible_bytes: 0,
                 sync: SyncState::Idle,
                 waiters: Waiters::default(),
                 failure: None,
@@ -180,6 +189,7 @@ impl Partition {
     pub fn append(
         self: &Arc<Self>,
         services: &Services,
+        origin: Origin,
         batches: &[BatchToAppend<'_>],
     ) -> Result<Appended, AppendError> {
         let mut state = self.lock();
@@ -187,9 +197,8 @@ impl Partition {
             return Err(failure.refusal());
         }
         let leader_epoch = state.leader_epoch;
-        let outcome = state
-            .log
-            .append(batches, leader_epoch, services.clock.timestamp().0);
+        let now_ms = services.clock.timestamp().0;
+        let outcome = state.log.append_from(origin, batches, leader_epoch, now_ms);
         let log_start_offset = state.log.start_offset();
         let end = state.log.end();
         let mut woken = Vec::new();
@@ -199,7 +208,8 @@ impl Partition {
                 state.count(batches);
                 if self.durability == Durability::PageCache {
                     let bytes = state.appended_bytes;
-                    woken = self.move_high_watermark(&mut state, end, bytes);
+                    let visible = Visible { bound: end, bytes };
+                    woken = self.move_high_watermark(&mut state, visible);
                 }
                 // Without syncs the broker must start write-back itself, or dirty pages pile up
                 // until the kernel stalls writers.
@@ -213,7 +223,7 @@ impl Partition {
                 self.tell_of_lack(services, error);
             }
         }
-        let unsynced_bytes = state.appended_bytes.saturating_sub(state.visible_bytes);
+        let unsynced_bytes = state.appended_bytes.saturating_sub(state.visible.bytes);
         drop(state);
         if wants_thread {
             services.executor().sync(self.clone());
@@ -235,11 +245,20 @@ impl Partition {
         services: &Services,
         batches: &[u8],
     ) -> Result<Appended, AppendError> {
+        self.append_built(services, Origin::Broker, batches)
+    }
+
+    fn append_built(
+        self: &Arc<Self>,
+        services: &Services,
+        origin: Origin,
+        batches: &[u8],
+    ) -> Result<Appended, AppendError> {
         let batches = batch::batches(batches)
             .map(|batch| batch.map(BatchToAppend::from))
             .collect::<Result<Vec<_>, _>>()
             .expect("the broker builds whole batches");
-        self.append(services, &batches)
+        self.append(services, origin, &batches)
     }
 
     /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next
@@ -303,7 +322,8 @@ impl Partition {
         View {
             reader: state.log.reader(),
             offsets: state.offsets(),
-            bound: state.bound,
+            bound: state.visible.bound,
+            stable: state.stable_bound(),
         }
     }
 
@@ -321,7 +341,7 @@ impl Partition {
         self.wait(
             Threshold {
                 high_watermark: offset,
-                visible_bytes: 0,
+                ..Threshold::default()
             },
             waker,
         )
@@ -330,7 +350,13 @@ impl Partition {
     /// Returns the bytes that became readable since the partition was opened, the unit of
     /// `Threshold::visible_bytes`.
     pub fn visible_bytes(&self) -> u64 {
-        self.lock().visible_bytes
+        self.lock().visible.bytes
+    }
+
+    /// Returns how many of them are below the last stable offset, the unit of
+    /// `Threshold::stable_bytes`.
+    pub fn stable_bytes(&self) -> u64 {
+        self.lock().stable.bytes
     }
 
     /// Returns why the partition takes no more writes, if it does not.
@@ -413,19 +439,19 @@ impl Partition {
         work(&mut self.lock().log)
     }
 
-    fn move_high_watermark(
-        &self,
-        state: &mut PartitionState,
-        bound: Bound,
-        visible_bytes: u64,
-    ) -> Vec<Waker> {
-        if bound.offset <= state.bound.offset {
+    fn move_high_watermark(&self, state: &mut PartitionState, visible: Visible) -> Vec<Waker> {
+        let offset = visible.bound.offset;
+        if offset <= state.visible.bound.offset {
             return Vec::new();
         }
-        state.bound = bound;
-        state.visible_bytes = visible_bytes;
-        self.high_watermark.store(bound.offset, Ordering::Release);
-        state.waiters.take_reached(bound.offset, visible_bytes)
+        state.visible = visible;
+        state.stable = state.log.high_watermark_moved(visible);
+        self.high_watermark.store(offset, Ordering::Release);
+        state.waiters.take_reached(Threshold {
+            high_watermark: offset,
+            visible_bytes: visible.bytes,
+            stable_bytes: state.stable.bytes,
+        })
     }
 
     /// Ends the partition if its log was poisoned by background work.
@@ -497,11 +523,24 @@ impl PartitionState {
         }
     }
 
+    /// Records of an open transaction may be gone (DeleteRecords, retention): readers never wait
+    /// below the log's start.
+    fn stable_bound(&self) -> Bound {
+        let start = self.log.start_offset();
+        if self.stable.bound.offset >= start {
+            return self.stable.bound;
+        }
+        Bound {
+            offset: start.min(self.visible.bound.offset),
+            position: None,
+        }
+    }
+
     fn offsets(&self) -> Offsets {
         Offsets {
             start: self.log.start_offset(),
-            last_stable: self.log.last_stable_offset(self.bound.offset),
-            high_watermark: self.bound.offset,
+            last_stable: self.stable_bound().offset,
+            high_watermark: self.visible.bound.offset,
             end: self.log.end_offset(),
         }
     }

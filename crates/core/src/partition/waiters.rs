@@ -6,19 +6,24 @@ use std::task::Waker;
 
 use super::Partition;
 
-/// What a waiter waits for; both conditions must hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a waiter waits for, all of it; and how far a partition has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Threshold {
     /// The high watermark is at least this offset.
     pub high_watermark: i64,
     /// At least this many bytes have become visible since the partition was opened
     /// (`Partition::visible_bytes`).
     pub visible_bytes: u64,
+    /// The same for readers of committed records (`Partition::stable_bytes`): batches of an open
+    /// transaction do not wake them.
+    pub stable_bytes: u64,
 }
 
 impl Threshold {
-    fn reached(self, high_watermark: i64, visible_bytes: u64) -> bool {
-        high_watermark >= self.high_watermark && visible_bytes >= self.visible_bytes
+    fn is_reached(self, now: Threshold) -> bool {
+        now.high_watermark >= self.high_watermark
+            && now.visible_bytes >= self.visible_bytes
+            && now.stable_bytes >= self.stable_bytes
     }
 }
 
@@ -43,11 +48,9 @@ impl Waiters {
 
     /// Removes and returns the waiters whose threshold is reached. Wake them after the partition's
     /// lock is released.
-    pub(super) fn take_reached(&mut self, high_watermark: i64, visible_bytes: u64) -> Vec<Waker> {
+    pub(super) fn take_reached(&mut self, now: Threshold) -> Vec<Waker> {
         self.entries
-            .extract_if(.., |_, (threshold, _)| {
-                threshold.reached(high_watermark, visible_bytes)
-            })
+            .extract_if(.., |_, (threshold, _)| threshold.is_reached(now))
             .map(|(_, (_, waker))| waker)
             .collect()
     }

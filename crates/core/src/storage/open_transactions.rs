@@ -1,5 +1,5 @@
-//! Reports transactions that are open in a directory when it is opened: this broker never ends
-//! them.
+//! Reports transactions that are open in a directory when it is opened: Apache Kafka has begun
+//! them, and only Apache Kafka or an administrator (WriteTxnMarkers) ends them.
 //!
 //! They block consumers with `isolation.level=read_committed`, and in `__consumer_offsets` clients
 //! that ask for the offsets they touch. That is correct behaviour, but the operator must be able to
@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use ottla_log::{ActiveProducer, Read, ReadMode};
+use ottla_log::{Read, ReadMode};
 use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
 use tracing::warn;
 
@@ -46,7 +46,7 @@ pub(crate) fn report(storage: &Storage) {
             since_unix_ms,
             open_for_s,
             others = open.others,
-            "a transaction is open: read_committed stops at it until apache kafka has ended it"
+            "a transaction is open: read_committed stops at it until it is ended (kafka-transactions abort)"
         );
     }
     if found.len() > NAMED_MAX {
@@ -61,12 +61,7 @@ pub(crate) fn find(storage: &Storage) -> Vec<OpenTransaction> {
 }
 
 fn oldest(partition: &Arc<Partition>) -> Option<OpenTransaction> {
-    let mut open: Vec<ActiveProducer> = partition.with_log(|log| {
-        let producers = log.active_producers();
-        producers
-            .filter(|producer| producer.transaction_first_offset >= 0)
-            .collect()
-    });
+    let mut open = partition.with_log(|log| log.open_transactions());
     open.sort_by_key(|producer| producer.transaction_first_offset);
     let first = open.first()?;
     Some(OpenTransaction {

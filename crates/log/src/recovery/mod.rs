@@ -241,7 +241,7 @@ impl Opening {
         let newest = log.active.segment.base_offset;
         log.unsynced.directory = !self.options.clean_shutdown && newest >= log.recovery_point && newest != 0;
         // What had to be verified now would have to be verified again after another crash.
-        log.appended_bytes = self.report.checked_bytes;
+        log.recovery_point_bytes = -i64::try_from(self.report.checked_bytes).expect("a disk has fewer bytes");
         if log_is_new {
             log.recovery_point = log.end_offset;
         }

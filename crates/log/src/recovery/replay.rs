@@ -14,10 +14,10 @@ use crate::error::LogError;
 use crate::leader_epoch::LeaderEpochs;
 use crate::marker::{marker_in, note_marker};
 use crate::offset_index::OffsetEntry;
-use crate::producer_state::ProducerState;
+use crate::producer_state::{Beginning, ProducerState};
 use crate::read_mode::{ReadMode, read_up_to};
 use crate::reader::segment_index;
-use crate::segment::{FileKind, Segment, file_path};
+use crate::segment::{BatchPlace, FileKind, Segment, file_path};
 
 impl Opening {
     /// Rebuilds the producers' state from the newest intact snapshot and the headers after it.
@@ -59,7 +59,12 @@ impl Opening {
             if usable && loaded.1.is_none() && offset >= start_offset {
                 let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
                 match ProducerState::decode_snapshot(&bytes) {
-                    Ok(state) => loaded = (state, Some(offset)),
+                    Ok(mut state) => {
+                        // As Apache Kafka: otherwise the two would disagree about which batches are
+                        // duplicates.
+                        state.expire(self.options.now_ms, self.config.producer_id_expiration_ms);
+                        loaded = (state, Some(offset));
+                    }
                     Err(_) => usable = false,
                 }
             }
@@ -205,7 +210,12 @@ fn replay_batch(
     producers: &mut ProducerState,
 ) -> io::Result<()> {
     if !header.is_control() {
-        producers.note_batch(header);
+        let place = BatchPlace::new(header, segment.base_offset, position);
+        let beginning = Beginning {
+            position: Some(place.start()),
+            appended_bytes: 0,
+        };
+        producers.note_batch(header, beginning);
         return Ok(());
     }
     // A marker takes some 20 bytes; a larger batch is none.

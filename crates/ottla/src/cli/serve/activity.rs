@@ -130,7 +130,7 @@ fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
         synced_micros: micros(&[Stage::Synced]),
         cold_read_micros: micros(&[Stage::ColdRead]),
         asked_wait_micros: micros(&[Stage::WaitedForData, Stage::WaitedForGroup]),
-        controller_micros: micros(&[Stage::Controller]),
+        controller_micros: micros(&[Stage::Controller, Stage::WaitedForTransaction]),
         behind_micros: micros(&[Stage::Behind]),
         written_micros: micros(&[Stage::Written]),
         throttled_micros: micros(&[Stage::Throttled]),

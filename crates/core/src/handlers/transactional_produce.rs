@@ -1,0 +1,298 @@
+//! Produce with transactional batches (KIP-98, KIP-890): before anything is appended, the
+//! transaction coordinator is asked about the partitions in which the producer has no open
+//! transaction yet.
+//!
+//! - Up to version 11 the client has added the partitions to its transaction (AddPartitionsToTxn),
+//!   which is verified; from 12 on the question adds them.
+//! - While the coordinator decides, the request is copied, and later requests of its connection
+//!   wait: the order of a producer's batches is theirs.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::DecodeError;
+use ottla_wire::produce::{ProducePartition, ProduceRequest, TopicName};
+use ottla_wire::records::batch::{BatchHeader, MAGIC};
+
+use super::produce::{Admitted, Begun, PartitionRefusal, serve};
+use crate::access::Caller;
+use crate::access::acl::Operation;
+use crate::image::topics::TopicImage;
+use crate::node::Node;
+use crate::partition::Partition;
+use crate::pending::{Handled, PendingReply};
+use crate::placement::Unfolding;
+use crate::refusal::Refusal;
+use crate::reply::{ReplyBuffer, WaitKind};
+use crate::request::{OwnedRequest, Request};
+use crate::time::Moment;
+use crate::transaction::admission::{Admission, Question, TransactionalWrite};
+
+/// From this version on Produce adds partitions to the transaction itself (KIP-890).
+const FIRST_VERSION_THAT_ADDS: i16 = 12;
+
+/// From this version on clients know TRANSACTION_ABORTABLE (KIP-890).
+const FIRST_VERSION_WITH_ABORTABLE: i16 = 11;
+
+pub(crate) fn handle(
+    node: &Node,
+    request: &Request<'_>,
+    produce: ProduceRequest<'_>,
+    unfolding: Unfolding,
+    reply: &mut ReplyBuffer,
+) -> Result<Handled, DecodeError> {
+    let mut begun = Begun::new(node, request, &produce);
+    if begun.refusal.is_some() {
+        return serve(node, request, produce, begun, unfolding, reply);
+    }
+    let entered = Entered::new(node, request, produce.clone())?;
+    let (id, timeout_ms) = (produce.transactional_id.unwrap_or_default(), produce.timeout_ms);
+    begun.admitted = entered.admitted;
+    if let Some(refusal) = entered.refusal {
+        begun.refusal = Some(refusal);
+        return serve(node, request, produce, begun, unfolding, reply);
+    }
+    let question = match request.api_version {
+        FIRST_VERSION_THAT_ADDS.. => Question::Add,
+        _ => Question::Verify,
+    };
+    let is_verified = question == Question::Verify && !node.write_gate.verifies();
+    let (Some(producer), false) = (entered.producer, entered.asked.is_empty() || is_verified) else {
+        return serve(node, request, produce, begun, unfolding, reply);
+    };
+    let timeout_ms = u64::try_from(timeout_ms).unwrap_or(0);
+    let write = TransactionalWrite {
+        transactional_id: id.to_owned(),
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        partitions: entered.names,
+        question,
+        deadline: request.received.after_ms(timeout_ms),
+    };
+    let mut admission = node.write_gate.admit(&node.storage, write);
+    // Decided at once unless a log must be written or another transaction ends first.
+    if let Poll::Ready(decisions) = admission.poll(node.services(), Waker::noop()) {
+        begun.decide(&entered.asked, decisions, request.api_version);
+        return serve(node, request, produce, begun, unfolding, reply);
+    }
+    Ok(Handled::Pending(Box::new(ParkedProduce {
+        stage: Stage::Asking(Box::new(Asking {
+            request: OwnedRequest::of(request),
+            admission,
+            asked: entered.asked,
+            begun,
+            unfolding,
+        })),
+    })))
+}
+
+impl Begun {
+    /// Notes the coordinator's decisions about the partitions at the places `asked`.
+    fn decide(&mut self, asked: &[usize], decisions: Vec<Result<(), Refusal>>, version: i16) {
+        assert_eq!(asked.len(), decisions.len(), "every partition is decided about");
+        for (place, decision) in asked.iter().zip(decisions) {
+            if let Err(refusal) = decision {
+                let code = code_for_producer(refusal.code, version);
+                let refusal = PartitionRefusal::with_message(code, refusal.message);
+                self.admitted[*place] = Admitted::Refused(refusal);
+            }
+        }
+    }
+}
+
+/// Translates a coordinator's code into one that producers of the version know how to take.
+fn code_for_producer(code: ErrorCode, version: i16) -> ErrorCode {
+    match code {
+        ErrorCode::TransactionAbortable if version < FIRST_VERSION_WITH_ABORTABLE => {
+            ErrorCode::InvalidTxnState
+        }
+        // A fenced producer may abort and go on; that its id has a new owner it learns from the
+        // coordinator.
+        ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
+        // Every producer retries this code, and none asks for new metadata because of it.
+        ErrorCode::ConcurrentTransactions if version < FIRST_VERSION_THAT_ADDS => {
+            ErrorCode::NotEnoughReplicas
+        }
+        ErrorCode::CoordinatorLoadInProgress
+        | ErrorCode::CoordinatorNotAvailable
+        | ErrorCode::NotCoordinator => ErrorCode::NotEnoughReplicas,
+        code => code,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Producer {
+    id: i64,
+    epoch: i16,
+}
+
+/// The partitions of a request before the coordinator is asked.
+#[derive(Default)]
+struct Entered {
+    /// Of all transactional batches.
+    producer: Option<Producer>,
+    /// By the place of the partition in the request.
+    admitted: Vec<Admitted>,
+    /// Places of the partitions in which the producer has no open transaction, and their names.
+    asked: Vec<usize>,
+    names: Vec<(Arc<str>, i32)>,
+    /// Refuses every partition.
+    refusal: Option<PartitionRefusal>,
+}
+
+impl Entered {
+    fn new(
+        node: &Node,
+        request: &Request<'_>,
+        mut produce: ProduceRequest<'_>,
+    ) -> Result<Entered, DecodeError> {
+        let image = node.image();
+        let caller = node.access.caller(request);
+        let begins_at_zero = request.api_version >= FIRST_VERSION_THAT_ADDS;
+        let mut entered = Entered::default();
+        while let Some(asked) = produce.next_topic()? {
+            let topic = match asked.topic {
+                TopicName::Name(name) => image.topic(name),
+                TopicName::Id(id) => image.topic_by_id(id),
+            };
+            // A denial is answered, and counted, when the request is served.
+            let topic = topic.filter(|topic| may_write(&caller, topic));
+            while let Some(part) = produce.next_partition()? {
+                let Some(header) = transactional_header(&part) else {
+                    entered.admitted.push(Admitted::Plain);
+                    continue;
+                };
+                if !entered.is_by_one_producer(&header) {
+                    return Ok(entered);
+                }
+                let found = topic
+                    .ok_or(ErrorCode::UnknownTopicOrPartition)
+                    .and_then(|topic| node.partition(topic.id, part.index));
+                match found {
+                    Ok(partition) => entered.enter(&partition, &header, begins_at_zero),
+                    Err(code) => {
+                        let refused = Admitted::Refused(PartitionRefusal::code(code));
+                        entered.admitted.push(refused);
+                    }
+                }
+            }
+        }
+        Ok(entered)
+    }
+
+    /// Takes a ticket, before the question: see `ottla_log::Ticket`.
+    fn enter(&mut self, partition: &Partition, header: &BatchHeader, begins_at_zero: bool) {
+        let entry = partition.enter_transaction(header.producer_id, header.producer_epoch, begins_at_zero);
+        if !entry.is_open {
+            self.asked.push(self.admitted.len());
+            self.names.push((partition.topic.clone(), partition.index));
+        }
+        self.admitted.push(Admitted::Ticket(entry.ticket));
+    }
+
+    /// A request belongs to one transaction, so its batches have one producer id and epoch.
+    fn is_by_one_producer(&mut self, header: &BatchHeader) -> bool {
+        let producer = Producer {
+            id: header.producer_id,
+            epoch: header.producer_epoch,
+        };
+        let is_one = header.has_producer_id() && *self.producer.get_or_insert(producer) == producer;
+        if !is_one {
+            let message = "transactional batches of one request need one producer id and epoch";
+            let code = ErrorCode::InvalidProducerIdMapping;
+            self.refusal = Some(PartitionRefusal::with_message(code, message.to_owned()));
+        }
+        is_one
+    }
+}
+
+fn may_write(caller: &Caller, topic: &TopicImage) -> bool {
+    caller.may_on_topic(Operation::Write, &topic.name) && !topic.is_internal()
+}
+
+fn transactional_header(part: &ProducePartition<'_>) -> Option<BatchHeader> {
+    let header = part.records?.first_chunk().map(BatchHeader::decode)?;
+    (header.magic == MAGIC && header.is_transactional()).then_some(header)
+}
+
+/// A request that waits for the coordinator, and then for the disk.
+struct ParkedProduce {
+    stage: Stage,
+}
+
+enum Stage {
+    Asking(Box<Asking>),
+    Served(Box<dyn PendingReply>),
+    Over,
+}
+
+struct Asking {
+    request: OwnedRequest,
+    admission: Box<dyn Admission>,
+    asked: Vec<usize>,
+    begun: Begun,
+    unfolding: Unfolding,
+}
+
+impl Asking {
+    fn serve(mut self, node: &Node, decisions: Vec<Result<(), Refusal>>, reply: &mut ReplyBuffer) -> Handled {
+        let request = self.request.borrow();
+        self.begun.decide(&self.asked, decisions, request.api_version);
+        let served = ProduceRequest::decode(request.body, request.api_version)
+            .and_then(|produce| serve(node, &request, produce, self.begun, self.unfolding, reply));
+        served.expect("the same bytes were decoded before")
+    }
+}
+
+impl PendingReply for ParkedProduce {
+    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
+        if let Stage::Asking(asking) = &mut self.stage {
+            let Poll::Ready(decisions) = asking.admission.poll(node.services(), waker) else {
+                return Poll::Pending;
+            };
+            let Stage::Asking(asking) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                unreachable!("just matched")
+            };
+            match asking.serve(node, decisions, reply).settle(reply) {
+                Some(pending) => self.stage = Stage::Served(pending),
+                None => return Poll::Ready(()),
+            }
+        }
+        match &mut self.stage {
+            Stage::Served(pending) => pending.poll(node, waker, reply),
+            Stage::Asking(_) | Stage::Over => Poll::Ready(()),
+        }
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        match &self.stage {
+            Stage::Asking(asking) => asking.admission.deadline(),
+            Stage::Served(pending) => pending.deadline(),
+            Stage::Over => None,
+        }
+    }
+
+    fn waits_for(&self) -> WaitKind {
+        match &self.stage {
+            Stage::Served(pending) => pending.waits_for(),
+            Stage::Asking(_) | Stage::Over => WaitKind::Transaction,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        match &self.stage {
+            Stage::Asking(_) => true,
+            Stage::Served(pending) => pending.is_alone(),
+            Stage::Over => false,
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        match &self.stage {
+            Stage::Asking(asking) => asking.request.body_bytes(),
+            Stage::Served(pending) => pending.kept_bytes(),
+            Stage::Over => 0,
+        }
+    }
+}

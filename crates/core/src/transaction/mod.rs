@@ -1,0 +1,3 @@
+//! Transactions (KIP-98, KIP-890).
+
+pub mod admission;
