@@ -273,6 +273,7 @@ impl Acceptor {
             listener_name: self.name.clone(),
             permit,
             transport: Transport::default(),
+            handshake_time: Duration::ZERO,
         });
     }
 
