@@ -193,7 +193,9 @@ fn with_client_certificates_the_principal_is_still_that_of_sasl() {
         assert_eq!(client.stream.conn.handshake_kind(), Some(kind));
         assert_eq!(secured.users(), [("alice".to_owned(), 1)]);
         drop(client);
-        support::net::until("alice is gone", || secured.users().iter().all(|(_, count)| *count == 0));
+        support::net::until("alice is gone", || {
+            secured.users().iter().all(|(_, count)| *count == 0)
+        });
     }
     assert_eq!(secured.connect().alert(), AlertDescription::CertificateRequired);
     let stranger = Authority::named("stranger").sign("carol", |_| {});

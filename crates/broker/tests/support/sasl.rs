@@ -121,16 +121,8 @@ impl Scram {
         let salt = BASE64.decode(salt.strip_prefix("s=").unwrap()).unwrap();
         let iterations = iterations.strip_prefix("i=").unwrap().parse().unwrap();
         let (hmac, digest, pbkdf2) = match self.mechanism {
-            "SCRAM-SHA-256" => (
-                hmac::HMAC_SHA256,
-                &digest::SHA256,
-                pbkdf2::PBKDF2_HMAC_SHA256,
-            ),
-            _ => (
-                hmac::HMAC_SHA512,
-                &digest::SHA512,
-                pbkdf2::PBKDF2_HMAC_SHA512,
-            ),
+            "SCRAM-SHA-256" => (hmac::HMAC_SHA256, &digest::SHA256, pbkdf2::PBKDF2_HMAC_SHA256),
+            _ => (hmac::HMAC_SHA512, &digest::SHA512, pbkdf2::PBKDF2_HMAC_SHA512),
         };
         let sign = |key: &[u8], text: &str| hmac::sign(&hmac::Key::new(hmac, key), text.as_bytes());
         let mut salted = vec![0; digest.output_len()];
@@ -151,6 +143,8 @@ impl Scram {
 
     /// Whether the broker has proved to know the user's keys.
     pub fn is_broker_proved(&self, server_final: &[u8]) -> bool {
-        self.signature.as_ref().is_some_and(|signature| signature.as_bytes() == server_final)
+        self.signature
+            .as_ref()
+            .is_some_and(|signature| signature.as_bytes() == server_final)
     }
 }

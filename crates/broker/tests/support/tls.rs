@@ -58,8 +58,8 @@ impl Authority {
         }
     }
 
-    /// Writes the key store of a broker of this authority, which is trusted to sign the certificates
-    /// of clients; returns the settings of a listener that uses them.
+    /// Writes the key store of a broker of this authority, which is trusted to sign the
+    /// certificates of clients; returns the settings of a listener that uses them.
     pub fn write_stores(&self, directory: &Path) -> [(&'static str, String); 4] {
         let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
         let (key_store, trust_store) = (path("key.pem"), path("trust.pem"));

@@ -30,7 +30,8 @@ pub fn key_of(resource_type: ConfigResourceType, name: &str) -> Option<&'static 
 /// when it can.
 pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String> {
     // Apache Kafka reads key stores again when these are set; here their files are watched.
-    if name.starts_with("ssl.") {
+    let is_of_tls = |key: &ConfigKey| key.name.starts_with("ssl.");
+    if config_keys::broker_or_listener_key(name).is_some_and(is_of_tls) {
         return Some(format!("Cannot update these configs dynamically: Set({name})"));
     }
     match config_keys::broker_or_listener_key(name).map(|key| key.update) {

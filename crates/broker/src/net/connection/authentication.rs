@@ -226,6 +226,7 @@ impl Connection {
             SaslStep::Authenticated(principal) => {
                 self.reply(context, served, Handled::Replied, micros)?;
                 debug!(peer = %self.peer, %principal, "authenticated");
+                self.permit.authenticated();
                 self.client.authenticated(context, principal);
                 Ok(())
             }

@@ -343,7 +343,11 @@ impl Shaker {
         match ending {
             Ending::Done => return self.hand_on(token),
             Ending::Gone => {}
-            Ending::Plaintext => self.tell(token, "speaks plaintext, but the listener expects TLS"),
+            Ending::Plaintext => {
+                self.tell(token, "speaks plaintext, but the listener expects TLS");
+                // For an end of the stream: a reset would look like a broken network.
+                return self.linger(token);
+            }
             Ending::TooLarge => self.tell(token, "TLS handshake of too many bytes"),
             Ending::Refused(reason) => {
                 self.tell(token, &format!("TLS handshake failed: {reason}"));

@@ -95,7 +95,10 @@ impl Handshake {
     }
 
     /// The connection with its session, and the event loop that is to serve it.
-    pub fn into_parts(self) -> (NewConnection, Arc<Mailbox>) {
+    pub fn into_parts(mut self) -> (NewConnection, Arc<Mailbox>) {
+        if !self.listener.has_sasl() {
+            self.connection.permit.authenticated();
+        }
         let connection = NewConnection {
             transport: Transport::Tls(self.session),
             handshake_time: self.began.elapsed(),
