@@ -288,3 +288,32 @@ fn a_client_that_leaves_between_handshake_and_authentication_leaves_nothing() {
     check_served(&mut client);
     assert_eq!(secured.users(), [("alice".to_owned(), 1)]);
 }
+
+#[test]
+fn silent_clients_of_one_address_leave_room_for_others() {
+    // Ten may be on their way through authentication, and five of one address.
+    let secured = Secured::start(&[("max.connections", "100")]);
+    let flood = || Client::connect_from([127, 0, 0, 2], secured.address());
+    let silent: Vec<Client> = (0..5).map(|_| flood()).collect();
+    assert_eq!(flood().closed(), b"");
+    // Those that are authenticated do not count.
+    let mut many: Vec<TlsClient> = (0..12)
+        .map(|_| {
+            let mut client = secured.connect();
+            log_in(&mut client);
+            client
+        })
+        .collect();
+    many.iter_mut().for_each(check_served);
+    assert_eq!(flood().closed(), b"");
+    drop(silent);
+    // The accepting thread learns of an end when the handshake thread does.
+    support::net::until("the address is admitted again", || {
+        let mut client = flood();
+        client
+            .socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        matches!(client.socket.read(&mut [0; 1]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    });
+}

@@ -78,7 +78,7 @@ impl Reloader {
                 while !wait(&stopped) {
                     watches.iter_mut().for_each(look);
                     looks = looks.wrapping_add(1);
-                    if looks % LOOKS_PER_DAY == 0 {
+                    if looks.is_multiple_of(LOOKS_PER_DAY) {
                         watches.iter().for_each(|watch| watch.listener.warn_of_expiry());
                     }
                 }
