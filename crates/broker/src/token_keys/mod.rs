@@ -88,7 +88,7 @@ impl Source {
         let is_due = match &self.place {
             Place::File(path) => {
                 let stamp = stamp(path);
-                stamp != std::mem::replace(&mut self.seen, stamp.clone())
+                stamp != std::mem::replace(&mut self.seen, stamp)
             }
             Place::Server => {
                 let has_rested = self.fetched.is_none_or(|fetched| now >= fetched + MISSING_PAUSE);
