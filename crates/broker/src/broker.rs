@@ -34,7 +34,7 @@ use crate::metrics::tenants::TenantBooks;
 use crate::net::connection_counts::ConnectionCounts;
 use crate::net::event_loop::EventLoop;
 use crate::net::handshake::{HANDSHAKES_MAX, Handshakes};
-use crate::net::listener::{Listener, TlsDoor};
+use crate::net::listener::{Door, Listener, TlsDoor};
 use crate::net::loop_context::LoopParts;
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
@@ -42,6 +42,7 @@ use crate::random_bytes;
 use crate::settings::Settings;
 use crate::tls::listener::TlsListener;
 use crate::tls::reload::Reloader;
+use crate::token_keys::TokenKeyReader;
 
 /// Why a broker did not start. `Display` is one line for the operator.
 #[derive(Debug)]
@@ -95,6 +96,7 @@ pub struct Broker {
     listeners: Vec<(ListenerConfig, Listener)>,
     tls: Option<Tls>,
     loops: Vec<EventLoop>,
+    token_keys: Option<TokenKeyReader>,
     workers: Option<Workers>,
     node: Arc<Node>,
     activity: ActivityView,
@@ -139,6 +141,7 @@ impl Broker {
             node.telemetry.set_receiver(receiver);
         }
         let node = Arc::new(node);
+        let token_keys = TokenKeyReader::start(&node).map_err(StartError::Config)?;
         let queues = Arc::new(Queues::default());
         queues.bind(&node);
         // The first jobs start here: loading the known groups.
@@ -185,16 +188,20 @@ impl Broker {
             listeners: Vec::new(),
             tls: Tls::start(tls_listeners, settings.authentication_timeout).map_err(StartError::Threads)?,
             loops,
+            token_keys,
             workers: Some(workers),
             activity: ActivityView::new(&node, records.clone(), clock.clone()),
             node,
             _directory: None,
         };
         for (config, socket) in sockets {
-            let tls = broker.tls.as_ref().and_then(|tls| tls.door(&config.name));
+            let door = Door {
+                tls: broker.tls.as_ref().and_then(|tls| tls.door(&config.name)),
+                has_sasl: config.security_protocol.has_sasl(),
+            };
             let (name, counts) = (config.name.clone(), counts.clone());
-            let listener =
-                Listener::start(name, socket, counts, mailboxes.clone(), tls).map_err(StartError::Threads)?;
+            let listener = Listener::start(name, socket, counts, mailboxes.clone(), door)
+                .map_err(StartError::Threads)?;
             broker.listeners.push((config, listener));
         }
         if let Some(socket) = admin_socket {
@@ -319,6 +326,7 @@ impl Drop for Broker {
         // Tell all loops to stop before waiting for the first.
         self.loops.iter().for_each(EventLoop::stop);
         self.loops.clear();
+        self.token_keys = None;
         self.workers = None;
         if let Err(error) = self.node.close() {
             error!(%error, "not stopped cleanly; the next start will check the logs");

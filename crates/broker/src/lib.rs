@@ -10,6 +10,7 @@ pub mod machine_memory;
 pub mod settings;
 pub mod net;
 pub mod tls;
+mod token_keys;
 pub mod executor;
 pub mod clock;
 pub mod metrics;

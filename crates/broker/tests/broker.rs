@@ -363,6 +363,7 @@ fn the_admin_address_reports_where_the_time_went() {
         .find(|request| request["api"] == "Produce")
         .unwrap();
     assert_eq!(produce["client_id"], "test");
+    assert_eq!(produce["principal"], "User:ANONYMOUS");
     let stages = produce["stages"].as_object().unwrap();
     let sum: u64 = stages.values().map(|micros| micros.as_u64().unwrap()).sum();
     assert_eq!(Some(sum), produce["total"].as_u64());

@@ -16,14 +16,15 @@ use ottla_wire::messages::alter_client_quotas::{
     AlterClientQuotasRequest, AlterClientQuotasRequestEntityData, AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse, OpData,
 };
-use ottla_wire::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use ottla_wire::messages::api_versions::ApiVersionsResponse;
 use ottla_wire::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
-use ottla_wire::messages::metadata::{MetadataRequest, MetadataResponse};
-use ottla_wire::messages::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
-use ottla_wire::messages::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
+use ottla_wire::messages::metadata::MetadataRequest;
+use ottla_wire::messages::sasl_authenticate::SaslAuthenticateResponse;
+use ottla_wire::messages::sasl_handshake::SaslHandshakeResponse;
 use ottla_wire::primitives::Reader;
+use support::sasl::{self, api_versions, metadata};
 use support::{Client, frame};
 
 const JAAS: &str = "listener.name.sasl_plaintext.plain.sasl.jaas.config";
@@ -53,61 +54,26 @@ fn connect(broker: &Broker) -> Client {
     Client::connect(broker.address_of("SASL_PLAINTEXT").unwrap())
 }
 
-fn api_versions(correlation_id: i32) -> Vec<u8> {
-    let request = ApiVersionsRequest {
-        client_software_name: "test",
-        client_software_version: "1",
-    };
-    frame(ApiKey::ApiVersions, 3, correlation_id, |bytes| {
-        request.encode(bytes, 3)
-    })
-}
-
 fn handshake(version: i16, correlation_id: i32) -> Vec<u8> {
-    let request = SaslHandshakeRequest { mechanism: "PLAIN" };
-    frame(ApiKey::SaslHandshake, version, correlation_id, |bytes| {
-        request.encode(bytes, version);
-    })
+    sasl::handshake("PLAIN", version, correlation_id)
 }
 
 fn token(password: &str) -> Vec<u8> {
-    format!("\0alice\0{password}").into_bytes()
+    sasl::plain("alice", password)
 }
 
 fn authenticate(password: &str, correlation_id: i32) -> Vec<u8> {
-    let token = token(password);
-    let request = SaslAuthenticateRequest { auth_bytes: &token };
-    frame(ApiKey::SaslAuthenticate, 2, correlation_id, |bytes| {
-        request.encode(bytes, 2);
-    })
-}
-
-fn metadata(correlation_id: i32) -> Vec<u8> {
-    let request = MetadataRequest {
-        topics: Some(Vec::new()),
-        ..Default::default()
-    };
-    frame(ApiKey::Metadata, 9, correlation_id, |bytes| {
-        request.encode(bytes, 9)
-    })
+    sasl::authenticate(&token(password), correlation_id)
 }
 
 /// Error code and session lifetime of the answer to SaslAuthenticate.
 fn outcome(client: &mut Client, correlation_id: i32) -> (ErrorCode, i64) {
-    let body = client.receive(ApiKey::SaslAuthenticate, 2, correlation_id);
-    let answer = SaslAuthenticateResponse::decode(&mut Reader::new(&body), 2).unwrap();
-    (
-        ErrorCode::from_i16(answer.error_code).unwrap(),
-        answer.session_lifetime_ms,
-    )
+    let outcome = sasl::outcome(&mut client.socket, correlation_id);
+    (outcome.code, outcome.session_ms)
 }
 
-/// Throttle time of an answer to Metadata.
 fn throttle_ms(client: &mut Client, correlation_id: i32) -> i32 {
-    let body = client.receive(ApiKey::Metadata, 9, correlation_id);
-    let answer = MetadataResponse::decode(&mut Reader::new(&body), 9).unwrap();
-    assert_eq!(answer.brokers.len(), 1);
-    answer.throttle_time_ms
+    sasl::throttle_ms(&mut client.socket, correlation_id)
 }
 
 /// Authenticates as alice.

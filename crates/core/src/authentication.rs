@@ -4,10 +4,12 @@
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 
+use crate::config::OauthSettings;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
+use crate::sasl::token_keys::TokenKeys;
 use crate::sasl::{SaslContext, SaslServer, SaslStep};
 use crate::time::Moment;
 
@@ -62,6 +64,16 @@ impl Node {
         })
     }
 
+    /// The keys that tokens are verified by, which the shell fetches.
+    pub fn token_keys(&self) -> &TokenKeys {
+        &self.security.token_keys
+    }
+
+    /// The settings of every listener that takes tokens.
+    pub fn oauth_settings(&self) -> Vec<OauthSettings> {
+        self.security.oauth_settings()
+    }
+
     fn with_sasl(
         &self,
         listener: &str,
@@ -77,7 +89,9 @@ impl Node {
             settings,
             credentials: &image.scram_credentials,
             secrets: &self.security.secrets,
+            token_keys: &self.security.token_keys,
             now,
+            wall_clock: self.clock().timestamp(),
         })
     }
 }

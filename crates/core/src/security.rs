@@ -8,10 +8,11 @@ use arc_swap::{ArcSwap, Guard};
 use ottla_log::disk::Disk;
 use tracing::warn;
 
-use crate::config::{self, ConfigResource, ListenerSecurity, NodeConfig, SecurityByListener};
+use crate::config::{self, ConfigResource, ListenerSecurity, NodeConfig, OauthSettings, SecurityByListener};
 use crate::image::MetadataImage;
 use crate::sasl::decoy::Decoys;
 use crate::sasl::nonce::Nonces;
+use crate::sasl::token_keys::TokenKeys;
 use crate::sasl::{SaslSecrets, secret_file};
 
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct Security {
     config: Arc<NodeConfig>,
     by_listener: ArcSwap<SecurityByListener>,
     pub secrets: SaslSecrets,
+    pub token_keys: TokenKeys,
 }
 
 impl Security {
@@ -41,12 +43,21 @@ impl Security {
             config: config.clone(),
             by_listener: ArcSwap::from_pointee(by_listener),
             secrets: SaslSecrets { nonces, decoys },
+            token_keys: TokenKeys::default(),
         }
     }
 
     pub fn of(&self, listener_name: &str) -> Option<Arc<ListenerSecurity>> {
         let by_listener: Guard<Arc<SecurityByListener>> = self.by_listener.load();
         by_listener.get(listener_name).cloned()
+    }
+
+    /// The settings of every listener that takes tokens.
+    pub fn oauth_settings(&self) -> Vec<OauthSettings> {
+        let by_listener: Guard<Arc<SecurityByListener>> = self.by_listener.load();
+        let with_sasl = by_listener.values().filter_map(|security| security.sasl.as_ref());
+        let mechanisms = with_sasl.flat_map(|sasl| &sasl.mechanisms);
+        mechanisms.filter_map(|offered| offered.oauth.clone()).collect()
     }
 
     /// Takes over changed settings and credentials. Connections that are authenticated stay so.

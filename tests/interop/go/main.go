@@ -47,6 +47,8 @@ func main() {
 		groupCases(s)
 	case "drain":
 		s.run(phase, func() { drain(s, rest) })
+	case "secured":
+		secured(s, rest[0])
 	case "login":
 		login(s, rest)
 	case "push":

@@ -14,6 +14,8 @@ import login
 import push
 import quota
 import records
+import secured
+import secured_pure
 import transactions
 from suite import Suite
 
@@ -38,6 +40,10 @@ def main() -> int:
         suite.run(phase, lambda suite: push.push(suite, int(rest[0])))
     elif phase == "login":
         login.run(suite, *rest)
+    elif phase == "secured":
+        secured.run(suite, rest[0])
+    elif phase == "secured-pure":
+        secured_pure.run(suite, rest[0])
     elif phase == "no-transactions":
         suite.run("a transactional producer gives up", transactions.refused)
     elif phase == "consumer-protocol":

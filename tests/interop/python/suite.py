@@ -49,6 +49,10 @@ class Suite:
         return Producer({"bootstrap.servers": self.bootstrap, **_dotted(configs)})
 
     def consumer(self, **configs):
+        return self.consumer_of(_dotted(configs))
+
+    def consumer_of(self, configs):
+        """Like `consumer`, with the names of settings as librdkafka has them."""
         base = {
             "bootstrap.servers": self.bootstrap,
             "group.id": "librdkafka-unnamed",
@@ -56,7 +60,7 @@ class Suite:
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 10,
         }
-        return Consumer({**base, **_dotted(configs)})
+        return Consumer({**base, **configs})
 
     def direct(self, topic, partitions, **configs):
         """A consumer of all of `topic` from its start, without a group."""

@@ -62,9 +62,8 @@ const PARTS: [&str; 20] = [
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 9] = [
+const OWN_PARTS: [&str; 8] = [
     "acls",
-    "security",
     "telemetry",
     "admin",
     "groups",
@@ -117,10 +116,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
     let has = |part: &str| options.parts.iter().any(|named| named == part);
     let started = Instant::now();
-    let needs_ottla = options
-        .parts
-        .iter()
-        .any(|part| !["security", "telemetry"].contains(&part.as_str()));
+    let needs_ottla = options.parts.iter().any(|part| part != "telemetry");
     let own = [
         "client",
         "perf",
@@ -133,16 +129,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "sasl",
         "acls",
         "grow",
+        "security",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
     let mut table = Table::default();
-    // Ottla has no TLS yet, and our client's pushes are decoded by Kafka's classes: here the target
-    // is
-    // always Apache Kafka.
-    if has("security") {
-        security::run(&mut table, &programs)?;
-    }
+    // Our client's pushes are decoded by Kafka's classes: here the target is always Apache Kafka.
     if has("telemetry") {
         telemetry::run(&mut table, &programs)?;
     }
@@ -229,6 +221,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("refusals") {
         refusals::run(&mut table, &programs, &clients)?;
+    }
+
+    if has("security") {
+        security::run(&mut table, &programs, &clients, options.target)?;
     }
 
     if has("sasl") {

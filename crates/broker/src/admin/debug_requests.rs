@@ -49,6 +49,7 @@ fn slow_request(slow: &SlowRequest, (now, wall_clock): (Moment, Timestamp)) -> V
         "api": request.api_key.name(),
         "api_version": request.api_version,
         "client_id": &*slow.client_id,
+        "principal": &*slow.principal,
         "connection_id": request.connection_id,
         "correlation_id": request.correlation_id,
         "finished_at_ms": wall_clock.0 - age_ms,

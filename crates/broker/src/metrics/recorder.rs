@@ -65,6 +65,7 @@ pub struct ClientRecords {
 #[derive(Clone, Debug)]
 pub struct SlowRequest {
     pub client_id: Arc<str>,
+    pub principal: Arc<str>,
     pub request: Finished,
 }
 
@@ -139,7 +140,8 @@ impl LoopRecords {
         &self.client_names[client.0 as usize]
     }
 
-    pub fn record(&mut self, request: &Finished) {
+    /// - `principal`: whose request it was.
+    pub fn record(&mut self, request: &Finished, principal: &Arc<str>) {
         let total = request.times.total();
         let total_capped = u32::try_from(total).unwrap_or(u32::MAX);
         let api = self.apis.entry(request.api_key).or_default();
@@ -160,10 +162,10 @@ impl LoopRecords {
                 client_api.stage_micros[stage as usize] += u64::from(micros);
             }
         }
-        self.remember_if_slow(request);
+        self.remember_if_slow(request, principal);
     }
 
-    fn remember_if_slow(&mut self, request: &Finished) {
+    fn remember_if_slow(&mut self, request: &Finished, principal: &Arc<str>) {
         let number = request.finished.micros() / WINDOW_MICROS;
         let window = &mut self.windows[number as usize % WINDOW_COUNT];
         if window.number != number {
@@ -187,6 +189,7 @@ impl LoopRecords {
             at,
             SlowRequest {
                 client_id,
+                principal: principal.clone(),
                 request: request.clone(),
             },
         );
@@ -308,7 +311,7 @@ mod tests {
         let mut records = LoopRecords::default();
         for number in 0..10_000 {
             let client = records.client(&format!("client-{number}"));
-            records.record(&finished(client, 1, 0));
+            records.record(&finished(client, 1, 0), &"User:a".into());
         }
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(0));
         assert_eq!(totals.clients.len(), CLIENTS_MAX + 1);
@@ -329,11 +332,11 @@ mod tests {
     fn the_slowest_of_the_last_minute_come_first_and_older_ones_are_gone() {
         let mut records = LoopRecords::default();
         let client = records.client("me");
-        records.record(&finished(client, 999_999, 5));
+        records.record(&finished(client, 999_999, 5), &"User:a".into());
         for micros in 0..100 {
-            records.record(&finished(client, micros, 70));
+            records.record(&finished(client, micros, 70), &"User:a".into());
         }
-        records.record(&finished(client, 500, 75));
+        records.record(&finished(client, 500, 75), &"User:b".into());
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(76_000_000));
         let own_times: Vec<u64> = totals
             .slowest
@@ -341,6 +344,8 @@ mod tests {
             .map(|slow| slow.request.times.own_time())
             .collect();
         assert_eq!(own_times[..3], [500, 99, 98]);
+        let principals: Vec<&str> = totals.slowest.iter().map(|slow| &*slow.principal).collect();
+        assert_eq!(principals[..3], ["User:b", "User:a", "User:a"]);
         assert_eq!(own_times.len(), SLOWEST_PER_WINDOW);
         assert_eq!(
             totals.apis[&ApiKey::Produce].stages[Stage::Synced as usize].count(),

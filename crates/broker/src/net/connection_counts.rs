@@ -15,6 +15,13 @@ use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
 /// hundreds of connections at once delays only itself.
 const UNOPENED_MAX: usize = 1_024;
 
+/// Of the connections that may be open, one in this many may be of clients that are not
+/// authenticated yet: a flood without passwords cannot keep out clients that have one.
+const UNAUTHENTICATED_DIVISOR: usize = 10;
+
+/// How many of them there may be even where few connections are allowed.
+const UNAUTHENTICATED_MIN: usize = 8;
+
 /// How many connections may be open in total and per address (`max.connections`,
 /// `max.connections.per.ip`).
 #[derive(Debug)]
@@ -45,9 +52,30 @@ struct Counts {
     /// Accepted, but not yet opened by an event loop.
     unopened: usize,
     by_address: HashMap<IpAddr, usize>,
+    /// Of clients that must be authenticated and are not.
+    unauthenticated: usize,
+    unauthenticated_by_address: HashMap<IpAddr, usize>,
 }
 
 impl Counts {
+    /// Whether one more client of an address may be on its way through authentication. From half of
+    /// the limit on, an address gets no more than its share of that half.
+    fn may_authenticate(&self, address: IpAddr, unauthenticated_max: usize) -> bool {
+        let half = unauthenticated_max / 2;
+        if self.unauthenticated < half {
+            return true;
+        }
+        let own = self.unauthenticated_by_address.get(&address).copied();
+        let addresses = self.unauthenticated_by_address.len() + usize::from(own.is_none());
+        let share = (half / addresses).max(1);
+        self.unauthenticated < unauthenticated_max && own.unwrap_or(0) < share
+    }
+
+    fn leave_authentication(&mut self, address: IpAddr) {
+        self.unauthenticated -= 1;
+        decrement(&mut self.unauthenticated_by_address, address);
+    }
+
     /// Counts one less waiting to be opened; returns whether that frees the place that accepting
     /// waits for.
     fn leave_queue(&mut self) -> bool {
@@ -62,7 +90,17 @@ pub struct ConnectionPermit {
     counts: Arc<ConnectionCounts>,
     address: IpAddr,
     is_opened: bool,
+    must_authenticate: bool,
     _descriptor: ConnectionDescriptor,
+}
+
+/// Why an address gets no further connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// `max.connections.per.ip`
+    PerAddress,
+    /// Too many clients are not authenticated yet.
+    Unauthenticated,
 }
 
 impl ConnectionPermit {
@@ -79,17 +117,24 @@ impl ConnectionPermit {
     }
 }
 
+impl ConnectionPermit {
+    /// Notes that the client is authenticated.
+    pub fn authenticated(&mut self) {
+        if std::mem::replace(&mut self.must_authenticate, false) {
+            self.counts.lock().leave_authentication(self.address);
+        }
+    }
+}
+
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut counts = self.counts.lock();
         let was_full = counts.open >= self.counts.limits.connections_max;
         counts.open -= 1;
         let is_room_new = !self.is_opened && counts.leave_queue();
-        if let Some(count) = counts.by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.by_address.remove(&self.address);
-            }
+        decrement(&mut counts.by_address, self.address);
+        if self.must_authenticate {
+            counts.leave_authentication(self.address);
         }
         if was_full || is_room_new {
             self.counts.freed.notify_all();
@@ -164,13 +209,18 @@ impl ConnectionCounts {
         admitted
     }
 
-    /// Returns a permit; `None` when the address has reached its limit.
+    /// - `must_authenticate`: the client has to shake hands or to authenticate before it is served.
     pub fn permit(
         self: &Arc<Self>,
         address: IpAddr,
         descriptor: ConnectionDescriptor,
-    ) -> Option<ConnectionPermit> {
+        must_authenticate: bool,
+    ) -> Result<ConnectionPermit, Refused> {
         let mut counts = self.lock();
+        if must_authenticate && !counts.may_authenticate(address, self.unauthenticated_max()) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refused::Unauthenticated);
+        }
         let limit = self
             .limits
             .overrides
@@ -182,18 +232,36 @@ impl ConnectionCounts {
                 counts.by_address.remove(&address);
             }
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
+            return Err(Refused::PerAddress);
         }
         *count += 1;
         counts.open += 1;
         counts.unopened += 1;
+        if must_authenticate {
+            counts.unauthenticated += 1;
+            *counts.unauthenticated_by_address.entry(address).or_default() += 1;
+        }
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        Some(ConnectionPermit {
+        Ok(ConnectionPermit {
             counts: self.clone(),
             address,
             is_opened: false,
+            must_authenticate,
             _descriptor: descriptor,
         })
+    }
+
+    /// The number of clients that must be authenticated and are not.
+    pub fn unauthenticated(&self) -> usize {
+        self.lock().unauthenticated
+    }
+
+    fn unauthenticated_max(&self) -> usize {
+        let all = self
+            .limits
+            .connections_max
+            .min(self.descriptors.connections_max());
+        (all / UNAUTHENTICATED_DIVISOR).max(UNAUTHENTICATED_MIN)
     }
 
     /// Waits until one more connection may be opened, or accepting has ended. Like Apache Kafka,
@@ -230,6 +298,16 @@ impl ConnectionCounts {
     }
 }
 
+/// Removes the entry with its last count, so that the map has only addresses with connections.
+fn decrement(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
+    if let Some(count) = counts.get_mut(&address) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&address);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +323,9 @@ mod tests {
         let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
         let permit = || {
             let descriptor = counts.descriptor().unwrap();
-            counts.permit(Ipv4Addr::LOCALHOST.into(), descriptor).unwrap()
+            counts
+                .permit(Ipv4Addr::LOCALHOST.into(), descriptor, false)
+                .unwrap()
         };
         let mut waiting: Vec<ConnectionPermit> = (0..UNOPENED_MAX).map(|_| permit()).collect();
         assert!(!counts.has_room());
@@ -262,5 +342,43 @@ mod tests {
         });
         drop(waiting);
         assert_eq!((counts.open(), counts.unopened()), (0, 0));
+    }
+
+    #[test]
+    fn clients_that_are_not_authenticated_have_a_tenth_and_an_address_its_share_of_half_of_it() {
+        let limits = ConnectionLimits {
+            connections_max: 400,
+            connections_max_per_ip: usize::MAX,
+            overrides: HashMap::new(),
+        };
+        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        let permit = |host: u8, must_authenticate: bool| {
+            let descriptor = counts.descriptor().unwrap();
+            counts.permit(
+                Ipv4Addr::new(10, 0, 0, host).into(),
+                descriptor,
+                must_authenticate,
+            )
+        };
+        let flood =
+            |host: u8| -> Vec<ConnectionPermit> { (0..100).map_while(|_| permit(host, true).ok()).collect() };
+        let mut first = flood(1);
+        assert_eq!(first.len(), 20);
+        assert_eq!(permit(1, true).err(), Some(Refused::Unauthenticated));
+        // Others get in meanwhile, and open listeners do not ask.
+        let (second, third) = (flood(2), flood(3));
+        assert_eq!((second.len(), third.len()), (10, 6));
+        let open: Vec<_> = (0..100).map(|_| permit(1, false).unwrap()).collect();
+        let many: Vec<_> = (4..100).map_while(|host| permit(host, true).ok()).collect();
+        assert_eq!((many.len(), counts.unauthenticated()), (4, 40));
+        // The tenth is for those that are not authenticated, not for all.
+        first.iter_mut().for_each(ConnectionPermit::authenticated);
+        first.iter_mut().for_each(ConnectionPermit::authenticated);
+        assert_eq!((counts.unauthenticated(), counts.open()), (20, 140));
+        let again = permit(1, true);
+        assert!(again.is_ok());
+        drop((first, second, third, open, many, again));
+        assert_eq!((counts.unauthenticated(), counts.open()), (0, 0));
+        assert!(counts.lock().unauthenticated_by_address.is_empty());
     }
 }

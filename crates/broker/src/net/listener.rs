@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use tracing::warn;
 
-use super::connection_counts::ConnectionCounts;
+use super::connection_counts::{ConnectionCounts, Refused};
 use super::handshake::{Arrival, Entrance};
 use super::mailbox::{Mailbox, NewConnection};
 use super::transport::Transport;
@@ -56,6 +56,14 @@ pub struct Listener {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// What clients of a listener must pass before they are served.
+#[derive(Clone, Debug, Default)]
+pub struct Door {
+    /// `None`: the listener has no TLS.
+    pub tls: Option<TlsDoor>,
+    pub has_sasl: bool,
+}
+
 /// Where the connections of a listener with TLS go first.
 #[derive(Clone, Debug)]
 pub struct TlsDoor {
@@ -65,14 +73,12 @@ pub struct TlsDoor {
 
 impl Listener {
     /// Starts accepting on a listening socket, which is made non-blocking.
-    ///
-    /// - `tls`: `None` for a listener without TLS.
     pub fn start(
         name: Arc<str>,
         socket: TcpListener,
         counts: Arc<ConnectionCounts>,
         mailboxes: Vec<Arc<Mailbox>>,
-        tls: Option<TlsDoor>,
+        door: Door,
     ) -> io::Result<Listener> {
         let address = socket.local_addr()?;
         prepare(&socket)?;
@@ -84,7 +90,7 @@ impl Listener {
             stopped: stopped.clone(),
             counts: counts.clone(),
             batch: mailboxes.iter().map(|_| Vec::new()).collect(),
-            tls,
+            door,
             mailboxes,
             pace: Pace::new(Instant::now()),
             throttled: VecDeque::new(),
@@ -170,7 +176,7 @@ struct Acceptor {
     mailboxes: Vec<Arc<Mailbox>>,
     /// Accepted in this batch, by mailbox.
     batch: Vec<Vec<NewConnection>>,
-    tls: Option<TlsDoor>,
+    door: Door,
     pace: Pace,
     /// Over their address's rate, with the moment at which to close each: a client that is closed
     /// at once would reconnect at once.
@@ -258,11 +264,10 @@ impl Acceptor {
             }
             return;
         }
-        let Some(permit) = self.counts.permit(peer.ip(), descriptor) else {
-            if let Some(suppressed) = self.refusals.pass() {
-                warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");
-            }
-            return;
+        let must_authenticate = self.door.has_sasl || self.door.tls.is_some();
+        let permit = match self.counts.permit(peer.ip(), descriptor, must_authenticate) {
+            Ok(permit) => permit,
+            Err(refused) => return self.tell(peer, refused),
         };
         let connection_id = self.counts.next_id();
         let mailbox = (connection_id % self.mailboxes.len() as u64) as usize;
@@ -273,13 +278,29 @@ impl Acceptor {
             listener_name: self.name.clone(),
             permit,
             transport: Transport::default(),
+            handshake_time: Duration::ZERO,
         });
+    }
+
+    fn tell(&mut self, peer: SocketAddr, refused: Refused) {
+        let Some(suppressed) = self.refusals.pass() else {
+            return;
+        };
+        match refused {
+            Refused::PerAddress => {
+                warn!(%peer, suppressed, "connection refused: max.connections.per.ip reached");
+            }
+            Refused::Unauthenticated => {
+                let listener = &self.name;
+                warn!(%peer, %listener, suppressed, "connection refused: too many clients are not authenticated yet");
+            }
+        }
     }
 
     fn deliver_batch(&mut self) {
         let mut arrivals = Vec::new();
         for (mailbox, connections) in self.mailboxes.iter().zip(&mut self.batch) {
-            match &self.tls {
+            match &self.door.tls {
                 None if connections.is_empty() => {}
                 None => mailbox.connect(connections),
                 Some(tls) => arrivals.extend(connections.drain(..).map(|connection| Arrival {
@@ -289,7 +310,7 @@ impl Acceptor {
                 })),
             }
         }
-        if let Some(tls) = self.tls.as_ref().filter(|_| !arrivals.is_empty()) {
+        if let Some(tls) = self.door.tls.as_ref().filter(|_| !arrivals.is_empty()) {
             tls.entrance.enter(&mut arrivals);
         }
     }

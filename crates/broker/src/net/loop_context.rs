@@ -185,10 +185,15 @@ impl LoopContext {
     }
 
     /// Counts a request; `activity` is the connection it counts for besides its client id.
-    pub fn finish(&mut self, request: Finished, activity: Option<(ActivityIndex, Exchange<'_>)>) {
+    pub fn finish(
+        &mut self,
+        request: Finished,
+        principal: &Arc<str>,
+        activity: Option<(ActivityIndex, Exchange<'_>)>,
+    ) {
         {
             let mut records = self.records();
-            records.record(&request);
+            records.record(&request, principal);
             if let Some((index, exchange)) = activity {
                 records.activities.add(index, &exchange);
             }

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -43,6 +44,8 @@ pub struct NewConnection {
     pub listener_name: Arc<str>,
     pub permit: ConnectionPermit,
     pub transport: Transport,
+    /// What its handshake took of the time in which a client must be authenticated.
+    pub handshake_time: Duration,
 }
 
 /// What has arrived since the loop last looked.

@@ -25,6 +25,9 @@ pub struct Certificate {
     pub not_after: i64,
 }
 
+/// Seconds before its end from which on a certificate is named in the log every day.
+const EXPIRY_WARNING_SECONDS: i64 = 30 * 24 * 60 * 60;
+
 impl Certificate {
     pub fn read(certificate: &[u8]) -> Result<Certificate, Malformed> {
         let mut outer = Elements::new(certificate).expect(der::SEQUENCE)?.elements();
@@ -51,6 +54,21 @@ impl Certificate {
             not_before,
             not_after,
         })
+    }
+
+    /// What the operator should know of its validity, if anything.
+    ///
+    /// - `now`: Unix time, in seconds.
+    pub fn concern(&self, now: i64) -> Option<String> {
+        let left = self.not_after - now;
+        if left < 0 {
+            return Some("has expired".to_owned());
+        }
+        if self.not_before > now {
+            return Some("is not valid yet".to_owned());
+        }
+        let days = left / (24 * 60 * 60);
+        (left < EXPIRY_WARNING_SECONDS).then(|| format!("expires in {days} days"))
     }
 }
 
@@ -111,6 +129,23 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 mod tests {
     use super::*;
     use rcgen::{CertificateParams, DnType, KeyPair, SanType, date_time_ymd};
+
+    #[test]
+    fn a_certificate_is_named_thirty_days_before_its_end() {
+        const DAY: i64 = 86_400;
+        let certificate = Certificate {
+            subject: "CN=a".to_owned(),
+            alternative_names: Vec::new(),
+            not_before: DAY,
+            not_after: 100 * DAY,
+        };
+        let concern = |now: i64| certificate.concern(now);
+        assert_eq!(concern(DAY - 1).as_deref(), Some("is not valid yet"));
+        assert_eq!((concern(DAY), concern(70 * DAY)), (None, None));
+        assert_eq!(concern(70 * DAY + 1).as_deref(), Some("expires in 29 days"));
+        assert_eq!(concern(100 * DAY).as_deref(), Some("expires in 0 days"));
+        assert_eq!(concern(100 * DAY + 1).as_deref(), Some("has expired"));
+    }
 
     #[test]
     fn the_parts_of_a_certificate_are_found() {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ottla_core::config::ConfigError;
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tracing::warn;
 
 use super::certificate::Certificate;
 use super::config::{Loaded, TlsSettings};
@@ -39,16 +40,23 @@ impl TlsListener {
         let files = stores::files(&settings.ssl);
         let stamps_when_opened = files.iter().map(|path| stamp(path)).collect();
         let loaded = settings.load()?;
-        Ok(TlsListener {
+        let listener = TlsListener {
             settings,
             stamps_when_opened,
             loaded: Mutex::new(loaded),
             is_failing: AtomicBool::new(false),
-        })
+        };
+        listener.warn_of_expiry();
+        Ok(listener)
     }
 
     pub fn name(&self) -> &Arc<str> {
         self.settings.ssl.listener()
+    }
+
+    /// Whether its clients have to authenticate after the handshake.
+    pub fn has_sasl(&self) -> bool {
+        self.settings.has_sasl
     }
 
     /// What a new handshake uses.
@@ -60,6 +68,18 @@ impl TlsListener {
     pub fn not_after(&self) -> Option<i64> {
         let loaded = self.loaded();
         loaded.certificates.iter().map(|found| found.not_after).min()
+    }
+
+    /// Names certificates in the log that have expired, or soon will.
+    pub fn warn_of_expiry(&self) {
+        let now = UnixTime::now().as_secs() as i64;
+        let listener = self.name();
+        for certificate in &self.loaded().certificates {
+            if let Some(concern) = certificate.concern(now) {
+                let subject = &certificate.subject;
+                warn!(%listener, %subject, "the listener's certificate {concern}");
+            }
+        }
     }
 
     /// The files that the stores are in.
@@ -104,6 +124,7 @@ impl TlsListener {
         let old = self.loaded().certificates.clone();
         self.check_change(&old, &new.certificates)?;
         *self.lock() = new;
+        self.warn_of_expiry();
         Ok(())
     }
 

@@ -19,7 +19,7 @@ pub mod distinguished_name;
 mod java_regex;
 pub mod principal_rules;
 pub mod config;
-mod file_stamp;
+pub(crate) mod file_stamp;
 pub mod listener;
 pub mod reload;
 

@@ -15,6 +15,9 @@ use super::listener::TlsListener;
 /// How often the files are looked at. A change takes effect after two looks that see the same.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// After this many looks, a day, the log names certificates that expire soon.
+const LOOKS_PER_DAY: u32 = 24 * 60 * 6;
+
 /// The files of one listener.
 #[derive(Debug)]
 struct Watch {
@@ -71,8 +74,13 @@ impl Reloader {
         let thread = std::thread::Builder::new()
             .name("ottla-tls-files".to_owned())
             .spawn(move || {
+                let mut looks = 0u32;
                 while !wait(&stopped) {
                     watches.iter_mut().for_each(look);
+                    looks = looks.wrapping_add(1);
+                    if looks.is_multiple_of(LOOKS_PER_DAY) {
+                        watches.iter().for_each(|watch| watch.listener.warn_of_expiry());
+                    }
                 }
             })?;
         Ok(Reloader {

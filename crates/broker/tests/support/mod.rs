@@ -8,6 +8,7 @@ pub mod http;
 pub mod large;
 pub mod net;
 pub mod page_cache;
+pub mod sasl;
 pub mod slow_disk;
 pub mod tls;
 

@@ -13,7 +13,7 @@ use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
 use ottla_broker::net::connection_counts::{ConnectionCounts, ConnectionLimits};
 use ottla_broker::net::event_loop::EventLoop;
-use ottla_broker::net::listener::{Listener, TlsDoor};
+use ottla_broker::net::listener::{Door, Listener, TlsDoor};
 use ottla_broker::net::loop_context::{AuthenticationSettings, LoopParts, NetSettings};
 use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
@@ -330,7 +330,14 @@ impl Net {
             .iter()
             .map(|event_loop| event_loop.mailbox().clone())
             .collect();
-        let listener = Listener::start("PLAINTEXT".into(), socket, counts.clone(), mailboxes, tls).unwrap();
+        let listener = Listener::start(
+            "PLAINTEXT".into(),
+            socket,
+            counts.clone(),
+            mailboxes,
+            Door { tls, has_sasl: false },
+        )
+        .unwrap();
         Net {
             listener,
             echo,

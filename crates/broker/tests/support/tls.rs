@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,47 @@ impl Authority {
             key,
         }
     }
+
+    /// Writes the key store of a broker of this authority, which is trusted to sign the
+    /// certificates of clients; returns the settings of a listener that uses them.
+    pub fn write_stores(&self, directory: &Path) -> [(&'static str, String); 4] {
+        let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+        let (key_store, trust_store) = (path("key.pem"), path("trust.pem"));
+        let own = self.sign("broker", |_| {});
+        std::fs::write(&key_store, own.key.serialize_pem() + &own.certificate.pem()).unwrap();
+        std::fs::write(&trust_store, self.certificate.pem()).unwrap();
+        [
+            ("ssl.keystore.type", "PEM".to_owned()),
+            ("ssl.keystore.location", key_store),
+            ("ssl.truststore.type", "PEM".to_owned()),
+            ("ssl.truststore.location", trust_store),
+        ]
+    }
+
+    /// What a client needs that trusts this authority and shows `identity`.
+    pub fn client_config(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        identity: Option<&Signed>,
+    ) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(signed) => {
+                let key = PrivateKeyDer::try_from(signed.key.serialized_der().to_vec()).unwrap();
+                let chain = vec![signed.certificate.der().clone()];
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        config.enable_secret_extraction = true;
+        Arc::new(config)
+    }
 }
 
 /// A network whose one listener has TLS.
@@ -100,21 +142,11 @@ impl TlsNet {
     pub fn start_with(difference: Difference<'_>) -> TlsNet {
         let authority = Authority::named("authority");
         let directory = TemporaryDirectory::create().unwrap();
-        let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-        let (key_store, trust_store) = (path("key.pem"), path("trust.pem"));
-        let own = authority.sign("broker", |_| {});
-        std::fs::write(&key_store, own.key.serialize_pem() + &own.certificate.pem()).unwrap();
-        std::fs::write(&trust_store, authority.certificate.pem()).unwrap();
-        let stores = [
-            ("ssl.keystore.type", "PEM"),
-            ("ssl.keystore.location", key_store.as_str()),
-            ("ssl.truststore.type", "PEM"),
-            ("ssl.truststore.location", trust_store.as_str()),
-        ];
-        let lines = stores.iter().chain(difference.lines);
-        let properties = lines
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect();
+        let stores = authority.write_stores(directory.path());
+        let stores = stores.map(|(key, value)| (key.to_owned(), value));
+        let lines = difference.lines.iter();
+        let lines = lines.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let properties = stores.into_iter().chain(lines).collect();
         let settings = SslSettings::of_listener(&properties, &"SSL".into());
         let settings = TlsSettings::read(settings, false).unwrap();
         let listener = Arc::new(TlsListener::open(settings).unwrap());
@@ -151,23 +183,7 @@ impl TlsNet {
         versions: &[&'static SupportedProtocolVersion],
         identity: Option<&Signed>,
     ) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.authority.certificate.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(signed) => {
-                let key = PrivateKeyDer::try_from(signed.key.serialized_der().to_vec()).unwrap();
-                let chain = vec![signed.certificate.der().clone()];
-                builder.with_client_auth_cert(chain, key).unwrap()
-            }
-        };
-        config.enable_secret_extraction = true;
-        Arc::new(config)
+        self.authority.client_config(versions, identity)
     }
 
     pub fn connect(&self, config: &Arc<ClientConfig>) -> TlsClient {

@@ -124,14 +124,16 @@ fn bytes(field: &str, text: &str) -> Result<Box<[u8]>, String> {
 fn key_bytes(mechanism: SaslMechanism) -> usize {
     match mechanism {
         SaslMechanism::ScramSha512 => 64,
-        SaslMechanism::ScramSha256 | SaslMechanism::Plain => 32,
+        SaslMechanism::ScramSha256 | SaslMechanism::Plain | SaslMechanism::OauthBearer => 32,
     }
 }
 
 fn salted_password(mechanism: SaslMechanism, password: &str, salt: &[u8], iterations: i32) -> Box<[u8]> {
     let algorithm = match mechanism {
         SaslMechanism::ScramSha512 => pbkdf2::PBKDF2_HMAC_SHA512,
-        SaslMechanism::ScramSha256 | SaslMechanism::Plain => pbkdf2::PBKDF2_HMAC_SHA256,
+        SaslMechanism::ScramSha256 | SaslMechanism::Plain | SaslMechanism::OauthBearer => {
+            pbkdf2::PBKDF2_HMAC_SHA256
+        }
     };
     let iterations = u32::try_from(iterations).ok().and_then(NonZeroU32::new);
     let iterations = iterations.expect("at least 4096 iterations");

@@ -5,6 +5,7 @@ mod dynamic;
 mod first_user;
 mod jaas;
 mod listener;
+mod oauth;
 mod quota;
 mod resource;
 mod sasl;
@@ -26,6 +27,7 @@ pub use authorizer::AuthorizerConfig;
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
+pub use oauth::OauthSettings;
 pub use quota::QuotaConfig;
 pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
 pub use sasl::{

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::oauth::OauthSettings;
+
 /// RFC 5802 and RFC 7677 ask for at least this many iterations of SCRAM, and Kafka's clients refuse
 /// fewer.
 pub const SCRAM_ITERATIONS_MIN: i32 = 4_096;
@@ -17,13 +19,15 @@ pub enum SaslMechanism {
     Plain,
     ScramSha256,
     ScramSha512,
+    OauthBearer,
 }
 
 impl SaslMechanism {
-    pub const ALL: [SaslMechanism; 3] = [
+    pub const ALL: [SaslMechanism; 4] = [
         SaslMechanism::Plain,
         SaslMechanism::ScramSha256,
         SaslMechanism::ScramSha512,
+        SaslMechanism::OauthBearer,
     ];
 
     /// The name registered with IANA.
@@ -32,6 +36,7 @@ impl SaslMechanism {
             SaslMechanism::Plain => "PLAIN",
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+            SaslMechanism::OauthBearer => "OAUTHBEARER",
         }
     }
 
@@ -48,7 +53,7 @@ impl SaslMechanism {
     /// The number in records and requests of SCRAM credentials (KIP-554).
     pub fn scram_code(self) -> Option<i8> {
         match self {
-            SaslMechanism::Plain => None,
+            SaslMechanism::Plain | SaslMechanism::OauthBearer => None,
             SaslMechanism::ScramSha256 => Some(1),
             SaslMechanism::ScramSha512 => Some(2),
         }
@@ -65,6 +70,9 @@ impl SaslMechanism {
             SaslMechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
             SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
                 "org.apache.kafka.common.security.scram.ScramLoginModule"
+            }
+            SaslMechanism::OauthBearer => {
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
             }
         }
     }
@@ -98,6 +106,8 @@ pub struct MechanismSettings {
     pub session_ms: Option<u64>,
     /// The users of PLAIN; those of SCRAM are records of the metadata log.
     pub users: BTreeMap<Arc<str>, Secret>,
+    /// Which tokens count; `None` for other mechanisms than OAUTHBEARER.
+    pub oauth: Option<OauthSettings>,
 }
 
 /// How clients of a listener with SASL authenticate.

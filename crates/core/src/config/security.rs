@@ -13,6 +13,7 @@ use ottla_wire::config_keys::LISTENER_PREFIX;
 
 use super::jaas::JaasEntry;
 use super::listener::{Listener, SecurityProtocol};
+use super::oauth::OauthSettings;
 use super::resource::ConfigValues;
 use super::sasl::{MechanismSettings, SaslMechanism, SaslSettings, Secret};
 use super::{ConfigError, Properties, StaticConfig, words};
@@ -25,6 +26,20 @@ const CALLBACK_HANDLER: &str = "sasl.server.callback.handler.class";
 const PRINCIPAL_BUILDER: &str = "principal.builder.class";
 const DEFAULT_PRINCIPAL_BUILDER: &str =
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder";
+
+const TOKEN_VALIDATOR: &str = "sasl.oauthbearer.jwt.validator.class";
+
+/// The class that checks signed tokens, in the packages of Kafka 4 and 3.
+const TOKEN_HANDLERS: [&str; 2] = [
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+];
+
+/// What that class uses (KIP-1139).
+const TOKEN_VALIDATORS: [&str; 2] = [
+    "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
+    "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator",
+];
 
 /// Options of PlainLoginModule with this prefix are users.
 const USER_OPTION: &str = "user_";
@@ -140,7 +155,7 @@ impl<'a> ListenerReader<'a> {
         let Some(enabled) = self.find(MECHANISMS) else {
             let problem = format!(
                 "listener {} has SASL, but this is not set, and its default cannot be served: \
-                 name PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+                 name PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
                 self.listener
             );
             return Err(ConfigError::new(MECHANISMS, "GSSAPI", problem));
@@ -169,22 +184,95 @@ impl<'a> ListenerReader<'a> {
         mechanism: SaslMechanism,
         protocol: SecurityProtocol,
     ) -> Result<MechanismSettings, ConfigError> {
-        if let Some(found) = self.find_of(mechanism, CALLBACK_HANDLER) {
+        if let Some(found) = self.find_of(mechanism, CALLBACK_HANDLER)
+            && mechanism != SaslMechanism::OauthBearer
+        {
             return Err(self.error(&found, "classes of a Java program cannot be loaded here"));
         }
         let users = match mechanism {
             SaslMechanism::Plain => self.plain_users(protocol)?,
-            SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
+            SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 | SaslMechanism::OauthBearer => {
                 self.jaas(mechanism)?;
                 BTreeMap::new()
             }
         };
+        let has_tokens = mechanism == SaslMechanism::OauthBearer;
+        let oauth = has_tokens.then(|| self.oauth(protocol)).transpose()?;
         let session_ms = self.number(REAUTHENTICATION, Some(mechanism))?;
         Ok(MechanismSettings {
             mechanism,
             session_ms: u64::try_from(session_ms).ok().filter(|ms| *ms > 0),
             users,
+            oauth,
         })
+    }
+
+    fn oauth(&mut self, protocol: SecurityProtocol) -> Result<OauthSettings, ConfigError> {
+        const MECHANISM: SaslMechanism = SaslMechanism::OauthBearer;
+        self.check_class(CALLBACK_HANDLER, &TOKEN_HANDLERS)?;
+        if self.find_of(MECHANISM, TOKEN_VALIDATOR).is_some() {
+            self.check_class(TOKEN_VALIDATOR, &TOKEN_VALIDATORS)?;
+        }
+        let Some(url) = self.find_of(MECHANISM, "sasl.oauthbearer.jwks.endpoint.url") else {
+            let key = self.key_of(MECHANISM, "sasl.oauthbearer.jwks.endpoint.url");
+            let problem = format!(
+                "listener {} offers OAUTHBEARER, but where the public keys of the identity provider are is not set",
+                self.listener
+            );
+            return Err(ConfigError::new(&key, "", problem));
+        };
+        let text = |key: &str| self.find_of(MECHANISM, key).map(|found| found.value.to_owned());
+        let milliseconds = |key| Ok(u64::try_from(self.number(key, Some(MECHANISM))?).unwrap_or(0));
+        let audiences = text("sasl.oauthbearer.expected.audience").unwrap_or_default();
+        let settings = OauthSettings {
+            keys_url: url.value.into(),
+            refresh_ms: milliseconds("sasl.oauthbearer.jwks.endpoint.refresh.ms")?,
+            retry_ms: (
+                milliseconds("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms")?,
+                milliseconds("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")?,
+            ),
+            audiences: words(&audiences).map(str::to_owned).collect(),
+            issuer: text("sasl.oauthbearer.expected.issuer"),
+            subject_claim: text("sasl.oauthbearer.sub.claim.name").unwrap_or_else(|| "sub".to_owned()),
+            scope_claim: text("sasl.oauthbearer.scope.claim.name").unwrap_or_else(|| "scope".to_owned()),
+            skew_seconds: milliseconds("sasl.oauthbearer.clock.skew.seconds")?,
+        };
+        self.warn_about_tokens(&settings, protocol);
+        Ok(settings)
+    }
+
+    fn warn_about_tokens(&mut self, settings: &OauthSettings, protocol: SecurityProtocol) {
+        let listener = self.listener;
+        if settings.issuer.is_none() && settings.audiences.is_empty() {
+            self.warnings.push(format!(
+                "listener {listener} accepts every token of its identity provider, whatever it was issued for: \
+                 set sasl.oauthbearer.expected.audience or sasl.oauthbearer.expected.issuer"
+            ));
+        }
+        if !protocol.has_tls() {
+            self.warnings.push(format!(
+                "listener {listener} offers OAUTHBEARER without TLS: tokens are readable on the network"
+            ));
+        }
+    }
+
+    /// Whether a key names one of the classes whose work is done here.
+    fn check_class(&self, key: &str, known: &[&str]) -> Result<(), ConfigError> {
+        let Some(found) = self.find_of(SaslMechanism::OauthBearer, key) else {
+            let key = self.key_of(SaslMechanism::OauthBearer, key);
+            let problem = format!(
+                "listener {} offers OAUTHBEARER: must be {}, since Apache Kafka's default accepts tokens without a signature",
+                self.listener, known[0]
+            );
+            return Err(ConfigError::new(&key, "", problem));
+        };
+        if known.contains(&found.value) {
+            return Ok(());
+        }
+        Err(self.error(
+            &found,
+            &format!("must be {}: other classes cannot be loaded", known[0]),
+        ))
     }
 
     fn plain_users(&mut self, protocol: SecurityProtocol) -> Result<BTreeMap<Arc<str>, Secret>, ConfigError> {
@@ -296,10 +384,9 @@ impl<'a> ListenerReader<'a> {
 fn unserved(mechanism: &str) -> String {
     let reason = match mechanism {
         "GSSAPI" => "GSSAPI (Kerberos) is not served",
-        "OAUTHBEARER" => "OAUTHBEARER is not served yet",
         _ => return format!("no mechanism {mechanism} is served"),
     };
-    format!("{reason}; PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are")
+    format!("{reason}; PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are")
 }
 
 #[cfg(test)]
@@ -433,11 +520,6 @@ mod tests {
         check_refused(&[], ENABLED, "SASL_PLAINTEXT");
         check_refused(&[(ENABLED, "GSSAPI")], ENABLED, "Kerberos");
         check_refused(
-            &[(ENABLED, "SCRAM-SHA-256,OAUTHBEARER")],
-            ENABLED,
-            "OAUTHBEARER is not served yet",
-        );
-        check_refused(
             &[(ENABLED, "scram-sha-256")],
             ENABLED,
             "no mechanism scram-sha-256",
@@ -454,6 +536,43 @@ mod tests {
         // A broken value of the listener's own is not replaced by the general one.
         let own = "listener.name.sasl_plaintext.connections.max.reauth.ms";
         check_refused(&[(ENABLED, "SCRAM-SHA-256"), (own, "soon")], own, "soon");
+    }
+
+    #[test]
+    fn tokens_need_the_class_that_checks_signatures_and_the_place_of_the_keys() {
+        const OWN: &str = "listener.name.sasl_plaintext.oauthbearer.";
+        let key = |name: &str| format!("{OWN}{name}");
+        let (handler, url) = (
+            key("sasl.server.callback.handler.class"),
+            key("sasl.oauthbearer.jwks.endpoint.url"),
+        );
+        let enabled = ("sasl.enabled.mechanisms", "OAUTHBEARER");
+        // Apache Kafka's default accepts tokens without a signature.
+        check_refused(&[enabled], &handler, "without a signature");
+        check_refused(&[enabled, (&handler, "a.B")], &handler, "cannot be loaded");
+        let right = [enabled, (handler.as_str(), TOKEN_HANDLERS[1])];
+        check_refused(&right, &url, "is not set");
+        let own_validator = key(TOKEN_VALIDATOR);
+        check_refused(
+            &[&right[..], &[(&url, "file:///k"), (&own_validator, "a.B")]].concat(),
+            &own_validator,
+            "cannot be loaded",
+        );
+        let lines = [
+            &right[..],
+            &[
+                (&url, "file:///k"),
+                ("sasl.oauthbearer.expected.audience", "a, b"),
+                ("sasl.oauthbearer.sub.claim.name", "email"),
+                ("sasl.oauthbearer.clock.skew.seconds", "7"),
+            ],
+        ];
+        let sasl = sasl(&lines.concat());
+        let oauth = sasl.mechanisms[0].oauth.as_ref().unwrap();
+        assert_eq!((&*oauth.keys_url, oauth.skew_seconds), ("file:///k", 7));
+        assert_eq!(oauth.audiences, ["a", "b"]);
+        assert_eq!((&*oauth.subject_claim, &oauth.issuer), ("email", &None));
+        assert_eq!((oauth.refresh_ms, oauth.retry_ms), (3_600_000, (100, 10_000)));
     }
 
     #[test]

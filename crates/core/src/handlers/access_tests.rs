@@ -1100,7 +1100,7 @@ fn groups_and_their_offsets_are_shown_to_those_who_may_describe_them() {
             partition_indexes: vec![0],
         }])
     };
-    assert_eq!(offsets(&[(Group, Describe)], None), []);
+    assert_eq!(offsets(&[(Group, Describe)], None), [0i16; 0]);
     assert_eq!(offsets(&[(Group, Describe), (Topic, Describe)], None), [0]);
     assert_eq!(
         offsets(&[(Group, Describe)], named()),

@@ -110,7 +110,9 @@ impl Decoys {
         let forms = self.forms.load();
         let (form, key_bytes) = match mechanism {
             SaslMechanism::ScramSha512 => (forms.sha_512, 64),
-            SaslMechanism::ScramSha256 | SaslMechanism::Plain => (forms.sha_256, 32),
+            SaslMechanism::ScramSha256 | SaslMechanism::Plain | SaslMechanism::OauthBearer => {
+                (forms.sha_256, 32)
+            }
         };
         let salt_bits = self.hash("salt", mechanism, user);
         let keys = self.hash("keys", mechanism, user);

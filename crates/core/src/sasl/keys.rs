@@ -25,7 +25,9 @@ impl ScramHash {
                 hmac: hmac::HMAC_SHA512,
                 digest: &digest::SHA512,
             },
-            SaslMechanism::Plain => unreachable!("PLAIN hashes nothing"),
+            SaslMechanism::Plain | SaslMechanism::OauthBearer => {
+                unreachable!("{} is no mechanism of SCRAM", mechanism.name())
+            }
         }
     }
 

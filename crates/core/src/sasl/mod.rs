@@ -13,6 +13,10 @@
 mod plain;
 mod scram;
 mod scram_message;
+mod oauth;
+mod web_token;
+pub mod jwk;
+pub mod token_keys;
 pub mod keys;
 pub mod decoy;
 pub mod nonce;
@@ -20,6 +24,8 @@ pub(crate) mod secret_file;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod oauth_tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,10 +39,12 @@ use ottla_wire::primitives::Reader;
 use crate::config::{MechanismSettings, SaslMechanism, SaslSettings, Secret};
 use crate::image::access::{ScramCredential, ScramKey};
 use crate::request::Request;
-use crate::time::Moment;
+use crate::time::{Moment, Timestamp};
 use decoy::Decoys;
 use nonce::Nonces;
+use oauth::OauthExchange;
 use scram::ScramExchange;
+use token_keys::TokenKeys;
 
 /// The answer to a client that wants to act for another user.
 const OTHER_IDENTITY: &str =
@@ -58,7 +66,10 @@ pub struct SaslContext<'a> {
     pub settings: &'a SaslSettings,
     pub credentials: &'a BTreeMap<ScramKey, ScramCredential>,
     pub secrets: &'a SaslSecrets,
+    pub token_keys: &'a TokenKeys,
     pub now: Moment,
+    /// The same moment on the wall clock, which tokens are compared with.
+    pub wall_clock: Timestamp,
 }
 
 /// What the connection does with a request.
@@ -92,7 +103,12 @@ pub struct SaslFailure {
 /// What a mechanism does with a message.
 enum Progress {
     Challenge(Vec<u8>),
-    Done { answer: Vec<u8>, user: String },
+    Done {
+        answer: Vec<u8>,
+        user: String,
+        /// How long the proof counts; `None`: without end.
+        lives_ms: Option<u64>,
+    },
 }
 
 /// Why a message does not authenticate its sender.
@@ -157,6 +173,7 @@ enum SaslState {
 enum Exchange {
     Plain,
     Scram(ScramExchange),
+    Oauth(OauthExchange),
 }
 
 /// How tokens are sent.
@@ -252,7 +269,11 @@ impl SaslServer {
                 reply.extend_from_slice(&answer);
                 SaslStep::Replied
             }
-            Ok(Progress::Done { answer, user }) => match self.authenticated(&user, context) {
+            Ok(Progress::Done {
+                answer,
+                user,
+                lives_ms,
+            }) => match self.authenticated(&user, lives_ms, context) {
                 Ok((principal, _)) => {
                     reply.extend_from_slice(&answer);
                     SaslStep::Authenticated(principal)
@@ -323,6 +344,7 @@ impl SaslServer {
                 SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
                     Exchange::Scram(ScramExchange::new(mechanism))
                 }
+                SaslMechanism::OauthBearer => Exchange::Oauth(OauthExchange::default()),
             },
             framing: match request.api_version {
                 0 => Framing::Raw,
@@ -348,8 +370,12 @@ impl SaslServer {
                 answer_with(&answer, 0).encode(reply, version);
                 return SaslStep::Replied;
             }
-            Ok(Progress::Done { answer, user }) => self
-                .authenticated(&user, context)
+            Ok(Progress::Done {
+                answer,
+                user,
+                lives_ms,
+            }) => self
+                .authenticated(&user, lives_ms, context)
                 .map(|(principal, session_ms)| (answer, principal, session_ms)),
             Err(rejection) => Err(rejection),
         };
@@ -397,17 +423,29 @@ impl SaslServer {
                 plain::check(token, users).map(|user| Progress::Done {
                     answer: Vec::new(),
                     user,
+                    lives_ms: None,
                 })
             }
             Exchange::Scram(exchange) => exchange.next(token, context),
+            Exchange::Oauth(exchange) => {
+                let no_longer = || Rejection::of_message("the mechanism has no settings");
+                let settings = settings.oauth.as_ref().ok_or_else(no_longer)?;
+                exchange.next(token, settings, context)
+            }
         }
     }
 
     /// Begins the session of a user that has proved to be it; returns its principal and the
     /// session's length.
     ///
+    /// - `lives_ms`: how long the proof counts; the session does not outlive it (KIP-368).
     /// - Errors: the connection belongs to another one.
-    fn authenticated(&mut self, user: &str, context: &SaslContext<'_>) -> Result<(Arc<str>, u64), Rejection> {
+    fn authenticated(
+        &mut self,
+        user: &str,
+        lives_ms: Option<u64>,
+        context: &SaslContext<'_>,
+    ) -> Result<(Arc<str>, u64), Rejection> {
         let SaslState::Exchange { mechanism, .. } = self.state else {
             return Err(Rejection::of_message("a token without a mechanism"));
         };
@@ -424,6 +462,7 @@ impl SaslServer {
             .settings
             .mechanism(mechanism)
             .and_then(|settings| settings.session_ms);
+        let session_ms = session_ms.into_iter().chain(lives_ms).min();
         self.session = Some(Session {
             mechanism,
             principal: principal.clone(),

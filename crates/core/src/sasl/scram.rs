@@ -124,6 +124,7 @@ impl ScramExchange {
         Ok(Progress::Done {
             answer: format!("v={}", BASE64.encode(signature)).into_bytes(),
             user: challenge.user,
+            lives_ms: None,
         })
     }
 }

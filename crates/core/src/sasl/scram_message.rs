@@ -119,7 +119,7 @@ fn attribute<'a>(given: Option<&'a str>, prefix: &'static str) -> Result<&'a str
 }
 
 /// A `saslname`: `=2C` is a comma and `=3D` is `=`. Kafka does not apply SASLprep, at either end.
-fn name(encoded: &str) -> Result<String, &'static str> {
+pub(super) fn name(encoded: &str) -> Result<String, &'static str> {
     let mut parts = encoded.split('=');
     let mut name = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -17,6 +17,8 @@ use crate::tenant::TenantId;
 
 const SHA_256: SaslMechanism = SaslMechanism::ScramSha256;
 const SHA_512: SaslMechanism = SaslMechanism::ScramSha512;
+/// The mechanisms with passwords.
+const BY_PASSWORD: [SaslMechanism; 3] = [SaslMechanism::Plain, SHA_256, SHA_512];
 const PASSWORD: &str = "wonderland";
 const SALT: &[u8] = b"0123456789abcdefghijklmno";
 
@@ -25,6 +27,7 @@ struct World {
     settings: SaslSettings,
     credentials: BTreeMap<ScramKey, ScramCredential>,
     secrets: SaslSecrets,
+    token_keys: TokenKeys,
 }
 
 impl World {
@@ -35,7 +38,7 @@ impl World {
 
     fn with_sessions(session_ms: Option<u64>) -> World {
         let users = [("alice", PASSWORD), ("bob", "builder")];
-        let mechanisms = SaslMechanism::ALL.map(|mechanism| MechanismSettings {
+        let mechanisms = BY_PASSWORD.map(|mechanism| MechanismSettings {
             mechanism,
             session_ms,
             users: match mechanism {
@@ -44,6 +47,7 @@ impl World {
                     .into(),
                 _ => BTreeMap::new(),
             },
+            oauth: None,
         });
         let mut credentials = BTreeMap::new();
         for mechanism in [SHA_256, SHA_512] {
@@ -67,6 +71,7 @@ impl World {
                 nonces: Nonces::new(SecretSeed([7; 4]), "test"),
                 decoys: Decoys::new(b"decoys", &credentials),
             },
+            token_keys: TokenKeys::default(),
             credentials,
         }
     }
@@ -76,7 +81,9 @@ impl World {
             settings: &self.settings,
             credentials: &self.credentials,
             secrets: &self.secrets,
+            token_keys: &self.token_keys,
             now: Moment::from_micros(now_ms * 1_000),
+            wall_clock: Timestamp(now_ms as i64),
         }
     }
 }
@@ -230,7 +237,7 @@ fn check_refused(step: &SaslStep, reason: &str) {
 #[test]
 fn each_mechanism_authenticates_a_user_that_knows_the_password() {
     let world = World::new();
-    for mechanism in SaslMechanism::ALL {
+    for mechanism in BY_PASSWORD {
         let mut peer = Peer::new(&world);
         assert_eq!(peer.ask(ApiKey::ApiVersions, 3, &[]), SaslStep::Serve);
         peer.server.answered_api_versions();
@@ -279,7 +286,7 @@ fn every_version_of_the_requests_is_answered_in_its_own() {
 #[test]
 fn a_wrong_password_and_an_unknown_user_get_the_same_answers() {
     let world = World::new();
-    for mechanism in SaslMechanism::ALL {
+    for mechanism in BY_PASSWORD {
         let fail = |user: &str| {
             let mut peer = Peer::new(&world);
             peer.begin(mechanism);
@@ -550,7 +557,7 @@ fn only_matters_of_authentication_concern_the_machine_once_it_is_done() {
 #[test]
 fn a_session_is_extended_by_its_own_user_with_its_own_mechanism() {
     let world = World::with_sessions(Some(60_000));
-    for mechanism in SaslMechanism::ALL {
+    for mechanism in BY_PASSWORD {
         let mut peer = Peer::new(&world);
         check_is(&peer.authenticate(mechanism, "alice", PASSWORD), "User:alice");
         assert_eq!(peer.answer().session_lifetime_ms, 60_000);
@@ -642,7 +649,7 @@ fn random_messages_authenticate_no_user() {
             let token = random_token(&mut random);
             let step = match random.below(8) {
                 0 => {
-                    let mechanism = SaslMechanism::ALL[random.below(3) as usize];
+                    let mechanism = BY_PASSWORD[random.below(3) as usize];
                     peer.handshake(mechanism.name(), random.below(2) as i16)
                 }
                 1 => peer.ask(ApiKey::ApiVersions, random.below(5) as i16, &token),

@@ -336,7 +336,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .no_effect("high watermarks are written together with the recovery points"),
     long("replica.lag.time.max.ms", "30000", "How long a follower may lag before it leaves the in-sync replicas.").ms().no_effect(ONE_REPLICA),
     int("request.timeout.ms", "30000", "The timeout of a broker's requests to other brokers.").ms().no_effect(ONE_REPLICA),
-    list("sasl.enabled.mechanisms", "GSSAPI", "The SASL mechanisms offered to clients: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. A listener with SASL needs it, its own or the general one, because the default cannot be served.")
+    list("sasl.enabled.mechanisms", "GSSAPI", "The SASL mechanisms offered to clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. A listener with SASL needs it, its own or the general one, because the default cannot be served.")
         .update(Update::PerBroker)
         .costs("PLAIN on a SASL_PLAINTEXT listener shows passwords to the network"),
     password(
@@ -347,6 +347,20 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "The SASL mechanism between brokers.")
         .update(Update::PerBroker)
         .no_effect(ONE_REPLICA),
+    int("sasl.oauthbearer.clock.skew.seconds", "30", "By how much the clocks of the identity provider and the broker may differ.")
+        .unit(Unit::Seconds)
+        .costs("a token counts this much longer than it says"),
+    list("sasl.oauthbearer.expected.audience", "", "One of these must be in the token's claim aud; empty: the claim is not looked at."),
+    string("sasl.oauthbearer.expected.issuer", "", "What the token's claim iss must be; if not set, the claim is not looked at.").unset(),
+    long("sasl.oauthbearer.jwks.endpoint.refresh.ms", "3600000", "How often the identity provider's keys are fetched again from a server. They are also fetched when a token names a key that is not among them.").ms(),
+    long("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "10000", "The longest pause between attempts to fetch the identity provider's keys.").ms(),
+    long("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "100", "The pause after the first attempt to fetch the identity provider's keys that fails; it doubles with each.").ms(),
+    string("sasl.oauthbearer.jwks.endpoint.url", "", "Where the identity provider's public keys are (a JWK set): a URL of file, http or https. A listener with OAUTHBEARER needs it.").unset(),
+    class("sasl.oauthbearer.jwt.validator.class", "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", "What checks tokens; a listener with OAUTHBEARER does not start with a class of one's own."),
+    string("sasl.oauthbearer.scope.claim.name", "scope", "The name of the claim with the token's scopes, which restrict nothing."),
+    string("sasl.oauthbearer.sub.claim.name", "sub", "The name of the claim with the user."),
+    class("sasl.server.callback.handler.class", "", "What checks what clients send. Only for OAUTHBEARER, which needs org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler: by default Apache Kafka accepts tokens without a signature.")
+        .unset(),
     int("sasl.server.max.receive.size", "524288", "The maximum size of a request before the client has authenticated.").bytes(),
     string("security.inter.broker.protocol", "PLAINTEXT", "The name of the listener registered for traffic between brokers, if inter.broker.listener.name is not set.")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),

@@ -1,4 +1,4 @@
-//! An Apache Kafka with a listener for every kind of connection, and for every misconfiguration.
+//! A broker with a listener for every kind of connection, and for every misconfiguration.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,8 +26,9 @@ pub const LISTENERS: [(&str, &str); 6] = [
     ("SASL", "SASL_PLAINTEXT"),
 ];
 
+/// Its directory, certificates and ports, whichever broker runs on them.
 pub struct Broker {
-    pub server: Server,
+    pub site: Site,
     ports: Vec<(&'static str, u16)>,
     pub authority: Authority,
     /// Another authority, which is not trusted.
@@ -37,8 +38,9 @@ pub struct Broker {
 }
 
 impl Broker {
-    pub fn start(programs: &Programs) -> Result<Broker> {
-        let folder = toolchain::target_directory().join("data/security-certificates");
+    /// - `name`: of its directory, which is created empty.
+    pub fn create(name: &str) -> Result<Broker> {
+        let folder = toolchain::target_directory().join(format!("data/{name}-certificates"));
         fs::create_dir_all(&folder)?;
         let authority = Authority::create(&folder, "authority")?;
         let stranger = Authority::create(&folder, "stranger")?;
@@ -73,20 +75,29 @@ impl Broker {
             "required".to_owned(),
         ));
         more.extend(sasl_settings());
+        more.extend(authorizer_settings());
         let more: Vec<(&str, &str)> = more.iter().map(|(key, value)| (&**key, &**value)).collect();
-        let site = Site::create("security", &more)?;
-        add_listeners(&site, &ports)?;
-        let server = site.start(programs, Target::Kafka)?;
-        let broker = Broker {
-            server,
+        let site = Site::create(name, &more)?;
+        let protocols = LISTENERS.iter().zip(&ports);
+        add_listeners(
+            &site,
+            protocols.map(|((name, protocol), (_, port))| (*name, *protocol, *port)),
+        )?;
+        Ok(Broker {
+            site,
             ports,
             authority,
             stranger,
             client_store,
             stranger_store,
-        };
-        broker.add_user()?;
-        Ok(broker)
+        })
+    }
+
+    /// Starts a broker on it that has the user alice.
+    pub fn start(&self, programs: &Programs, target: Target) -> Result<Server> {
+        let server = self.site.start(programs, target)?;
+        self.add_user(USER, PASSWORD)?;
+        Ok(server)
     }
 
     /// `NAME` as in `LISTENERS`.
@@ -100,15 +111,15 @@ impl Broker {
         format!("localhost:{port}")
     }
 
-    fn add_user(&self) -> Result<()> {
-        let admin = Admin::new(&Config::new().set("bootstrap.servers", self.server.bootstrap()))?;
+    pub fn add_user(&self, user: &str, password: &str) -> Result<()> {
+        let admin = admin(&self.site)?;
         let set = |mechanism| {
             let credential = ScramCredential::Set {
                 mechanism,
-                password: Password::new(PASSWORD),
+                password: Password::new(password),
                 rounds: None,
             };
-            (USER.to_owned(), credential)
+            (user.to_owned(), credential)
         };
         for mechanism in [ScramMechanism::Sha256, ScramMechanism::Sha512] {
             let results = admin.alter_scram_credentials(vec![set(mechanism)]).wait()?;
@@ -118,6 +129,28 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+/// A client of the listener without security.
+pub fn admin(site: &Site) -> Result<Admin> {
+    Ok(Admin::new(
+        &Config::new().set("bootstrap.servers", site.bootstrap()),
+    )?)
+}
+
+/// Super users: clients without authentication, alice, and the certificate of `client_store`.
+fn authorizer_settings() -> [(String, String); 2] {
+    [
+        (
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
+        ),
+        (
+            "super.users",
+            format!("User:ANONYMOUS;User:{USER};User:CN=client"),
+        ),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
 }
 
 fn sasl_settings() -> Vec<(String, String)> {
@@ -149,7 +182,7 @@ fn sasl_settings() -> Vec<(String, String)> {
 }
 
 /// Escapes for `java.util.Properties`: Latin-1 bytes, and a backslash before special characters.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for unit in text.encode_utf16() {
         match char::from_u32(unit.into()) {
@@ -161,8 +194,11 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Appends settings: Java takes the last value of a repeated key.
-fn add_listeners(site: &Site, ports: &[(&str, u16)]) -> Result<()> {
+/// Appends listeners (name, protocol, port): Java takes the last value of a repeated key.
+pub fn add_listeners<'a>(
+    site: &Site,
+    added: impl IntoIterator<Item = (&'a str, &'a str, u16)>,
+) -> Result<()> {
     let text = fs::read_to_string(site.properties())?;
     let value = |key: &str| {
         let line = text
@@ -173,7 +209,7 @@ fn add_listeners(site: &Site, ports: &[(&str, u16)]) -> Result<()> {
     };
     let (mut listeners, mut advertised) = (value("listeners")?, value("advertised.listeners")?);
     let mut protocols = value("listener.security.protocol.map")?;
-    for ((name, port), (_, protocol)) in ports.iter().zip(LISTENERS) {
+    for (name, protocol, port) in added {
         write!(listeners, ",{name}://127.0.0.1:{port}")?;
         write!(advertised, ",{name}://localhost:{port}")?;
         write!(protocols, ",{name}:{protocol}")?;

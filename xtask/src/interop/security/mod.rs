@@ -1,9 +1,13 @@
-//! Our client against an Apache Kafka with TLS and SASL, and with every mistake of an operator:
-//! each must end in an error that names the mistake.
+//! Brokers with TLS and SASL, for every client, with every mistake of an operator: each must end in
+//! an error that names the mistake. Here is our client; the others are in the modules.
 
 mod broker;
 mod certificates;
 mod exchange;
+mod foreign;
+mod names;
+mod oauth;
+mod takeover;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -14,8 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use ottla_client::Error;
 use ottla_client::config::Config;
 
-use super::clients::Outcome;
-use super::server::Programs;
+use super::clients::{Clients, Outcome};
+use super::server::{Programs, Target};
 use super::table::Table;
 use broker::{Broker, PASSWORD, USER};
 use exchange::Caller;
@@ -23,25 +27,41 @@ use exchange::Caller;
 /// Timeout of a call that cannot succeed; its error usually comes immediately.
 const CALL_MS: u64 = 4_000;
 /// The error texts for a wrong protocol on a port.
-const PORT_MISTAKES: [&str; 3] = [
+const PORT_MISTAKES: [&str; 4] = [
     "the port speaks TLS",
     "may be one without TLS",
     "the port may want SASL",
+    "closed by the broker",
 ];
 /// Longer than any call: a call that takes this long counts as hung.
 const HANG: Duration = Duration::from_secs(60);
 
-pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
-    println!("security: Apache Kafka with TLS and SASL listeners");
-    let broker = Broker::start(programs)?;
-    for (name, outcome) in ways_in(&broker).into_iter().chain(mistakes(&broker)) {
-        println!(
-            "security: {name}: {}",
-            outcome.as_ref().err().map_or("ok", String::as_str)
-        );
-        table.add_other(format!("security: {name}"), outcome);
+/// Our client against both brokers, the other clients against `target`; then names, and takeovers
+/// between the two.
+pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Target) -> Result<()> {
+    for of_ours in [Target::Kafka, Target::Ottla] {
+        println!("security: our client against {}", of_ours.name());
+        let broker = Broker::create("security")?;
+        let server = broker.start(programs, of_ours)?;
+        for (name, outcome) in ways_in(&broker).into_iter().chain(mistakes(&broker, of_ours)) {
+            add(table, &format!("ottla on {}: {name}", of_ours.name()), outcome);
+        }
+        if of_ours == target {
+            foreign::run(table, programs, clients, &broker)?;
+        }
+        server.stop()?;
     }
-    broker.server.stop()
+    names::run(table, programs, clients, target)?;
+    takeover::run(table, programs, clients)?;
+    oauth::run(table, programs, clients)
+}
+
+fn add(table: &mut Table, name: &str, outcome: Outcome) {
+    println!(
+        "security: {name}: {}",
+        outcome.as_ref().err().map_or("ok", String::as_str)
+    );
+    table.add_other(format!("security: {name}"), outcome);
 }
 
 fn trusting(config: Config, authority: &Path) -> Config {
@@ -203,7 +223,12 @@ fn wrong_passwords(broker: &Broker) -> Vec<Mistake> {
     ]
 }
 
-fn wrong_ports(broker: &Broker) -> Vec<Mistake> {
+fn wrong_ports(broker: &Broker, target: Target) -> Vec<Mistake> {
+    // Ottla sends no alert to a client that does not speak TLS.
+    let to_tls_port = match target {
+        Target::Kafka => PORT_MISTAKES[0],
+        Target::Ottla => PORT_MISTAKES[3],
+    };
     let plaintext = Config::new()
         .set("default.api.timeout.ms", CALL_MS)
         .set("max.block.ms", CALL_MS);
@@ -211,7 +236,7 @@ fn wrong_ports(broker: &Broker) -> Vec<Mistake> {
         (
             "without TLS to a TLS port",
             plaintext.clone().set("bootstrap.servers", broker.address("SSL")),
-            PORT_MISTAKES[0],
+            to_tls_port,
         ),
         (
             "TLS to a port without",
@@ -219,7 +244,7 @@ fn wrong_ports(broker: &Broker) -> Vec<Mistake> {
                 plaintext.clone().set("security.protocol", "SSL"),
                 &broker.authority.file,
             )
-            .set("bootstrap.servers", broker.server.bootstrap()),
+            .set("bootstrap.servers", broker.site.bootstrap()),
             PORT_MISTAKES[1],
         ),
         (
@@ -234,18 +259,18 @@ fn wrong_ports(broker: &Broker) -> Vec<Mistake> {
                 "PLAIN",
                 PASSWORD,
             )
-            .set("bootstrap.servers", broker.server.bootstrap()),
+            .set("bootstrap.servers", broker.site.bootstrap()),
             "the port wants no SASL",
         ),
     ]
 }
 
 /// Everything that must fail, with every client.
-fn mistakes(broker: &Broker) -> Vec<(String, Outcome)> {
+fn mistakes(broker: &Broker, target: Target) -> Vec<(String, Outcome)> {
     let cases = [
         wrong_certificates(broker),
         wrong_passwords(broker),
-        wrong_ports(broker),
+        wrong_ports(broker, target),
     ];
     let run = |(name, config, expected): Mistake| {
         let outcome = Caller::ALL.into_iter().try_for_each(|caller| {

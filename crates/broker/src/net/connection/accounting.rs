@@ -154,7 +154,7 @@ impl Accounting {
             times: request.times,
             finished: now,
         };
-        context.finish(finished, activity);
+        context.finish(finished, &client.context().principal, activity);
         self.written.clear_into(&mut context.reply.written);
     }
 

@@ -17,6 +17,7 @@ use ottla_wire::frame::RequestHeader;
 use tracing::{debug, warn};
 
 use super::super::loop_context::LoopContext;
+use super::super::mailbox::NewConnection;
 use super::super::refusal::CloseReason;
 use super::Connection;
 use super::served_request::ServedRequest;
@@ -45,13 +46,13 @@ struct Refusal {
 
 impl Authentication {
     /// `None`: the listener has no SASL.
-    pub fn of(listener_name: &str, context: &LoopContext) -> Option<Box<Authentication>> {
-        let security = context.service.listener_security(listener_name)?;
+    pub fn of(new: &NewConnection, context: &LoopContext) -> Option<Box<Authentication>> {
+        let security = context.service.listener_security(&new.listener_name)?;
         let request_bytes_max = security.sasl.as_ref()?.request_bytes_max;
         let timeout = context.settings.authentication.timeout;
         Some(Box::new(Authentication {
             server: SaslServer::default(),
-            deadline: context.now().after(timeout),
+            deadline: context.now().after(timeout.saturating_sub(new.handshake_time)),
             timeout,
             request_bytes_max,
             refusal: None,
@@ -225,6 +226,7 @@ impl Connection {
             SaslStep::Authenticated(principal) => {
                 self.reply(context, served, Handled::Replied, micros)?;
                 debug!(peer = %self.peer, %principal, "authenticated");
+                self.permit.authenticated();
                 self.client.authenticated(context, principal);
                 Ok(())
             }

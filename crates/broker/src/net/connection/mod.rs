@@ -106,7 +106,7 @@ impl Connection {
         let now = context.now();
         Connection {
             client: Client::new(&new, principal, context),
-            authentication: Authentication::of(&new.listener_name, context),
+            authentication: Authentication::of(&new, context),
             socket: new.socket,
             transport: new.transport,
             peer: new.peer,

@@ -20,7 +20,6 @@ use tracing::{debug, error, warn};
 
 use super::mailbox::{Mailbox, NewConnection};
 use super::tls_session::TlsPages;
-use super::transport::Transport;
 use crate::executor::fair_queue::FairQueue;
 use crate::rate_limit::RateLimit;
 use crate::tls::listener::TlsListener;
@@ -344,7 +343,11 @@ impl Shaker {
         match ending {
             Ending::Done => return self.hand_on(token),
             Ending::Gone => {}
-            Ending::Plaintext => self.tell(token, "speaks plaintext, but the listener expects TLS"),
+            Ending::Plaintext => {
+                self.tell(token, "speaks plaintext, but the listener expects TLS");
+                // For an end of the stream: a reset would look like a broken network.
+                return self.linger(token);
+            }
             Ending::TooLarge => self.tell(token, "TLS handshake of too many bytes"),
             Ending::Refused(reason) => {
                 self.tell(token, &format!("TLS handshake failed: {reason}"));
@@ -389,12 +392,11 @@ impl Shaker {
 
     fn hand_on(&mut self, token: Token) {
         let Some(entry) = self.remove(token) else { return };
-        let (mut connection, session, mailbox) = entry.handshake.into_parts();
+        let (connection, mailbox) = entry.handshake.into_parts();
         if epoll::delete(&self.epoll, &connection.socket).is_err() {
             return;
         }
         debug!(peer = %connection.peer, "TLS handshake done");
-        connection.transport = Transport::Tls(session);
         mailbox.connect(&mut vec![connection]);
     }
 

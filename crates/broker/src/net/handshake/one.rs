@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::super::mailbox::{Mailbox, NewConnection};
 use super::super::tls_session::{Room, TlsFault, TlsPages, TlsSession};
+use super::super::transport::Transport;
 use super::Arrival;
 use crate::tls::listener::{PrincipalFault, TlsListener};
 
@@ -54,6 +55,7 @@ pub(super) struct Handshake {
     session: Box<TlsSession>,
     listener: Arc<TlsListener>,
     mailbox: Arc<Mailbox>,
+    began: Instant,
     received_bytes: usize,
     is_lingering: bool,
 }
@@ -66,6 +68,7 @@ impl Handshake {
             session: Box::new(session),
             listener: arrival.listener,
             mailbox: arrival.mailbox,
+            began: Instant::now(),
             received_bytes: 0,
             is_lingering: false,
         })
@@ -91,8 +94,17 @@ impl Handshake {
         self.is_lingering
     }
 
-    pub fn into_parts(self) -> (NewConnection, Box<TlsSession>, Arc<Mailbox>) {
-        (self.connection, self.session, self.mailbox)
+    /// The connection with its session, and the event loop that is to serve it.
+    pub fn into_parts(mut self) -> (NewConnection, Arc<Mailbox>) {
+        if !self.listener.has_sasl() {
+            self.connection.permit.authenticated();
+        }
+        let connection = NewConnection {
+            transport: Transport::Tls(self.session),
+            handshake_time: self.began.elapsed(),
+            ..self.connection
+        };
+        (connection, self.mailbox)
     }
 
     /// Does what the socket allows, at most one read.

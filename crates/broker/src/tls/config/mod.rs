@@ -290,18 +290,12 @@ impl Keys {
     }
 
     fn certificates(&self, ssl: &SslSettings) -> Result<Vec<Certificate>, ConfigError> {
-        let now = UnixTime::now().as_secs() as i64;
         self.0
             .iter()
             .map(|key| {
                 let found = Certificate::read(&key.cert[0])
                     .map_err(|_| ssl.fault(KEY_STORE, "has a certificate that cannot be read"))?;
                 let (listener, subject) = (ssl.listener(), &found.subject);
-                if found.not_after < now {
-                    warn!(%listener, %subject, "the listener's certificate has expired");
-                } else if found.not_before > now {
-                    warn!(%listener, %subject, "the listener's certificate is not valid yet");
-                }
                 if is_large_rsa(key) {
                     warn!(%listener, %subject, "an RSA key of more than 3072 bits makes handshakes slow; a P-256 key costs a small part");
                 }

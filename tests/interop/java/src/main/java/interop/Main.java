@@ -7,13 +7,17 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|login|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
         List<String> rest = Arrays.asList(args).subList(2, args.length);
         if (args[0].equals("load")) {
             Load.run(bootstrap, rest.get(0));
+            return;
+        }
+        if (args[0].equals("issuer")) {
+            Issuer.run(Integer.parseInt(bootstrap), rest.get(0));
             return;
         }
         Suite suite = new Suite(bootstrap);
@@ -33,6 +37,8 @@ public final class Main {
             case "commit-everywhere" -> Directories.commitEverywhere(suite);
             case "go-on" -> Directories.goOn(suite, rest);
             case "login" -> new Login(suite, rest).run();
+            case "secured" -> Secured.run(suite, rest.get(0));
+            case "names" -> new Names(suite, rest).run();
             case "push" -> Push.run(suite, Integer.parseInt(rest.get(0)));
             case "keep" -> Takeover.keep(suite, rest.get(0));
             case "check" -> Takeover.check(suite, rest.get(0));

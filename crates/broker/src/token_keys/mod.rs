@@ -1,0 +1,194 @@
+//! The public keys by which OAUTHBEARER verifies tokens (KIP-768): read from a file or fetched from
+//! a server, on a thread of their own, and read again when they may have changed.
+
+mod fetch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ottla_core::config::{ConfigError, OauthSettings};
+use ottla_core::node::Node;
+use ottla_core::sasl::jwk::JsonWebKeys;
+use tracing::{error, info, warn};
+
+use crate::tls::file_stamp::{FileStamp, stamp};
+
+/// How often the thread looks whether something is to be done.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Tokens with unknown keys make the thread fetch at most this often: anyone can send such tokens.
+const MISSING_PAUSE: Duration = Duration::from_secs(10);
+
+/// The setting with the URL.
+const KEY: &str = "sasl.oauthbearer.jwks.endpoint.url";
+
+/// Where keys are.
+#[derive(Debug)]
+enum Place {
+    File(PathBuf),
+    Server,
+}
+
+/// One URL of the settings.
+#[derive(Debug)]
+struct Source {
+    url: Arc<str>,
+    place: Place,
+    refresh: Duration,
+    retry: (Duration, Duration),
+    /// Of the file that was read last.
+    seen: FileStamp,
+    /// When to fetch from a server again.
+    due: Instant,
+    fetched: Option<Instant>,
+    /// In a row.
+    failures: u32,
+}
+
+impl Source {
+    fn new(settings: &OauthSettings) -> Result<Source, ConfigError> {
+        let error = |problem: &str| ConfigError::new(KEY, &settings.keys_url, problem);
+        let place = match settings.keys_url.split_once("://") {
+            Some(("file", path)) if path.starts_with('/') => Place::File(path.into()),
+            Some(("http" | "https", _)) => Place::Server,
+            _ => return Err(error("is no URL of file:///, http:// or https://")),
+        };
+        Ok(Source {
+            url: settings.keys_url.clone(),
+            place,
+            refresh: Duration::from_millis(settings.refresh_ms.max(1_000)),
+            retry: (
+                Duration::from_millis(settings.retry_ms.0),
+                Duration::from_millis(settings.retry_ms.1),
+            ),
+            seen: None,
+            due: Instant::now(),
+            fetched: None,
+            failures: 0,
+        })
+    }
+
+    fn read(&self) -> Result<JsonWebKeys, String> {
+        let text = match &self.place {
+            Place::File(path) => {
+                std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))
+            }
+            Place::Server => fetch::get(&self.url),
+        };
+        JsonWebKeys::parse(&text?)
+    }
+
+    /// Reads the keys if they may have changed.
+    ///
+    /// - `is_missing`: a token named a key that is not known.
+    fn look(&mut self, node: &Node, is_missing: bool) {
+        let now = Instant::now();
+        let is_due = match &self.place {
+            Place::File(path) => {
+                let stamp = stamp(path);
+                stamp != std::mem::replace(&mut self.seen, stamp)
+            }
+            Place::Server => {
+                let has_rested = self.fetched.is_none_or(|fetched| now >= fetched + MISSING_PAUSE);
+                now >= self.due || is_missing && has_rested
+            }
+        };
+        if is_due {
+            self.take(node, now);
+        }
+    }
+
+    fn take(&mut self, node: &Node, now: Instant) {
+        let url = &self.url;
+        self.fetched = Some(now);
+        match self.read() {
+            Ok(keys) => {
+                info!(%url, keys = keys.len(), "the keys of the identity provider were read");
+                node.token_keys().put(url, keys);
+                (self.failures, self.due) = (0, now + self.refresh);
+            }
+            Err(problem) => {
+                self.failures += 1;
+                let pause = self.retry.0 * 2u32.saturating_pow(self.failures.min(16) - 1);
+                self.due = now + pause.min(self.retry.1);
+                if node.token_keys().of(url).is_some() {
+                    warn!(%url, problem, "the keys of the identity provider cannot be read; those known before count");
+                } else {
+                    error!(%url, problem, "the keys of the identity provider cannot be read: no token is accepted");
+                }
+            }
+        }
+    }
+}
+
+/// The thread. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct TokenKeyReader {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl TokenKeyReader {
+    /// Reads what is in files, then starts the thread. `None`: no listener takes tokens.
+    ///
+    /// - Errors: a URL or a file that cannot be used.
+    pub fn start(node: &Arc<Node>) -> Result<Option<TokenKeyReader>, ConfigError> {
+        let mut sources = BTreeMap::new();
+        for settings in node.oauth_settings() {
+            sources.insert(settings.keys_url.clone(), Source::new(&settings)?);
+        }
+        if sources.is_empty() {
+            return Ok(None);
+        }
+        for source in sources.values_mut() {
+            if let Place::File(path) = &source.place {
+                source.seen = stamp(path);
+                let keys = source.read();
+                let keys = keys.map_err(|problem| ConfigError::new(KEY, &source.url, problem))?;
+                node.token_keys().put(&source.url, keys);
+            }
+        }
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (stopped, node) = (stop.clone(), node.clone());
+        let work = move || {
+            loop {
+                let is_missing = node.token_keys().take_missing();
+                sources
+                    .values_mut()
+                    .for_each(|source| source.look(&node, is_missing));
+                if wait(&stopped) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("ottla-token-keys".to_owned())
+            .spawn(work);
+        let thread = thread.map_err(|error| ConfigError::new(KEY, "", format!("no thread: {error}")))?;
+        Ok(Some(TokenKeyReader {
+            stop,
+            thread: Some(thread),
+        }))
+    }
+}
+
+impl Drop for TokenKeyReader {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!("the thread that reads the keys of tokens panicked");
+        }
+    }
+}
+
+/// Waits one interval; returns whether to stop.
+fn wait((stop, woken): &(Mutex<bool>, Condvar)) -> bool {
+    let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = woken.wait_timeout_while(stop, LOOK_INTERVAL, |stop| !*stop);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
+}

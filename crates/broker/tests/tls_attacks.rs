@@ -1,0 +1,148 @@
+//! Listeners with TLS against clients that ask for less security than they can have, or for more
+//! work than they do themselves.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ottla_broker::net::handshake::Outcome;
+use rustls::ConnectionTrafficSecrets;
+use rustls::version::TLS12;
+use support::Client;
+use support::net::echo;
+use support::tls::{Difference, TlsNet};
+
+const ALERT: u8 = 21;
+const HANDSHAKE_FAILURE: u8 = 40;
+const PROTOCOL_VERSION: u8 = 70;
+
+/// A ClientHello without extensions (RFC 5246, 7.4.1.2), as clients of this version send it.
+fn hello(version: [u8; 2]) -> Vec<u8> {
+    let mut body = version.to_vec();
+    body.extend([7; 32]);
+    // No session; ECDHE with AES-GCM, RSA with AES-CBC; no compression.
+    body.extend([0, 0, 4, 0xc0, 0x2f, 0x00, 0x2f, 1, 0]);
+    let message = [&[1, 0, 0, body.len() as u8][..], &body].concat();
+    [&[0x16, 3, 1, 0, message.len() as u8][..], &message].concat()
+}
+
+#[test]
+fn versions_before_tls_1_2_are_refused_by_an_alert() {
+    let tls = TlsNet::start(&[]);
+    for version in [[3, 0], [3, 1], [3, 2]] {
+        let mut client = Client::connect(tls.net.address());
+        client.send(&hello(version));
+        let answer = client.closed();
+        assert_eq!((answer[0], answer.len()), (ALERT, 7), "{version:?}: {answer:?}");
+        assert!(
+            [PROTOCOL_VERSION, HANDSHAKE_FAILURE].contains(&answer[6]),
+            "{version:?}: {answer:?}"
+        );
+    }
+    assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Refused), 3);
+    tls.net.wait_for_open(0);
+}
+
+#[test]
+fn a_client_that_was_talked_out_of_tls_1_3_can_see_it() {
+    let tls = TlsNet::start(&[]);
+    let mut client = tls.connect(&tls.client_config(&[&TLS12], None));
+    let (connection, mut socket) = (&mut client.stream.conn, &client.stream.sock);
+    while connection.wants_write() {
+        connection.write_tls(&mut socket).unwrap();
+    }
+    // RFC 8446, 4.1.3: the last bytes of the random number behind two heads and the version.
+    let mut answer = [0; 5 + 4 + 2 + 32];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[answer.len() - 8..], b"DOWNGRD\x01");
+}
+
+#[test]
+fn a_hello_that_drips_is_closed_although_bytes_keep_coming() {
+    let tls = TlsNet::start_with(Difference {
+        timeout: Duration::from_millis(200),
+        ..Difference::default()
+    });
+    let mut client = Client::connect(tls.net.address());
+    let bytes = hello([3, 3]);
+    // The rest of the hello would take ten seconds.
+    let mut sent = 0;
+    while sent < bytes.len() - 1 && client.socket.write_all(&bytes[sent..=sent]).is_ok() {
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(sent < bytes.len() - 1, "the whole hello was waited for");
+    assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Overdue), 1);
+    tls.net.wait_for_open(0);
+}
+
+#[test]
+fn garbage_behind_the_first_byte_ends_with_an_alert_or_nothing() {
+    let tls = TlsNet::start(&[]);
+    for seed in 0..200u32 {
+        let mut client = Client::connect(tls.net.address());
+        let mut bytes = hello([3, 3]);
+        // Every position behind the first byte in turn, and a length or two.
+        let at = 1 + seed as usize % (bytes.len() - 1);
+        bytes[at] ^= 1 << (seed % 8);
+        client.send(&bytes);
+        client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+        let answer = client.closed();
+        assert!(
+            answer.is_empty() || [ALERT, 22].contains(&answer[0]),
+            "{seed}: {answer:?}"
+        );
+    }
+    tls.net.wait_for_open(0);
+    let mut client = tls.client();
+    client.send(&echo(1, b"alive"));
+    client.check_answer(1, b"alive");
+}
+
+/// A record of TLS 1.2 (RFC 5288): a sequence number in front, which the nonce ends with.
+fn seal(key: &LessSafeKey, iv: &[u8], sequence: u64, kind: u8, content: &[u8]) -> Vec<u8> {
+    let explicit = sequence.to_be_bytes();
+    let nonce: [u8; 12] = [&iv[..4], &explicit].concat().try_into().unwrap();
+    let length = (content.len() as u16).to_be_bytes();
+    let additional = [&explicit[..], &[kind, 3, 3], &length].concat();
+    let mut sealed = content.to_vec();
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(nonce, Aad::from(additional), &mut sealed)
+        .unwrap();
+    let length = (sealed.len() as u16 + 8).to_be_bytes();
+    [&[kind, 3, 3][..], &length, &explicit, &sealed].concat()
+}
+
+#[test]
+fn a_connection_of_tls_1_2_is_not_renegotiated() {
+    let tls = TlsNet::start(&[]);
+    let mut client = tls.connect(&tls.client_config(&[&TLS12], None));
+    client.send(&echo(1, b"x"));
+    client.check_answer(1, b"x");
+    let (connection, mut socket) = client.stream.into_parts();
+    let (mut sequence, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
+    let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else {
+        panic!("not the first of the broker's cipher suites");
+    };
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).unwrap());
+    let hello = hello([3, 3])[5..].to_vec();
+    for _ in 0..100 {
+        let record = seal(&key, iv.as_ref(), sequence, 22, &hello);
+        sequence += 1;
+        if socket.write_all(&record).is_err() {
+            break;
+        }
+    }
+    let mut rest = Vec::new();
+    if let Err(error) = socket.read_to_end(&mut rest) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "not closed: {error}");
+    }
+    // Never the answer of a handshake; alerts at most, encrypted.
+    assert!(rest.first().is_none_or(|kind| *kind == ALERT), "{rest:?}");
+    assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Full), 1);
+    tls.net.wait_for_open(0);
+}
