@@ -4,65 +4,83 @@ use std::fmt::{Display, Write};
 
 /// A part of a page. Only names known at compile time become tags and attributes, so no text of a
 /// report can.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Markup {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Markup {
     out: String,
 }
 
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+pub type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 impl Markup {
-    pub(super) fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.tag(tag, attributes);
         self.out.push('>');
     }
 
-    pub(super) fn close(&mut self, tag: &'static str) {
+    pub fn close(&mut self, tag: &'static str) {
         self.out.push_str("</");
         self.out.push_str(tag);
         self.out.push_str(">\n");
     }
 
     /// Writes an element with a text.
-    pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
+    pub fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
         self.open(tag, attributes);
         self.text(text);
         self.close(tag);
     }
 
     /// Writes an element with other elements.
-    pub(super) fn nest(
-        &mut self,
-        tag: &'static str,
-        attributes: Attributes<'_>,
-        inner: impl FnOnce(&mut Markup),
-    ) {
+    pub fn nest(&mut self, tag: &'static str, attributes: Attributes<'_>, inner: impl FnOnce(&mut Markup)) {
         self.open(tag, attributes);
         inner(self);
         self.close(tag);
     }
 
+    /// Adds a part that was rendered before.
+    pub fn add(&mut self, rendered: &Markup) {
+        self.out.push_str(&rendered.out);
+    }
+
+    /// Closes an element within a line of text, where a line break would be seen as a space.
+    pub fn end(&mut self, tag: &'static str) {
+        self.out.push_str("</");
+        self.out.push_str(tag);
+        self.out.push('>');
+    }
+
+    /// Writes an element with a text, within a line of text.
+    pub fn inline(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
+        self.open(tag, attributes);
+        self.text(text);
+        self.end(tag);
+    }
+
     /// Writes an SVG element without content.
-    pub(super) fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.tag(tag, attributes);
         self.out.push_str("/>\n");
     }
 
-    pub(super) fn text(&mut self, text: impl Display) {
+    pub fn text(&mut self, text: impl Display) {
         escape(&text.to_string(), &mut self.out);
     }
 
     /// Writes unescaped text that is part of the code, never of a report.
-    pub(super) fn literal(&mut self, text: &'static str) {
+    pub fn literal(&mut self, text: &'static str) {
         self.out.push_str(text);
     }
 
     /// Writes JSON inside a `script`: there, only `<` could end the element or begin a comment.
-    pub(super) fn json(&mut self, json: &str) {
+    pub fn json(&mut self, json: &str) {
         self.out.push_str(&json.replace('<', "\\u003c"));
     }
 
-    pub(super) fn into_string(self) -> String {
+    pub fn as_str(&self) -> &str {
+        &self.out
+    }
+
+    pub fn into_string(self) -> String {
         self.out
     }
 
