@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 
 use crate::activity::ActivityView;
 use crate::admin::tls::TlsView;
-use crate::admin::{Admin, AdminView, Page};
+use crate::admin::{Added, Admin, AdminView, Console, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
@@ -74,6 +74,8 @@ pub struct Additions {
     pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
     /// Pages that the admin address serves beside the broker's own.
     pub pages: Vec<Page>,
+    /// The console that the admin address serves to browsers.
+    pub console: Option<Console>,
     /// The disk that holds the logs; `None`: the operating system's files.
     pub disk: Option<Arc<dyn Disk>>,
     /// Damage that the operator accepts: the start goes on without what is lost.
@@ -207,7 +209,11 @@ impl Broker {
                 clock,
             };
             let names = admin_names(broker.node.config());
-            let admin = Admin::start(socket, view, additions.pages, names);
+            let added = Added {
+                pages: additions.pages,
+                console: additions.console,
+            };
+            let admin = Admin::start(socket, view, added, names);
             broker.admin = Some(admin.map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");

@@ -63,7 +63,7 @@ impl Markup {
     }
 
     pub fn text(&mut self, text: impl Display) {
-        escape(&text.to_string(), &mut self.out);
+        escape(&text.to_string(), Place::Text, &mut self.out);
     }
 
     /// Writes unescaped text that is part of the code, never of a report.
@@ -89,13 +89,19 @@ impl Markup {
         self.out.push_str(tag);
         for (name, value) in attributes {
             let _ = write!(self.out, " {name}=\"");
-            escape(&value.to_string(), &mut self.out);
+            escape(&value.to_string(), Place::Attribute, &mut self.out);
             self.out.push('"');
         }
     }
 }
 
-fn escape(text: &str, out: &mut String) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    Attribute,
+}
+
+fn escape(text: &str, place: Place, out: &mut String) {
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),
@@ -105,6 +111,13 @@ fn escape(text: &str, out: &mut String) {
             '\'' => out.push_str("&#39;"),
             // HTML cannot represent these; terminal escape sequences are among them.
             control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{fffd}'),
+            // These reorder the text beside them. A value, such as that of a form's field, keeps them.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => match place {
+                Place::Text => out.push('\u{fffd}'),
+                Place::Attribute => {
+                    let _ = write!(out, "&#{};", u32::from(character));
+                }
+            },
             other => out.push(other),
         }
     }
@@ -123,6 +136,16 @@ mod tests {
         assert_eq!(out.matches('<').count(), 2, "{out}");
         assert_eq!(out.matches('"').count(), 2, "{out}");
         assert!(!out.contains('\u{1b}') && !out.contains('\0'), "{out}");
+    }
+
+    #[test]
+    fn text_cannot_be_reordered_and_values_stay_what_they_are() {
+        let mut markup = Markup::default();
+        markup.leaf("p", &[("title", &"a\u{202e}b")], "a\u{202e}b\u{2066}");
+        assert_eq!(
+            markup.into_string(),
+            "<p title=\"a&#8238;b\">a\u{fffd}b\u{fffd}</p>\n"
+        );
     }
 
     #[test]
