@@ -65,7 +65,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
 }
 
 fn find_browser() -> Result<String> {
-    let works = |name: &&str| {
+    let works = |name: &&&str| {
         let mut asked = Command::new(name);
         asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         asked.status().is_ok_and(|status| status.success())

@@ -27,6 +27,12 @@ const PAGES: [&str; 15] = [
     "/help/metrics",
 ];
 
+/// `/topics/orders` of the state in which every name tries to break out.
+fn hostile(page: &str) -> String {
+    let (place, name) = page.rsplit_once('/').unwrap_or_default();
+    format!("{place}/{}", encoded(&format!("{name}{HOSTILE}")))
+}
+
 fn main() -> io::Result<()> {
     let to = env::args()
         .nth(1)
@@ -47,7 +53,7 @@ fn main() -> io::Result<()> {
         fs::create_dir_all(to.join(name))?;
         for page in PAGES {
             let path = match (state, page.matches('/').count()) {
-                (State::Hostile, 2) if page != "/help/metrics" => format!("{page}{}", encoded(HOSTILE)),
+                (State::Hostile, 2) if page != "/help/metrics" => hostile(page),
                 _ => page.to_owned(),
             };
             let query = if page == "/clients/orders-writer" {
