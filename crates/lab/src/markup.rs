@@ -111,7 +111,7 @@ fn escape(text: &str, place: Place, out: &mut String) {
             '\'' => out.push_str("&#39;"),
             // HTML cannot represent these; terminal escape sequences are among them.
             control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{fffd}'),
-            // These reorder the text beside them. A value, such as that of a form's field, keeps them.
+            // These reorder the text beside them. A value, such as that of a field, keeps them.
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => match place {
                 Place::Text => out.push('\u{fffd}'),
                 Place::Attribute => {
