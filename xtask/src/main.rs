@@ -5,6 +5,7 @@ mod bench_kafka;
 mod bench_report;
 mod codegen;
 mod commit_paths;
+mod console;
 mod crash;
 mod damage;
 mod docs;
@@ -47,6 +48,9 @@ tasks:
                       a broker with little memory (control group) and many peers that send incomplete requests or read no answers
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
                       measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md
+  console [--screenshots]
+                      open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script;
+                      --screenshots writes four pages to docs/images
   bench-report [FILE...]
                       check reports of ottla bench in a real browser, light and dark; without files a made-up report
   source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
         "commit-paths" => commit_paths::run(rest),
+        "console" => console::run(rest),
         "doctor-truth" => doctor_truth::run(rest),
         "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),

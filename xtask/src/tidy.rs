@@ -19,7 +19,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("broker", &["core", "log", "wire"]),
     ("client", &["wire"]),
     ("lab", &["client", "wire"]),
-    ("ottla", &["broker", "client", "lab"]),
+    ("console", &["lab", "wire"]),
+    ("ottla", &["broker", "client", "console", "lab"]),
     ("sim", &["client", "core", "log", "wire"]),
 ];
 

@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::activity::ActivityView;
 use crate::admin::gate::Gate;
 use crate::admin::tls::TlsView;
-use crate::admin::{Admin, AdminView, Page};
+use crate::admin::{Added, Admin, AdminView, Console, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
@@ -80,6 +80,8 @@ pub struct Additions {
     pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
     /// Pages that the admin address serves beside the broker's own.
     pub pages: Vec<Page>,
+    /// The console that the admin address serves to browsers.
+    pub console: Option<Console>,
     /// The disk that holds the logs; `None`: the operating system's files.
     pub disk: Option<Arc<dyn Disk>>,
     /// Damage that the operator accepts: the start goes on without what is lost.
@@ -224,7 +226,11 @@ impl Broker {
             let gate = gate
                 .map_or_else(|| Gate::made(broker.node.config()), Ok)
                 .map_err(StartError::AdminToken)?;
-            let admin = Admin::start(socket, view, additions.pages, names, gate);
+            let added = Added {
+                pages: additions.pages,
+                console: additions.console,
+            };
+            let admin = Admin::start(socket, view, added, names, gate);
             broker.admin = Some(admin.map_err(StartError::Threads)?);
         }
         info!(ready = %broker.ready_line(), "started");

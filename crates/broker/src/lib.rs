@@ -23,11 +23,19 @@ mod first_users;
 mod random_bytes;
 mod rate_limit;
 
-pub use admin::{Page, PageBody};
+pub use admin::{AdminView, Console, Page, PageBody};
 pub use broker::{Additions, Broker, StartError};
+pub use ottla_core::access::acl;
+pub use ottla_core::config::ConfigResource;
 pub use ottla_core::config::RecoveryConfig;
+pub use ottla_core::effective_config;
 pub use ottla_core::telemetry::receiver as telemetry;
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;
 pub use ottla_wire::records::compression::Codec;
 pub use ottla_wire::text;
+
+/// Whether a key of the configuration file is accepted without effect.
+pub fn is_without_effect(key: &ottla_wire::config_keys::ConfigKey) -> bool {
+    matches!(key.support, ottla_wire::config_keys::Support::NoEffect(_))
+}

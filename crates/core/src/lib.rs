@@ -34,7 +34,7 @@ mod security;
 pub mod access;
 pub mod sasl;
 pub mod quota;
-mod effective_config;
+pub mod effective_config;
 pub mod image;
 pub mod config;
 pub mod denied;

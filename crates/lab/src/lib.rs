@@ -17,6 +17,7 @@ pub mod process;
 pub mod disk;
 pub mod ask;
 pub mod report;
+pub mod markup;
 pub mod model;
 pub mod formulas;
 pub mod numbers;

@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::middleware;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use ottla_core::node::Node;
 use ottla_core::time::Clock;
 use ottla_wire::text;
@@ -32,6 +34,7 @@ pub mod tenants;
 pub mod exposition;
 pub mod prometheus;
 pub mod quotas;
+pub mod records;
 pub mod tls;
 pub mod gate;
 pub mod transactions;
@@ -69,6 +72,17 @@ pub struct Page {
     pub render: Arc<dyn Fn() -> PageBody + Send + Sync>,
 }
 
+/// Makes the pages for people: a router that answers every path which the admin address itself does
+/// not serve, and `/tenants` for browsers.
+pub type Console = Box<dyn FnOnce(&AdminView) -> Router + Send>;
+
+/// What the embedding program adds to the admin address.
+#[derive(Default)]
+pub struct Added {
+    pub pages: Vec<Page>,
+    pub console: Option<Console>,
+}
+
 /// The running HTTP server. Dropping it stops it.
 pub struct Admin {
     address: SocketAddr,
@@ -81,7 +95,7 @@ impl Admin {
     pub fn start(
         socket: TcpListener,
         view: AdminView,
-        pages: Vec<Page>,
+        added: Added,
         names: Names,
         gate: Gate,
     ) -> io::Result<Admin> {
@@ -90,7 +104,7 @@ impl Admin {
         let server = HttpServer::start(
             "ottla-admin",
             socket,
-            router(view, pages, names, gate),
+            router(view, added, names, gate),
             HttpLimits::default(),
             async move { look_at_tenants(&tenants).await },
         )?;
@@ -105,7 +119,8 @@ impl Admin {
     }
 }
 
-fn router(view: AdminView, pages: Vec<Page>, names: Names, gate: Gate) -> Router {
+fn router(view: AdminView, added: Added, names: Names, gate: Gate) -> Router {
+    let console = added.console.map(|make| make(&view));
     let mut router = Router::new()
         .route("/metrics", get(metrics))
         .route("/debug/requests", get(requests))
@@ -118,9 +133,13 @@ fn router(view: AdminView, pages: Vec<Page>, names: Names, gate: Gate) -> Router
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(|| async { "ready\n" }))
         .with_state(view);
-    for page in pages {
+    for page in added.pages {
         let render = page.render;
-        router = router.route(page.path, get(move || added(render)));
+        router = router.route(page.path, get(move || rendered(render)));
+    }
+    if let Some(console) = console {
+        let for_people = middleware::from_fn_with_state(console.clone(), for_people);
+        router = router.layer(for_people).fallback_service(console);
     }
     let guard = Guard {
         names: Some(names),
@@ -133,6 +152,17 @@ fn router(view: AdminView, pages: Vec<Page>, names: Names, gate: Gate) -> Router
         .layer(middleware::from_fn_with_state(guard, guard::check))
 }
 
+/// `/tenants` is a document for programs and a page for browsers.
+async fn for_people(State(console): State<Router>, request: Request, next: Next) -> Response {
+    let accept = request.headers().get(ACCEPT).map(HeaderValue::as_bytes);
+    let is_browser = accept.is_some_and(|accept| accept.starts_with(b"text/html"));
+    if !is_browser || request.uri().path() != "/tenants" {
+        return next.run(request).await;
+    }
+    let answered = TowerToHyperService::new(console).call(request).await;
+    answered.unwrap_or_else(|never| match never {})
+}
+
 async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
     (
         [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
@@ -140,7 +170,7 @@ async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
     )
 }
 
-async fn added(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
+async fn rendered(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
     match tokio::task::spawn_blocking(move || render()).await {
         Ok(page) if page.content_type == JSON => json(&page.text),
         Ok(page) => ([(CONTENT_TYPE, page.content_type)], page.text).into_response(),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -19,6 +20,8 @@ enum Doing {
         since: Instant,
     },
     Answering,
+    /// The answer is made while it is sent, and its maker may be quiet for long.
+    Streaming,
     /// The peer does not take its answer: since when, and the bytes it has taken meanwhile.
     Sending {
         since: Instant,
@@ -30,6 +33,8 @@ enum Doing {
 #[derive(Debug)]
 pub struct Pulse {
     doing: Mutex<Doing>,
+    /// Whether the present answer is a stream.
+    is_stream: AtomicBool,
     /// Notified when another connection needs the place.
     pub evicted: Notify,
 }
@@ -38,13 +43,21 @@ impl Pulse {
     pub fn new(now: Instant) -> Pulse {
         Pulse {
             doing: Mutex::new(Doing::Waiting { since: now }),
+            is_stream: AtomicBool::new(false),
             evicted: Notify::new(),
         }
     }
 
     /// Notes that the head of a request has arrived.
     pub fn answering(&self) {
+        self.is_stream.store(false, Ordering::Relaxed);
         *self.lock() = Doing::Answering;
+    }
+
+    /// Notes that the answer is a stream: it may be quiet, but what is sent must be taken.
+    pub fn streaming(&self) {
+        self.is_stream.store(true, Ordering::Relaxed);
+        *self.lock() = Doing::Streaming;
     }
 
     /// Notes that the answer is being sent; once the socket has taken it, the next request is
@@ -65,7 +78,7 @@ impl Pulse {
     pub fn is_over(&self, now: Instant, patience: &Patience) -> bool {
         match *self.lock() {
             Doing::Waiting { since } => now >= since + patience.for_head,
-            Doing::Answering => false,
+            Doing::Answering | Doing::Streaming => false,
             Doing::Sending { since, taken_bytes } => now >= since + patience.for_sending(taken_bytes),
         }
     }
@@ -90,7 +103,10 @@ impl Pulse {
     fn flushed(&self, now: Instant) {
         let mut doing = self.lock();
         if matches!(*doing, Doing::Sending { .. }) {
-            *doing = Doing::Waiting { since: now };
+            *doing = match self.is_stream.load(Ordering::Relaxed) {
+                true => Doing::Streaming,
+                false => Doing::Waiting { since: now },
+            };
         }
     }
 
@@ -162,5 +178,29 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_stream_may_be_quiet_for_long_but_what_is_sent_must_be_taken() {
+        let (now, patience) = (Instant::now(), Patience::default());
+        let later = now + Duration::from_secs(3_600);
+        let pulse = Pulse::new(now);
+        pulse.answering();
+        pulse.streaming();
+        assert!(!pulse.is_over(later, &patience) && pulse.waiting_since().is_none());
+        pulse.is_stuck(later);
+        assert!(pulse.is_over(later + patience.for_answer, &patience));
+        pulse.flushed(later);
+        assert!(!pulse.is_over(later + Duration::from_secs(3_600), &patience));
+        // The next request of the connection is an ordinary one.
+        pulse.answering();
+        pulse.answered(later);
+        assert!(pulse.is_over(later + patience.for_head, &patience));
     }
 }

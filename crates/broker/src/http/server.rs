@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Response;
+use axum::http::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
@@ -228,7 +230,10 @@ async fn serve(socket: TcpStream, place: ConnectionPlace, router: Router, patien
         let (pulse, answer) = (of_requests.clone(), pages.call(request));
         async move {
             let answer = answer.await;
-            pulse.answered(Instant::now());
+            match answer.as_ref().is_ok_and(is_stream) {
+                true => pulse.streaming(),
+                false => pulse.answered(Instant::now()),
+            }
             answer
         }
     });
@@ -244,6 +249,12 @@ async fn serve(socket: TcpStream, place: ConnectionPlace, router: Router, patien
         () = slow(&pulse, &patience) => {}
     }
     drop(place);
+}
+
+/// Whether the body is made while it is sent, for as long as the peer reads it.
+fn is_stream<B>(answer: &Response<B>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes() == b"text/event-stream")
 }
 
 /// Returns when the peer has exceeded a time limit.

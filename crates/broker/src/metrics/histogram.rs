@@ -68,6 +68,12 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// The buckets that hold values: the largest value of each, and how many there are; ascending.
+    pub fn buckets(&self) -> impl Iterator<Item = (u32, u64)> {
+        let all = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        all.map(|(index, count)| (bucket_max(index), *count))
+    }
+
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -45,6 +45,8 @@ pub struct ApiRecords {
     /// Only values above zero; `count` minus their number is the number of zeros.
     pub stages: [Histogram; STAGE_COUNT],
     pub total: Histogram,
+    /// The total without the waits that clients ask for.
+    pub own: Histogram,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,6 +151,8 @@ impl LoopRecords {
         api.request_bytes += u64::from(request.request_bytes);
         api.reply_bytes += request.reply_bytes;
         api.total.record(total_capped);
+        api.own
+            .record(u32::try_from(request.times.own_time()).unwrap_or(u32::MAX));
         let client = &mut self.clients[request.client.0 as usize];
         client.total.record(total_capped);
         let client_api = client.apis.entry(request.api_key).or_default();
@@ -250,6 +254,7 @@ impl Totals {
             into.count += from.count;
             into.request_bytes += from.request_bytes;
             into.reply_bytes += from.reply_bytes;
+            into.own.merge(&from.own);
             into.total.merge(&from.total);
             into.stages
                 .iter_mut()

@@ -1,7 +1,7 @@
 //! Line charts as inline SVG.
 
 use super::axis::{Axis, cut};
-use super::markup::Markup;
+use crate::markup::Markup;
 use crate::numbers;
 
 /// Several lines over one pair of axes.

@@ -3,8 +3,8 @@
 
 use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
-use super::markup::Markup;
 use super::target_name;
+use crate::markup::Markup;
 use crate::report::{OnTarget, Point, Report};
 
 const PERCENTILES: [(&str, &str); 4] = [

@@ -1,7 +1,7 @@
 //! What is needed to reproduce the run: the command, the machine, the calibration, the scenario.
 
-use super::markup::Markup;
 use super::table::{Table, facts};
+use crate::markup::Markup;
 use crate::numbers;
 use crate::report::{Machine, Percentiles, Report};
 

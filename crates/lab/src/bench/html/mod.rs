@@ -10,10 +10,10 @@ mod chart;
 mod summary;
 mod manifest;
 mod table;
-mod markup;
+
 mod axis;
 
-use self::markup::Markup;
+use crate::markup::Markup;
 use crate::report::Report;
 
 const STYLE: &str = include_str!("style.css");

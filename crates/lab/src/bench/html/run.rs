@@ -2,9 +2,9 @@
 
 use super::axis::{Axis, Scale};
 use super::chart::{Chart, Line};
-use super::markup::Markup;
 use super::table::Table;
 use super::{stages, summary, target_name};
+use crate::markup::Markup;
 use crate::numbers;
 use crate::report::histogram::Latencies;
 use crate::report::{GroupResult, LatencyResult, Measurement, OnTarget, Point, Report, Second};

@@ -2,8 +2,8 @@
 
 use super::axis::{Axis, Scale};
 use super::chart::{COLOURS, LegendItem, colour, draw_legend, draw_x_axis, round};
-use super::markup::Markup;
 use super::table::Table;
+use crate::markup::Markup;
 use crate::numbers;
 use crate::report::{StageMeans, Stages};
 

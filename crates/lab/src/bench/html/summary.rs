@@ -1,8 +1,8 @@
 //! The top of the page: the answer, the verdict, the question, and the table of source, prediction
 //! and measurement.
 
-use super::markup::Markup;
 use super::table::{Table, facts};
+use crate::markup::Markup;
 use crate::numbers;
 use crate::report::label;
 use crate::report::{OnTarget, Point, Report, Verdict};

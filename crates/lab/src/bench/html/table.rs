@@ -1,6 +1,6 @@
 //! Tables that scroll sideways on a small screen.
 
-use super::markup::Markup;
+use crate::markup::Markup;
 
 /// Head and rows of text; the style aligns all cells but the first to the right, for numbers.
 #[derive(Clone, Debug)]

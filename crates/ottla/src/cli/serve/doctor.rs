@@ -45,6 +45,10 @@ impl Doctor {
         &self.collector
     }
 
+    pub fn shared_collector(&self) -> Arc<Collector> {
+        self.collector.clone()
+    }
+
     /// Returns what a broker must be started with: the telemetry receiver and the doctor's pages.
     pub fn additions(&self) -> Additions {
         Additions {

@@ -2,6 +2,7 @@
 
 pub(super) mod doctor;
 mod activity;
+mod console;
 mod log_line;
 
 use std::io::{IsTerminal, Write};
@@ -88,6 +89,7 @@ impl Serve {
                 accept_loss: self.accept_loss.into_iter().collect(),
             },
             add_scram: self.add_scram,
+            console: Some(console::console(doctor.shared_collector())),
             ..doctor.additions()
         };
         let broker = match Broker::start_with(&properties, additions) {

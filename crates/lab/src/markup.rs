@@ -4,65 +4,83 @@ use std::fmt::{Display, Write};
 
 /// A part of a page. Only names known at compile time become tags and attributes, so no text of a
 /// report can.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Markup {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Markup {
     out: String,
 }
 
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+pub type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 impl Markup {
-    pub(super) fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn open(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.tag(tag, attributes);
         self.out.push('>');
     }
 
-    pub(super) fn close(&mut self, tag: &'static str) {
+    pub fn close(&mut self, tag: &'static str) {
         self.out.push_str("</");
         self.out.push_str(tag);
         self.out.push_str(">\n");
     }
 
     /// Writes an element with a text.
-    pub(super) fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
+    pub fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
         self.open(tag, attributes);
         self.text(text);
         self.close(tag);
     }
 
     /// Writes an element with other elements.
-    pub(super) fn nest(
-        &mut self,
-        tag: &'static str,
-        attributes: Attributes<'_>,
-        inner: impl FnOnce(&mut Markup),
-    ) {
+    pub fn nest(&mut self, tag: &'static str, attributes: Attributes<'_>, inner: impl FnOnce(&mut Markup)) {
         self.open(tag, attributes);
         inner(self);
         self.close(tag);
     }
 
+    /// Adds a part that was rendered before.
+    pub fn add(&mut self, rendered: &Markup) {
+        self.out.push_str(&rendered.out);
+    }
+
+    /// Closes an element within a line of text, where a line break would be seen as a space.
+    pub fn end(&mut self, tag: &'static str) {
+        self.out.push_str("</");
+        self.out.push_str(tag);
+        self.out.push('>');
+    }
+
+    /// Writes an element with a text, within a line of text.
+    pub fn inline(&mut self, tag: &'static str, attributes: Attributes<'_>, text: impl Display) {
+        self.open(tag, attributes);
+        self.text(text);
+        self.end(tag);
+    }
+
     /// Writes an SVG element without content.
-    pub(super) fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub fn shape(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.tag(tag, attributes);
         self.out.push_str("/>\n");
     }
 
-    pub(super) fn text(&mut self, text: impl Display) {
-        escape(&text.to_string(), &mut self.out);
+    pub fn text(&mut self, text: impl Display) {
+        escape(&text.to_string(), Place::Text, &mut self.out);
     }
 
     /// Writes unescaped text that is part of the code, never of a report.
-    pub(super) fn literal(&mut self, text: &'static str) {
+    pub fn literal(&mut self, text: &'static str) {
         self.out.push_str(text);
     }
 
     /// Writes JSON inside a `script`: there, only `<` could end the element or begin a comment.
-    pub(super) fn json(&mut self, json: &str) {
+    pub fn json(&mut self, json: &str) {
         self.out.push_str(&json.replace('<', "\\u003c"));
     }
 
-    pub(super) fn into_string(self) -> String {
+    pub fn as_str(&self) -> &str {
+        &self.out
+    }
+
+    pub fn into_string(self) -> String {
         self.out
     }
 
@@ -71,13 +89,19 @@ impl Markup {
         self.out.push_str(tag);
         for (name, value) in attributes {
             let _ = write!(self.out, " {name}=\"");
-            escape(&value.to_string(), &mut self.out);
+            escape(&value.to_string(), Place::Attribute, &mut self.out);
             self.out.push('"');
         }
     }
 }
 
-fn escape(text: &str, out: &mut String) {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Text,
+    Attribute,
+}
+
+fn escape(text: &str, place: Place, out: &mut String) {
     for character in text.chars() {
         match character {
             '&' => out.push_str("&amp;"),
@@ -87,6 +111,13 @@ fn escape(text: &str, out: &mut String) {
             '\'' => out.push_str("&#39;"),
             // HTML cannot represent these; terminal escape sequences are among them.
             control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{fffd}'),
+            // These reorder the text beside them. A value, such as that of a field, keeps them.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => match place {
+                Place::Text => out.push('\u{fffd}'),
+                Place::Attribute => {
+                    let _ = write!(out, "&#{};", u32::from(character));
+                }
+            },
             other => out.push(other),
         }
     }
@@ -105,6 +136,16 @@ mod tests {
         assert_eq!(out.matches('<').count(), 2, "{out}");
         assert_eq!(out.matches('"').count(), 2, "{out}");
         assert!(!out.contains('\u{1b}') && !out.contains('\0'), "{out}");
+    }
+
+    #[test]
+    fn text_cannot_be_reordered_and_values_stay_what_they_are() {
+        let mut markup = Markup::default();
+        markup.leaf("p", &[("title", &"a\u{202e}b")], "a\u{202e}b\u{2066}");
+        assert_eq!(
+            markup.into_string(),
+            "<p title=\"a&#8238;b\">a\u{fffd}b\u{fffd}</p>\n"
+        );
     }
 
     #[test]

@@ -1,0 +1,215 @@
+//! A look into a partition: a few records, decoded, and the time of the record at an offset.
+//! Everything here waits for the disk, and is called on threads that may.
+
+use ottla_core::node::Node;
+use ottla_log::{Bound, Read, ReadMode};
+use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, batches};
+use ottla_wire::records::compression::{Codec, decompress};
+use ottla_wire::records::record::{Record, Records};
+
+/// Bytes that are read for one look, unless the first batch is larger.
+const READ_BYTES_MAX: u32 = 1 << 20;
+
+/// Bytes of one batch, as it lies in the log and decompressed.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of a key, a value or a header that are returned.
+pub const FIELD_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of all fields of one look.
+const LOOK_BYTES_MAX: usize = 2 << 20;
+
+/// How far before the end the last records are looked for.
+const TAIL_OFFSETS: i64 = 50;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    pub partition_count: usize,
+    pub log_start: i64,
+    /// The high watermark: consumers read below it.
+    pub end: i64,
+    pub records: Vec<LookedRecord>,
+    /// Why the list ends before it is full.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookedRecord {
+    pub offset: i64,
+    pub timestamp_ms: i64,
+    /// Cut to [`FIELD_BYTES_MAX`].
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub codec: &'static str,
+    pub producer_id: Option<i64>,
+}
+
+/// Returns records from `offset` on, or the last ones.
+///
+/// - Errors: there is no such partition, or it cannot be read; in words.
+pub fn look(
+    node: &Node,
+    topic: &str,
+    partition: i32,
+    offset: Option<i64>,
+    records_max: usize,
+) -> Result<Look, String> {
+    let image = node.image();
+    let partition_count = image.topic(topic).map_or(0, |topic| topic.partitions.len());
+    drop(image);
+    let found = node.partition_by_name(topic, partition);
+    let found =
+        found.map_err(|_| format!("there is no partition {partition}; the topic has {partition_count}"))?;
+    let view = found.view();
+    let (start, end) = (view.offsets.start, view.offsets.high_watermark);
+    let from = offset.unwrap_or(end.saturating_sub(TAIL_OFFSETS)).max(start);
+    let mut look = Look {
+        partition_count,
+        log_start: start,
+        end,
+        ..Look::default()
+    };
+    if from >= end {
+        return Ok(look);
+    }
+    let read = view
+        .reader
+        .read(from, READ_BYTES_MAX, true, view.bound, ReadMode::Blocking);
+    let region = match read.map_err(|error| error.to_string())? {
+        Read::Region(read) => read.region,
+        Read::Empty | Read::WouldBlock => return Ok(look),
+    };
+    let bytes = usize::try_from(region.bytes).unwrap_or(usize::MAX);
+    if bytes > BATCH_BYTES_MAX {
+        look.note = Some(format!(
+            "the batch at offset {from} has {bytes} bytes, too many to show"
+        ));
+        return Ok(look);
+    }
+    let mut buffer = vec![0; bytes];
+    let filled = region
+        .file
+        .read_at(&mut buffer, region.position)
+        .map_err(|error| error.to_string())?;
+    let mut budget = LOOK_BYTES_MAX;
+    for batch in batches(&buffer[..filled]) {
+        // The last one may be cut.
+        let Ok(batch) = batch else { break };
+        if let Err(note) = decode(&batch, from, records_max, &mut budget, &mut look.records) {
+            look.note = Some(note);
+            break;
+        }
+    }
+    Ok(look)
+}
+
+/// Adds the records of a batch.
+///
+/// - Errors: why no later one can be added.
+fn decode(
+    batch: &Batch<'_>,
+    from: i64,
+    records_max: usize,
+    budget: &mut usize,
+    into: &mut Vec<LookedRecord>,
+) -> Result<(), String> {
+    let header = &batch.header;
+    if header.is_control() {
+        return Ok(());
+    }
+    let codec = header
+        .compression()
+        .ok_or_else(|| format!("the batch at offset {} has an unknown codec", header.base_offset))?;
+    let mut unfolded = Vec::new();
+    let bytes = match codec {
+        Codec::None => batch.record_bytes(),
+        codec => {
+            let done = decompress(codec, batch.record_bytes(), BATCH_BYTES_MAX, &mut unfolded);
+            done.map_err(|error| format!("the batch at offset {}: {error}", header.base_offset))?;
+            &unfolded
+        }
+    };
+    for record in Records::new(header, bytes) {
+        let record =
+            record.map_err(|error| format!("the batch at offset {}: {error}", header.base_offset))?;
+        if record.offset < from {
+            continue;
+        }
+        if into.len() >= records_max {
+            return Ok(());
+        }
+        let looked = looked(&record, header, codec);
+        let size = looked.key.as_ref().map_or(0, Vec::len) + looked.value.as_ref().map_or(0, Vec::len);
+        if size > *budget {
+            return Err(String::from(
+                "the next record is too large to be shown with those above; ask for its offset",
+            ));
+        }
+        *budget -= size;
+        into.push(looked);
+    }
+    Ok(())
+}
+
+fn looked(record: &Record<'_>, header: &BatchHeader, codec: Codec) -> LookedRecord {
+    const HEADERS_MAX: usize = 32;
+    let cut = |field: &[u8]| field[..field.len().min(FIELD_BYTES_MAX)].to_vec();
+    let short = |field: &[u8]| field[..field.len().min(1_024)].to_vec();
+    let headers = record.headers.iter().take(HEADERS_MAX);
+    LookedRecord {
+        offset: record.offset,
+        timestamp_ms: record.timestamp,
+        key: record.key.map(cut),
+        value: record.value.map(cut),
+        key_bytes: record.key.map_or(0, <[u8]>::len),
+        value_bytes: record.value.map_or(0, <[u8]>::len),
+        headers: headers
+            .map(|header| {
+                (
+                    String::from_utf8_lossy(&short(header.key)).into_owned(),
+                    header.value.map(short),
+                )
+            })
+            .collect(),
+        codec: codec.name(),
+        producer_id: header.has_producer_id().then_some(header.producer_id),
+    }
+}
+
+/// The first timestamp of the batch that holds `offset`: the time of that record, if it is the
+/// first one, and at most a batch too early otherwise. `None`: there is no record, or it cannot be
+/// read without waiting for the device, which a list of many groups must not do.
+pub fn timestamp_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Option<i64> {
+    let found = node.partition_by_name(topic, partition).ok()?;
+    let view = found.view();
+    let offset = offset.max(view.offsets.start);
+    let bound: Bound = view.bound;
+    let read = view
+        .reader
+        .read(offset, HEADER_BYTES as u32, true, bound, ReadMode::Resident)
+        .ok()?;
+    let Read::Region(read) = read else { return None };
+    let mut bytes = [0; HEADER_BYTES];
+    let filled = read
+        .region
+        .file
+        .read_at_resident(&mut bytes, read.region.position)
+        .ok()?;
+    let header = BatchHeader::parse(&bytes[..filled]).ok()?;
+    let timestamp_ms = match header.base_offset == offset {
+        true => header.base_timestamp,
+        // Within the batch: the records' times lie between the first and the largest.
+        false => within(&header, offset),
+    };
+    (timestamp_ms > 0).then_some(timestamp_ms)
+}
+
+/// The time of a record inside its batch, as if records came at even distances.
+fn within(header: &BatchHeader, offset: i64) -> i64 {
+    let span = (header.max_timestamp - header.base_timestamp).max(0);
+    let records = i64::from(header.last_offset_delta).max(1);
+    header.base_timestamp + span * (offset - header.base_offset).clamp(0, records) / records
+}

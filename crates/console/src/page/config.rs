@@ -1,0 +1,156 @@
+//! `/config`: settings that differ from their defaults, then all of them.
+
+use ottla_lab::markup::Markup;
+use serde_json::json;
+
+use super::{Page, View, document};
+use crate::draw::block::{Block, block, head, nothing};
+use crate::draw::table::{Cell, Table, words};
+use crate::draw::text::{Piece, counted, name, plain, strong, text};
+use crate::source::{BrokerSetting, Told};
+
+pub fn page(view: &View<'_>) -> Page {
+    let topic = view.query.get("topic");
+    let settings: Told<Vec<BrokerSetting>> = match topic {
+        None => view.source.settings(),
+        Some(topic) => view
+            .source
+            .topic(topic)
+            .map(|detail| detail.unwrap_or_default().settings),
+    };
+    let lead = match &settings {
+        Err(untold) => vec![text(untold.to_string())],
+        Ok(settings) => lead(settings),
+    };
+    let document = document(json!({
+        "summary": plain(&lead),
+        "untold": settings.as_ref().err(),
+        "settings": settings.as_ref().ok(),
+    }));
+    let aside = topic.map_or_else(String::new, |topic| format!("topic {}", name(topic)));
+    let mut blocks = vec![head("Configuration", &aside, &lead, &[])];
+    if let Ok(settings) = &settings {
+        blocks.push(set(settings));
+        blocks.push(all(settings, view));
+    }
+    Page {
+        title: String::from("Configuration"),
+        place: "/config",
+        json: document,
+        blocks,
+    }
+}
+
+fn lead(settings: &[BrokerSetting]) -> Vec<Piece> {
+    let set = settings.iter().filter(|setting| setting.is_set).count();
+    let without = settings
+        .iter()
+        .filter(|setting| setting.is_set && setting.is_without_effect)
+        .count();
+    let mut pieces = vec![
+        strong(counted(set, "setting")),
+        text(format!(
+            " of {} {} set; all others have their defaults.",
+            settings.len(),
+            if set == 1 { "is" } else { "are" }
+        )),
+    ];
+    if without > 0 {
+        pieces.push(text(" "));
+        pieces.push(strong(without.to_string()));
+        pieces.push(text(
+            " of them ".to_owned()
+                + if without == 1 { "is" } else { "are" }
+                + " accepted and without effect.",
+        ));
+    }
+    pieces
+}
+
+fn table(title: &'static str, rows: &[&BrokerSetting], page: &mut Markup) {
+    let mut table = Table::new(
+        title,
+        vec![
+            words("key"),
+            words("value"),
+            words("default"),
+            words("set by"),
+            words("about"),
+        ],
+    );
+    for setting in rows {
+        let value = match (&setting.value, setting.is_secret) {
+            (_, true) => Cell::from("(secret)"),
+            (Some(value), _) => Cell::from(Piece::Code(name(value))),
+            (None, _) => Cell::from("–"),
+        };
+        let about = match setting.is_without_effect && setting.is_set {
+            true => Cell::Mark {
+                class: "warn",
+                mark: "◆",
+                word: format!("without effect. {}", setting.about),
+            },
+            false => Cell::from(setting.about.as_str()),
+        };
+        table.row(vec![
+            Cell::from(Piece::Code(name(&setting.name))),
+            value,
+            setting.default.as_deref().unwrap_or("–").into(),
+            setting.origin.as_str().into(),
+            about,
+        ]);
+    }
+    table.draw(page);
+}
+
+fn set(settings: &[BrokerSetting]) -> Block {
+    block("set", "What was set", "The difference to the defaults.", |page| {
+        let rows: Vec<&BrokerSetting> = settings.iter().filter(|setting| setting.is_set).collect();
+        match rows.is_empty() {
+            true => nothing("Nothing was set: every setting has its default.", page),
+            false => table("What was set", &rows, page),
+        }
+    })
+}
+
+fn all(settings: &[BrokerSetting], view: &View<'_>) -> Block {
+    block(
+        "all",
+        "Every setting",
+        "Search a part of a key or of its description.",
+        |page| {
+            let sought = view.query.get("q").unwrap_or_default();
+            page.nest("form", &[("class", &"fil"), ("role", &"search")], |page| {
+                if let Some(topic) = view.query.get("topic") {
+                    page.shape(
+                        "input",
+                        &[("type", &"hidden"), ("name", &"topic"), ("value", &topic)],
+                    );
+                }
+                page.nest("label", &[], |page| {
+                    page.text("contains");
+                    page.shape(
+                        "input",
+                        &[
+                            ("type", &"search"),
+                            ("name", &"q"),
+                            ("id", &"find"),
+                            ("value", &sought),
+                        ],
+                    );
+                });
+                page.leaf("button", &[], "Show");
+            });
+            let wanted = sought.to_lowercase();
+            let is_wanted = |setting: &&BrokerSetting| {
+                setting.name.to_lowercase().contains(&wanted)
+                    || setting.about.to_lowercase().contains(&wanted)
+            };
+            let rows: Vec<&BrokerSetting> = settings.iter().filter(is_wanted).collect();
+            match rows.is_empty() {
+                true => nothing("No key and no description contains this.", page),
+                false => table("Every setting", &rows, page),
+            }
+        },
+    )
+}

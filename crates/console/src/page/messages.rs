@@ -1,0 +1,266 @@
+//! `/messages/T`: a look at records, with their batch's facts. Bounded; nothing is filtered on the
+//! broker by code of a user.
+
+use ottla_lab::markup::Markup;
+use ottla_lab::numbers::{bytes, count};
+use serde_json::{Value, json};
+
+use super::{Page, Query, View, document};
+use crate::draw::block::{Block, block, head, nothing};
+use crate::draw::text::{Piece, clock_ms, date, name, plain, strong, text};
+use crate::source::{Peek, Peeked, PeekedRecord, Told};
+
+/// Records of one page.
+const RECORDS_MAX: usize = 50;
+
+/// Bytes of a field that are shown.
+const SHOWN_BYTES_MAX: usize = 4 * 1024;
+
+/// `None`: there is no topic of this name.
+pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
+    if let Ok(None) = view.source.topic(topic) {
+        return None;
+    }
+    let query = view.query;
+    let ask = Peek {
+        topic: topic.to_owned(),
+        partition: query
+            .get("partition")
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0),
+        offset: query.get("offset").and_then(|text| text.parse().ok()),
+        records_max: RECORDS_MAX,
+    };
+    let peeked = view.source.peek(&ask);
+    let lead = lead(&ask, &peeked);
+    let document = document(json!({
+        "summary": plain(&lead),
+        "untold": peeked.as_ref().err(),
+        "partition": ask.partition,
+        "log_start": peeked.as_ref().ok().map(|peeked| peeked.log_start),
+        "log_end": peeked.as_ref().ok().map(|peeked| peeked.log_end),
+        "records": peeked.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
+    }));
+    Some(Page {
+        title: format!("Records of {}", name(topic)),
+        place: "/topics",
+        json: document,
+        blocks: vec![
+            head(
+                &name(topic),
+                &format!("records of partition {}", ask.partition),
+                &lead,
+                &[],
+            ),
+            records(&ask, &peeked, query),
+        ],
+    })
+}
+
+fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
+    let peeked = match peeked {
+        Err(untold) => return vec![text(untold.to_string())],
+        Ok(peeked) => peeked,
+    };
+    match (peeked.records.first(), peeked.records.last()) {
+        (Some(first), Some(last)) => vec![
+            text("Offsets "),
+            strong(format!(
+                "{} to {}",
+                count(first.offset.max(0) as u64),
+                count(last.offset.max(0) as u64)
+            )),
+            text(format!(
+                " of {} to {}.",
+                count(peeked.log_start.max(0) as u64),
+                count((peeked.log_end - 1).max(0) as u64)
+            )),
+        ],
+        _ if peeked.log_end <= peeked.log_start => {
+            vec![text(format!("Partition {} holds no record.", ask.partition))]
+        }
+        _ => vec![text("There is no record at this offset.")],
+    }
+}
+
+fn json_of(record: &PeekedRecord) -> Value {
+    let field = |bytes: &Option<Vec<u8>>| {
+        bytes
+            .as_ref()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    };
+    json!({
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": field(&record.key),
+        "value": field(&record.value),
+        "key_bytes": record.key_bytes,
+        "value_bytes": record.value_bytes,
+        "codec": record.codec,
+        "producer_id": record.producer_id,
+        "headers": record.headers.iter().map(|(key, value)| json!({"key": key, "value": field(value)})).collect::<Vec<Value>>(),
+    })
+}
+
+fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
+    let note = "The last records, or those from an offset. Long fields are cut at 4 KiB; bytes that are no text are shown as hexadecimal numbers.";
+    block("records", "Records", note, |page| {
+        let peeked = match peeked {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(peeked) => peeked,
+        };
+        page.nest("form", &[("class", &"fil")], |page| {
+            field("partition", &ask.partition.to_string(), page);
+            field("offset", query.get("offset").unwrap_or_default(), page);
+            page.leaf("button", &[], "Show");
+        });
+        if let Some(note) = &peeked.note {
+            page.leaf("p", &[("class", &"q")], note);
+        }
+        if peeked.records.is_empty() {
+            return nothing("Nothing to show here.", page);
+        }
+        page.nest("ol", &[("class", &"no")], |page| {
+            peeked.records.iter().for_each(|found| record(found, page))
+        });
+        if let Some(last) = peeked
+            .records
+            .last()
+            .filter(|last| last.offset + 1 < peeked.log_end)
+        {
+            let to = format!("?partition={}&offset={}", ask.partition, last.offset + 1);
+            page.nest("p", &[("class", &"s")], |page| {
+                page.inline("a", &[("href", &to), ("rel", &"next")], "later records")
+            });
+        }
+    })
+}
+
+fn field(title: &'static str, value: &str, page: &mut Markup) {
+    page.nest("label", &[], |page| {
+        page.text(title);
+        let of_field: [(&'static str, &dyn std::fmt::Display); 4] = [
+            ("name", &title),
+            ("value", &value),
+            ("inputmode", &"numeric"),
+            ("size", &"12"),
+        ];
+        page.shape("input", &of_field);
+    });
+}
+
+fn record(record: &PeekedRecord, page: &mut Markup) {
+    page.nest("li", &[], |page| {
+        page.nest("span", &[], |page| {
+            page.inline("b", &[], count(record.offset.max(0) as u64));
+            page.literal("<br>");
+            let time = format!("{} {}", date(record.timestamp_ms), clock_ms(record.timestamp_ms));
+            page.inline("small", &[("class", &"n")], time);
+            page.literal("<br>");
+            let mut facts = vec![bytes(record.value_bytes as f64)];
+            if record.codec != "none" {
+                facts.push(record.codec.clone());
+            }
+            facts.extend(record.producer_id.map(|id| format!("producer {id}")));
+            page.inline("small", &[], facts.join(" · "));
+        });
+        page.nest("div", &[], |page| {
+            if let Some(key) = &record.key {
+                page.nest("p", &[("class", &"s")], |page| {
+                    page.inline("span", &[("class", &"q")], "key ");
+                    page.inline("code", &[], shown(key, record.key_bytes));
+                });
+            }
+            match &record.value {
+                None => page.leaf(
+                    "p",
+                    &[("class", &"q")],
+                    "no value: with compaction it deletes the key",
+                ),
+                Some(value) => page.nest("pre", &[("tabindex", &"0")], |page| {
+                    page.text(shown(value, record.value_bytes))
+                }),
+            }
+            for (key, value) in &record.headers {
+                page.nest("p", &[("class", &"s")], |page| {
+                    page.inline("span", &[("class", &"q")], format_args!("header {} ", name(key)));
+                    page.inline(
+                        "code",
+                        &[],
+                        value
+                            .as_ref()
+                            .map_or_else(String::new, |value| shown(value, value.len())),
+                    );
+                });
+            }
+        });
+    });
+}
+
+/// Text as it is, JSON indented, everything else as hexadecimal numbers.
+fn shown(field: &[u8], complete_bytes: usize) -> String {
+    let kept = &field[..field.len().min(SHOWN_BYTES_MAX)];
+    let rest = complete_bytes.saturating_sub(kept.len());
+    let more = if rest > 0 {
+        format!(" … {} more", bytes(rest as f64))
+    } else {
+        String::new()
+    };
+    // Confluent's framing of records with a schema: a zero byte, and the schema's number.
+    if let [0, a, b, c, d, ..] = kept {
+        let schema = u32::from_be_bytes([*a, *b, *c, *d]);
+        return format!("schema {schema}, {}{more}", hexadecimal(&kept[5..]));
+    }
+    if rest == 0 && matches!(kept.first(), Some(b'{' | b'[')) {
+        let json: Result<Value, _> = serde_json::from_slice(kept);
+        if let Ok(json) = json
+            .as_ref()
+            .map(|json| serde_json::to_string_pretty(json).unwrap_or_default())
+        {
+            return ottla_wire::text::printable_json(&json).into_owned();
+        }
+    }
+    match readable(kept) {
+        Some(text) => format!("{}{more}", ottla_wire::text::printable(text)),
+        None => format!("{}{more}", hexadecimal(kept)),
+    }
+}
+
+/// The field as text; a cut may be inside its last character.
+fn readable(field: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(field) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&field[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 256;
+    let mut text: Vec<String> = bytes
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if bytes.len() > SHOWN_MAX {
+        text.push(String::from("…"));
+    }
+    text.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_any_kind_are_shown_and_cut() {
+        assert_eq!(shown(b"plain", 5), "plain");
+        assert_eq!(shown(br#"{"a":1}"#, 7), "{\n  \"a\": 1\n}");
+        assert_eq!(shown(&[0, 0, 0, 0, 7, 0xff], 6), "schema 7, ff");
+        assert_eq!(shown(&[0xff, 0xfe], 2), "ff fe");
+        let long = shown(&[b'x'; 100_000], 10_000_000);
+        assert!(long.len() < 5_000 && long.ends_with("more"), "{}", long.len());
+        assert!(!shown("a\u{202e}b\u{1b}[31m".as_bytes(), 9).contains(['\u{202e}', '\u{1b}']));
+        assert_eq!(shown(&"å".as_bytes()[..1], 1), "");
+    }
+}

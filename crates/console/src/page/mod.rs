@@ -1,0 +1,183 @@
+//! The pages: each is a function from what a source tells to blocks, and the same as JSON.
+//!
+//! Reading order: the modules below, in the order of the navigation.
+
+pub mod overview;
+pub mod topics;
+pub mod messages;
+pub mod clients;
+pub mod client;
+pub mod chain;
+pub mod what_if;
+pub mod groups;
+pub mod tenants;
+pub mod requests;
+pub mod config;
+pub mod access;
+pub mod transactions;
+pub mod bench;
+pub mod help;
+
+use serde_json::{Value, json};
+
+use crate::draw::block::Block;
+use crate::series::{Minute, Series};
+use crate::source::{Counts, Source, Told};
+
+/// The version of the JSON of pages; raised when a field changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// A page without its frame.
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub title: String,
+    /// The path of its entry in the navigation.
+    pub place: &'static str,
+    pub blocks: Vec<Block>,
+    pub json: Value,
+}
+
+/// What a page is made from.
+pub struct View<'a> {
+    pub source: &'a dyn Source,
+    pub series: &'a Series,
+    pub query: &'a Query,
+}
+
+impl View<'_> {
+    pub fn now(&self) -> Told<Now> {
+        let counts = self.source.counts()?;
+        let minute = self.series.minute(&counts);
+        Ok(Now { counts, minute })
+    }
+}
+
+/// The counts at this moment, and what happened in the minute before it.
+pub struct Now {
+    pub counts: Counts,
+    /// Missing in the first seconds.
+    pub minute: Option<Minute>,
+}
+
+/// The parameters of an address, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(pub Vec<(String, String)>);
+
+/// The most parameters that are read.
+const PARAMETERS_MAX: usize = 32;
+
+impl Query {
+    pub fn read(text: &str) -> Query {
+        let pairs = text
+            .split('&')
+            .filter(|part| !part.is_empty())
+            .take(PARAMETERS_MAX);
+        let pairs = pairs.filter_map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let of = |text| crate::draw::text::decoded(text, true);
+            Some((of(name)?, of(value)?))
+        });
+        Query(pairs.collect())
+    }
+
+    /// The first value of this name; `None` if it is missing or empty.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(found, _)| found == name);
+        found
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let found = self.0.iter().filter(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The page of a long list, from 0.
+    pub fn page(&self) -> usize {
+        let page = self.get("page").and_then(|page| page.parse().ok());
+        page.unwrap_or(0)
+    }
+}
+
+/// Rows of one page of a list.
+pub const ROWS_MAX: usize = 100;
+
+/// The JSON of a page: its version, and what it shows; or why it is not known.
+pub fn document(content: Value) -> Value {
+    let mut document = json!({"version": VERSION});
+    if let (Some(into), Value::Object(from)) = (document.as_object_mut(), content) {
+        into.extend(from);
+    }
+    document
+}
+
+/// The rows of this page of a list, and the sentence below it.
+pub fn paged<'a, T>(rows: &'a [T], query: &Query, what: &str) -> (&'a [T], Option<String>) {
+    if rows.len() <= ROWS_MAX {
+        return (rows, None);
+    }
+    let last = (rows.len() - 1) / ROWS_MAX;
+    let from = query.page().min(last) * ROWS_MAX;
+    let to = (from + ROWS_MAX).min(rows.len());
+    let count = |value: usize| ottla_lab::numbers::count(value as u64);
+    let text = format!(
+        "{} to {} of {} {what}",
+        count(from + 1),
+        count(to),
+        count(rows.len())
+    );
+    (&rows[from..to], Some(text))
+}
+
+/// Draws the sentence of [`paged`] with links to the pages before and after.
+pub fn draw_pager(text: &Option<String>, query: &Query, total: usize, page: &mut ottla_lab::markup::Markup) {
+    let Some(text) = text else { return };
+    let last = total.saturating_sub(1) / ROWS_MAX;
+    let at = query.page().min(last);
+    let to = |page: usize| {
+        let others = query.0.iter().filter(|(name, _)| name != "page");
+        let encoded = crate::draw::text::encoded;
+        let mut address = String::from("?");
+        others.for_each(|(name, value)| address.push_str(&format!("{}={}&", encoded(name), encoded(value))));
+        format!("{address}page={page}")
+    };
+    page.nest("p", &[("class", &"q s")], |page| {
+        page.text(text);
+        if at > 0 {
+            page.text(" · ");
+            page.inline("a", &[("href", &to(at - 1)), ("rel", &"prev")], "before");
+        }
+        if at < last {
+            page.text(" · ");
+            page.inline("a", &[("href", &to(at + 1)), ("rel", &"next")], "after");
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_in_its_order_and_within_limits() {
+        let query = Query::read("set=linger.ms%3D5&set=batch.size=32768&q=a+b&bad=%zz&x");
+        assert_eq!(query.all("set"), ["linger.ms=5", "batch.size=32768"]);
+        assert_eq!(
+            (query.get("q"), query.get("bad"), query.get("x")),
+            (Some("a b"), None, None)
+        );
+        assert_eq!(Query::read(&"a=1&".repeat(10_000)).0.len(), PARAMETERS_MAX);
+    }
+
+    #[test]
+    fn a_long_list_is_shown_in_pages() {
+        let rows: Vec<u32> = (0..250).collect();
+        let (shown, text) = paged(&rows, &Query::read("page=2"), "topics");
+        assert_eq!((shown.first(), shown.len()), (Some(&200), 50));
+        assert_eq!(text.as_deref(), Some("201 to 250 of 250 topics"));
+        let (shown, _) = paged(&rows, &Query::read("page=99999999"), "topics");
+        assert_eq!(shown.first(), Some(&200));
+        assert_eq!(paged(&rows[..100], &Query::default(), "topics").1, None);
+    }
+}

@@ -1,0 +1,186 @@
+//! `/tenants`: what each tenant costs, and who makes others wait.
+
+use ottla_lab::markup::Markup;
+use ottla_lab::numbers::{count, number, percent};
+use ottla_lab::tenants::document::{Document, Tenant};
+use serde_json::{Value, json};
+
+use super::{Page, View, document, draw_pager, paged};
+use crate::draw::block::{Block, block, head, nothing};
+use crate::draw::line;
+use crate::draw::table::{Cell, Table, numbers, words};
+use crate::draw::text::{Piece, address, counted, link, name, plain, rate, strong, text};
+use crate::source::{Told, Untold};
+
+/// Tenants of the picture of who makes others wait.
+const PAIRS_MAX: usize = 12;
+
+pub fn page(view: &View<'_>) -> Page {
+    let text_of = view.source.tenants();
+    let read: Told<Document> = text_of
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|text| Document::read(text).map_err(Untold));
+    let lead = match &read {
+        Err(untold) => vec![text(untold.to_string())],
+        Ok(read) => lead(read),
+    };
+    let raw: Value = text_of
+        .as_ref()
+        .ok()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let document = match raw {
+        // The same document as for programs that ask /tenants.
+        Value::Object(_) => raw,
+        _ => document(json!({"summary": plain(&lead), "untold": read.as_ref().err()})),
+    };
+    Page {
+        title: String::from("Tenants"),
+        place: "/tenants",
+        json: document,
+        blocks: vec![head("Tenants", "", &lead, &[]), shares(&read, view), waits(&read)],
+    }
+}
+
+fn lead(read: &Document) -> Vec<Piece> {
+    let Some(heaviest) = read.tenants.first() else {
+        return vec![text("No client has connected yet.")];
+    };
+    let mut pieces = vec![
+        text("The event loops are "),
+        strong(format!("{} busy", percent(read.utilisation.clamp(0.0, 1.0)))),
+        text(format!(" with {}", counted(read.tenants.len(), "tenant"))),
+    ];
+    match heaviest.share >= 0.001 {
+        false => pieces.push(text(".")),
+        true => {
+            pieces.push(text("; the heaviest is "));
+            pieces.push(link(address("clients", &heaviest.name), name(&heaviest.name)));
+            pieces.push(text(" with "));
+            pieces.push(strong(percent(heaviest.share)));
+            pieces.push(text("."));
+        }
+    }
+    pieces
+}
+
+fn shares(read: &Told<Document>, view: &View<'_>) -> Block {
+    let note = "Share of the event loops’ time, now and over the last hour. Nothing has to be configured: loops serve tenants in turn, by measured cost.";
+    block("tenants", "What each one costs", note, |page| {
+        let read = match read {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(read) if read.tenants.is_empty() => {
+                return nothing("A tenant appears with its first connection.", page);
+            }
+            Ok(read) => read,
+        };
+        let seconds = (read.window_ms as f64 / 1e3).max(1e-3);
+        let mut table = Table::new(
+            "Tenants",
+            vec![
+                words("tenant"),
+                words("by"),
+                numbers("share"),
+                numbers("an hour ago"),
+                numbers("requests/s"),
+                numbers("records/s"),
+                numbers("MB/s in"),
+                numbers("MB/s out"),
+                numbers("connections"),
+            ],
+        );
+        let (shown, text) = paged(&read.tenants, view.query, "tenants");
+        for tenant in shown {
+            let window = &tenant.window;
+            let per_second = |value: u64| value as f64 / seconds;
+            let before = (read.past_minutes > 0).then(|| {
+                tenant
+                    .past_shares
+                    .get(read.past_minutes - 1)
+                    .copied()
+                    .unwrap_or(0.0)
+            });
+            table.row(vec![
+                Cell::from(link(address("clients", &tenant.name), name(&tenant.name))),
+                tenant.kind.as_str().into(),
+                percent(tenant.share).into(),
+                before.map_or_else(|| String::from("–"), percent).into(),
+                rate(per_second(window.requests)).into(),
+                rate(per_second(window.records)).into(),
+                number(per_second(window.bytes_in) / 1e6).into(),
+                number(per_second(window.bytes_out) / 1e6).into(),
+                count(tenant.connections).into(),
+            ]);
+        }
+        table.draw(page);
+        draw_pager(&text, view.query, read.tenants.len(), page);
+    })
+}
+
+fn waits(read: &Told<Document>) -> Block {
+    let note = "Left: time that others waited while this tenant was served. Right: time that it waited for others. One scale.";
+    block("waits", "Who makes others wait", note, |page| {
+        let Ok(read) = read else {
+            return nothing("Only a broker that shares its loops by cost knows this.", page);
+        };
+        let mut rows: Vec<&Tenant> = read.tenants.iter().collect();
+        let weight = |tenant: &Tenant| tenant.window.inflicted_micros + tenant.window.suffered_micros;
+        rows.sort_by_key(|tenant| std::cmp::Reverse(weight(tenant)));
+        rows.truncate(PAIRS_MAX);
+        let most = rows
+            .iter()
+            .map(|tenant| tenant.window.inflicted_micros.max(tenant.window.suffered_micros))
+            .max();
+        let most = most.unwrap_or(0);
+        if most == 0 {
+            return nothing("No tenant has waited for another in the last minute.", page);
+        }
+        let seconds = (read.window_ms as f64 / 1e3).max(1e-3);
+        page.nest("ul", &[("class", &"no")], |page| {
+            for tenant in rows.iter().filter(|tenant| weight(tenant) > 0) {
+                two_sided(tenant, most as f64, seconds, page);
+            }
+        });
+    })
+}
+
+fn two_sided(tenant: &Tenant, most: f64, seconds: f64, page: &mut Markup) {
+    let (inflicted, suffered) = (
+        tenant.window.inflicted_micros as f64,
+        tenant.window.suffered_micros as f64,
+    );
+    page.nest("li", &[], |page| {
+        page.leaf("span", &[], name(&tenant.name));
+        page.nest("div", &[], |page| {
+            page.nest(
+                "svg",
+                &[("class", &"bar thin"), ("aria-hidden", &"true")],
+                |page| {
+                    let left = inflicted / most * 49.5;
+                    let (x, width) = (format!("{:.2}%", 49.5 - left), format!("{left:.2}%"));
+                    page.shape("rect", &[("class", &"disk"), ("x", &x), ("width", &width)]);
+                    let right = format!("{:.2}%", suffered / most * 49.5);
+                    page.shape("rect", &[("class", &"line"), ("x", &"50.5%"), ("width", &right)]);
+                },
+            );
+            let ms = |micros: f64| number(micros / 1e3 / seconds);
+            page.nest("div", &[("class", &"eq")], |page| {
+                page.inline(
+                    "i",
+                    &[("class", &"disk")],
+                    format_args!("others waited {} ms/s", ms(inflicted)),
+                );
+                page.text(" · ");
+                page.inline(
+                    "i",
+                    &[("class", &"line")],
+                    format_args!("it waited {} ms/s", ms(suffered)),
+                );
+            });
+            let mut past = tenant.past_shares.clone();
+            past.reverse();
+            line::spark(&past, page);
+        });
+    });
+}

@@ -1,0 +1,377 @@
+//! `/topics` and `/topics/T`.
+
+use ottla_lab::markup::Markup;
+use ottla_lab::numbers::{bytes, count, number};
+use serde_json::json;
+
+use super::{Now, Page, Query, View, document, draw_pager, paged};
+use crate::draw::block::{Block, block, head, nothing};
+use crate::draw::table::{Cell, Table, numbers, words};
+use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
+use crate::source::{Told, Topic, TopicDetail};
+
+/// A topic with its rates of the last minute: records in, bytes in, bytes out.
+struct Row {
+    topic: Topic,
+    rates: Option<[f64; 3]>,
+}
+
+pub fn list(view: &View<'_>) -> Page {
+    let rows = rows(view);
+    let lead = match &rows {
+        Err(untold) => vec![text(untold.to_string())],
+        Ok(rows) => lead(rows),
+    };
+    let shown: Vec<_> = (rows.iter().flatten())
+        .map(|row| {
+            json!({
+                "topic": row.topic,
+                "records_in_per_second": row.rates.map(|rates| rates[0]),
+                "bytes_in_per_second": row.rates.map(|rates| rates[1]),
+                "bytes_out_per_second": row.rates.map(|rates| rates[2]),
+            })
+        })
+        .collect();
+    let document = document(json!({
+        "summary": plain(&lead),
+        "untold": rows.as_ref().err(),
+        "topics": shown,
+    }));
+    Page {
+        title: String::from("Topics"),
+        place: "/topics",
+        json: document,
+        blocks: vec![head("Topics", "", &lead, &[]), table(&rows, view.query)],
+    }
+}
+
+fn rows(view: &View<'_>) -> Told<Vec<Row>> {
+    let topics = view.source.topics()?;
+    let minute = view.now().ok().and_then(|Now { minute, .. }| minute);
+    let rate_of = |name: &str| minute.as_ref()?.topics.get(name).copied();
+    let mut rows: Vec<Row> = topics
+        .into_iter()
+        .map(|topic| Row {
+            rates: rate_of(&topic.name),
+            topic,
+        })
+        .collect();
+    let by_name = view.query.get("sort") == Some("name");
+    let by_size = view.query.get("sort") == Some("size");
+    rows.sort_by(|one, other| {
+        let records = |row: &Row| row.rates.map_or(-1.0, |rates| rates[0]);
+        let order = match (by_name, by_size) {
+            (true, _) => std::cmp::Ordering::Equal,
+            (_, true) => other.topic.bytes.cmp(&one.topic.bytes),
+            _ => records(other).total_cmp(&records(one)),
+        };
+        order.then_with(|| one.topic.name.cmp(&other.topic.name))
+    });
+    Ok(rows)
+}
+
+fn lead(rows: &[Row]) -> Vec<Piece> {
+    let own = rows.iter().filter(|row| !row.topic.is_internal).count();
+    if own == 0 {
+        return vec![text(
+            "There is no topic. The first record that a client sends to a new name creates one, if auto.create.topics.enable allows it.",
+        )];
+    }
+    let partitions: usize = rows.iter().map(|row| row.topic.partitions).sum();
+    let failed: usize = rows.iter().map(|row| row.topic.failed_partitions).sum();
+    let busiest = rows
+        .iter()
+        .filter(|row| row.rates.is_some_and(|rates| rates[0] >= 0.005));
+    let busiest = busiest.max_by(|one, other| {
+        let records = |row: &Row| row.rates.map_or(0.0, |rates| rates[0]);
+        records(one).total_cmp(&records(other))
+    });
+    let mut pieces = vec![
+        strong(counted(own, "topic")),
+        text(format!(" with {}", counted(partitions, "partition"))),
+    ];
+    match busiest {
+        None => pieces.push(text("; none is written to.")),
+        Some(row) => {
+            let rates = row.rates.unwrap_or_default();
+            pieces.push(text("; most is written to "));
+            pieces.push(link(address("topics", &row.topic.name), name(&row.topic.name)));
+            pieces.push(text(": "));
+            pieces.push(strong(format!("{} records/s", rate(rates[0]))));
+            pieces.push(text("."));
+        }
+    }
+    if failed > 0 {
+        pieces.push(text(" "));
+        pieces.push(strong(counted(failed, "partition")));
+        pieces.push(text(" cannot be written."));
+    }
+    pieces
+}
+
+fn table(rows: &Told<Vec<Row>>, query: &Query) -> Block {
+    let note = "Rates are those of the last minute. Size: all segments on the disk.";
+    block("topics", "Topics", note, |page| {
+        let rows = match rows {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(rows) if rows.is_empty() => return nothing("No topic has been created.", page),
+            Ok(rows) => rows,
+        };
+        let sort = query.get("sort");
+        let mut table = Table::new(
+            "Topics",
+            vec![
+                words("topic").sorted_by(String::from("?sort=name"), sort == Some("name")),
+                numbers("partitions"),
+                numbers("records/s in").sorted_by(String::from("?"), !matches!(sort, Some("name" | "size"))),
+                numbers("MB/s in"),
+                numbers("MB/s out"),
+                numbers("size").sorted_by(String::from("?sort=size"), sort == Some("size")),
+                words("retention"),
+            ],
+        );
+        let (shown, text) = paged(rows, query, "topics");
+        for row in shown {
+            let topic = &row.topic;
+            let rate_at = |index: usize, of: fn(f64) -> String| {
+                row.rates
+                    .map_or_else(|| String::from("–"), |rates| of(rates[index]))
+            };
+            let megabytes = |bytes: f64| number(bytes / 1e6);
+            table.row(vec![
+                Cell::from(link(address("topics", &topic.name), name(&topic.name))),
+                count(topic.partitions as u64).into(),
+                rate_at(0, rate).into(),
+                rate_at(1, megabytes).into(),
+                rate_at(2, megabytes).into(),
+                topic
+                    .bytes
+                    .map_or_else(|| String::from("–"), |size| bytes(size as f64))
+                    .into(),
+                topic
+                    .retention
+                    .clone()
+                    .unwrap_or_else(|| String::from("–"))
+                    .into(),
+            ]);
+        }
+        table.draw(page);
+        draw_pager(&text, query, rows.len(), page);
+    })
+}
+
+/// `None`: there is no topic of this name.
+pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
+    let detail = match view.source.topic(topic) {
+        Ok(None) => return None,
+        Ok(Some(detail)) => Ok(detail),
+        Err(untold) => Err(untold),
+    };
+    let minute = view.now().ok().and_then(|now| now.minute);
+    let rates = minute.and_then(|minute| minute.topics.get(topic).copied());
+    let lead = match &detail {
+        Err(untold) => vec![text(untold.to_string())],
+        Ok(detail) => lead_of_one(detail, rates),
+    };
+    let document = document(json!({
+        "summary": plain(&lead),
+        "untold": detail.as_ref().err(),
+        "topic": detail.as_ref().ok(),
+        "records_in_per_second": rates.map(|rates| rates[0]),
+        "bytes_in_per_second": rates.map(|rates| rates[1]),
+        "bytes_out_per_second": rates.map(|rates| rates[2]),
+    }));
+    let aside = detail.as_ref().map_or_else(
+        |_| String::from("topic"),
+        |detail| format!("topic · {}", counted(detail.topic.partitions, "partition")),
+    );
+    let more = [
+        link(address("messages", topic), "Look at its records"),
+        text(" · "),
+        link(format!("/config?topic={}", encoded(topic)), "its settings"),
+    ];
+    let mut blocks = vec![head(&name(topic), &aside, &lead, &more)];
+    if let Ok(detail) = &detail {
+        blocks.push(partitions(detail, view.query));
+        blocks.push(clients(view, topic));
+        blocks.push(settings(detail));
+    }
+    Some(Page {
+        title: name(topic),
+        place: "/topics",
+        blocks,
+        json: document,
+    })
+}
+
+fn lead_of_one(detail: &TopicDetail, rates: Option<[f64; 3]>) -> Vec<Piece> {
+    let records: i64 = (detail.partitions.iter())
+        .map(|partition| partition.high_watermark - partition.log_start)
+        .sum();
+    let size = detail
+        .topic
+        .bytes
+        .map(|size| format!(" in {}", bytes(size as f64)));
+    let mut pieces = vec![
+        text("It holds "),
+        strong(format!("{} records", count(records.max(0) as u64))),
+        text(size.unwrap_or_default()),
+    ];
+    match rates {
+        Some([records, ..]) if records >= 0.005 => {
+            pieces.push(text("; "));
+            pieces.push(strong(format!("{} records/s", rate(records))));
+            pieces.push(text(" come in."));
+        }
+        Some(_) => pieces.push(text("; none has come in for a minute.")),
+        None => pieces.push(text(".")),
+    }
+    let skew = skew(detail);
+    if let Some(skew) = skew.filter(|skew| *skew >= 2.0) {
+        pieces.push(text(format!(
+            " Its fullest partition has {} times the records of the mean.",
+            number((skew * 10.0).round() / 10.0)
+        )));
+    }
+    pieces
+}
+
+/// The records of the fullest partition over the mean, since the broker started.
+fn skew(detail: &TopicDetail) -> Option<f64> {
+    let records: Vec<f64> = (detail.partitions.iter())
+        .map(|partition| partition.records_in.map(|records| records as f64))
+        .collect::<Option<_>>()?;
+    let sum: f64 = records.iter().sum();
+    let most = records.iter().copied().fold(0.0, f64::max);
+    (records.len() > 1 && sum > 0.0).then(|| most / (sum / records.len() as f64))
+}
+
+fn partitions(detail: &TopicDetail, query: &Query) -> Block {
+    let note = "Consumers read up to the high watermark: what lies beyond is not on the disk yet. Bar: records since the start of the broker.";
+    block("partitions", "Partitions", note, |page| {
+        let mut table = Table::new(
+            "Partitions",
+            vec![
+                numbers("partition"),
+                numbers("log start"),
+                numbers("high watermark"),
+                numbers("log end"),
+                numbers("records"),
+                words("written"),
+                numbers("size"),
+                words("state"),
+            ],
+        );
+        let most = detail
+            .partitions
+            .iter()
+            .filter_map(|partition| partition.records_in)
+            .max();
+        let (shown, text) = paged(&detail.partitions, query, "partitions");
+        for partition in shown {
+            let offset = |offset: i64| Cell::from(count(offset.max(0) as u64));
+            let share = partition.records_in.unwrap_or(0) as f64 / most.unwrap_or(0).max(1) as f64;
+            table.row(vec![
+                partition.index.to_string().into(),
+                offset(partition.log_start),
+                offset(partition.high_watermark),
+                offset(partition.log_end),
+                offset(partition.high_watermark - partition.log_start),
+                Cell::Bar { share, is_bad: false },
+                partition
+                    .bytes
+                    .map_or_else(|| String::from("–"), |size| bytes(size as f64))
+                    .into(),
+                match &partition.failure {
+                    None => Cell::Mark {
+                        class: "good",
+                        mark: "●",
+                        word: String::from("served"),
+                    },
+                    Some(why) => Cell::Mark {
+                        class: "bad",
+                        mark: "▲",
+                        word: why.clone(),
+                    },
+                },
+            ]);
+        }
+        table.draw(page);
+        draw_pager(&text, query, detail.partitions.len(), page);
+    })
+}
+
+/// Who writes and reads it, by name.
+fn clients(view: &View<'_>, topic: &str) -> Block {
+    block(
+        "who",
+        "Who uses it",
+        "Producers by the partitions that they wrote in the last minute; groups by their committed offsets.",
+        |page| {
+            let snapshots = view.source.snapshots().unwrap_or_default();
+            let writes = snapshots.iter().filter(|snapshot| {
+                let seen = snapshot.brokers.iter().flat_map(|broker| &broker.partitions);
+                let pushed = snapshot
+                    .producer
+                    .iter()
+                    .any(|producer| producer.topics.contains_key(topic));
+                pushed || seen.into_iter().any(|partition| partition.topic == topic)
+            });
+            let producers: Vec<&str> = writes
+                .map(|snapshot| snapshot.client.client_id.as_str())
+                .collect();
+            let groups = view.source.groups().unwrap_or_default();
+            let reads = groups
+                .iter()
+                .filter(|group| group.offsets.iter().any(|offset| offset.topic == topic));
+            let groups: Vec<&str> = reads.map(|group| group.group_id.as_str()).collect();
+            if producers.is_empty() && groups.is_empty() {
+                return nothing(
+                    "No producer has been seen writing to it, and no group has committed an offset of it.",
+                    page,
+                );
+            }
+            names("producers", "clients", &producers, page);
+            names("groups", "groups", &groups, page);
+        },
+    )
+}
+
+fn names(title: &str, place: &str, names: &[&str], page: &mut Markup) {
+    const NAMES_MAX: usize = 20;
+    page.nest("p", &[], |page| {
+        page.inline("span", &[("class", &"q")], format_args!("{title}: "));
+        if names.is_empty() {
+            page.text("none seen");
+        }
+        for (index, shown) in names.iter().take(NAMES_MAX).enumerate() {
+            if index > 0 {
+                page.text(", ");
+            }
+            page.inline("a", &[("href", &address(place, shown))], name(shown));
+        }
+        if names.len() > NAMES_MAX {
+            page.text(format_args!(" and {} more", names.len() - NAMES_MAX));
+        }
+    });
+}
+
+fn settings(detail: &TopicDetail) -> Block {
+    block(
+        "settings",
+        "Its own settings",
+        "What differs from the broker’s.",
+        |page| {
+            let own: Vec<_> = detail.settings.iter().filter(|setting| setting.is_set).collect();
+            if own.is_empty() {
+                return nothing("None: it follows the broker’s settings.", page);
+            }
+            page.nest("dl", &[("class", &"f")], |page| {
+                for setting in own {
+                    page.nest("dt", &[], |page| page.inline("code", &[], &setting.name));
+                    page.leaf("dd", &[], setting.value.as_deref().unwrap_or("–"));
+                }
+            });
+        },
+    )
+}

@@ -1,0 +1,413 @@
+//! A source with invented numbers that agree with each other: for tests of pages, and for a look at
+//! states that are hard to reach with a real broker.
+
+use std::sync::Arc;
+
+use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::{
+    Confidence, Diagnosis, Evidence, Examination, Promise, Recommendation, Refusal, Verdict,
+};
+use ottla_lab::doctor::promises::document::Promises;
+use ottla_lab::doctor::snapshot::Role;
+use ottla_lab::doctor::time::{TimePart, TimeShare};
+
+use crate::series::Series;
+use crate::site::Site;
+use crate::source::{
+    Access, ApiCounts, BrokerSetting, Counts, Disk, Group, GroupOffset, Identity, Member, OpenTransaction,
+    Partition, Peek, Peeked, PeekedRecord, SlowRequest, Source, Told, Topic, TopicCounts, TopicDetail,
+    Untold,
+};
+use crate::stage::{STAGE_COUNT, Stage, StageMicros};
+
+/// The time of the sample, milliseconds since 1970.
+pub const NOW_MS: i64 = 1_793_385_598_000;
+
+/// What is the matter with the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It serves a load, and one client is limited.
+    Loaded,
+    /// Nothing has connected.
+    Empty,
+    /// It is an Apache Kafka: it tells little.
+    Stock,
+    /// As loaded, with names that try to break out of the page.
+    Hostile,
+}
+
+/// Names that a client can choose, and that must stay text.
+pub const HOSTILE: &str = "\"><img src=x onerror=alert(1)></script>\u{202e}\u{1b}[31m&amp;'";
+
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub state: State,
+    /// Topics beside those that are always there.
+    pub more_topics: usize,
+}
+
+/// A site with fifteen minutes of samples.
+pub fn site(state: State, more_topics: usize) -> Site {
+    let source = Sample { state, more_topics };
+    let mut series = Series::default();
+    if state != State::Stock {
+        for step in 0..=180 {
+            series.add(source.counts_at(step * 5), NOW_MS - 900_000 + step as i64 * 5_000);
+        }
+    }
+    Site::unsampled(Arc::new(source), series)
+}
+
+impl Sample {
+    fn name(&self, plain: &str) -> String {
+        match self.state {
+            State::Hostile => format!("{plain}{HOSTILE}"),
+            _ => plain.to_owned(),
+        }
+    }
+
+    fn told<T>(&self, what: &str, told: impl FnOnce() -> T) -> Told<T> {
+        match self.state {
+            State::Stock => Err(Untold::by_kafka(what)),
+            _ => Ok(told()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.state == State::Empty
+    }
+
+    fn counts_at(&self, second: u64) -> Counts {
+        if self.is_empty() {
+            return Counts {
+                moment_micros: second * 1_000_000,
+                loop_count: 2,
+                ..Counts::default()
+            };
+        }
+        let topics = (0..self.more_topics).map(|number| TopicCounts {
+            name: format!("topic-{number:05}").into(),
+            records_in: second * 10,
+            bytes_in: second * 1_000,
+            bytes_out: second * 1_000,
+        });
+        let orders = TopicCounts {
+            name: self.name("orders").into(),
+            records_in: second * 41_280,
+            bytes_in: second * 48_700_000,
+            bytes_out: second * 97_100_000,
+        };
+        Counts {
+            moment_micros: second * 1_000_000,
+            apis: vec![
+                api("Produce", second * 1_376, &PRODUCE),
+                api("Fetch", second * 2_064, &FETCH),
+                api("JoinGroup", second / 5, &JOIN),
+            ],
+            records_in: second * 41_280,
+            bytes_in: second * 48_700_000,
+            bytes_out: second * 97_100_000,
+            busy_micros: second * 460_000,
+            loop_count: 2,
+            connections: 38,
+            memory_bytes: Some(412 << 20),
+            disk: Some(Disk {
+                used_bytes: (55 << 30) + second * 48_700_000,
+                total_bytes: 100 << 30,
+            }),
+            topics: std::iter::once(orders).chain(topics).collect(),
+        }
+    }
+
+    fn client(&self) -> Diagnosis {
+        let line = Evidence::new("F8", "R_max", "1000 / L * M", 510.2, "requests/s")
+            .measured("L", 9.8, "ms")
+            .with("M", 5.0, "", "default");
+        Diagnosis {
+            client_id: self.name("orders-writer"),
+            role: Role::Producer,
+            verdict: Verdict::SenderRate,
+            confidence: Confidence::High,
+            summary: String::from(
+                "Sends 27,840 of 36,016 records/s: its requests are full, and no more may be in flight at once.",
+            ),
+            time: [
+                (TimePart::Worker, 0.01),
+                (TimePart::Queue, 2_207.44),
+                (TimePart::Request, 8.44),
+                (TimePart::Broker, 1.36),
+            ]
+            .map(|(part, ms)| TimeShare { part, ms })
+            .into(),
+            evidence: vec![line],
+            recommendation: Some(Recommendation {
+                set: String::from("batch.size=32768"),
+                why: String::from(
+                    "A request of twice the size carries twice the records and takes hardly longer.",
+                ),
+                promise: Promise {
+                    figure: String::from("records_per_second"),
+                    now: Some(27_840.0),
+                    low: 34_200.0,
+                    high: 36_016.0,
+                    unit: String::from("records/s"),
+                    assumption: String::from("the application goes on at 36,016 records/s"),
+                    unknown: None,
+                },
+                next_ceiling: String::from("the application itself, at 36,016 records/s"),
+                cost: String::new(),
+            }),
+            refused: vec![Refusal {
+                set: "linger.ms".into(),
+                why: "Every batch is full before it leaves; waiting longer fills nothing.".into(),
+            }],
+            missing: vec![self.name("its settings are not stated")],
+            ..Diagnosis::default()
+        }
+    }
+}
+
+const PRODUCE: [(Stage, u64); 7] = [
+    (Stage::Read, 60),
+    (Stage::Queued, 90),
+    (Stage::Handled, 140),
+    (Stage::Appended, 110),
+    (Stage::Synced, 820),
+    (Stage::Behind, 40),
+    (Stage::Written, 50),
+];
+const FETCH: [(Stage, u64); 6] = [
+    (Stage::Read, 30),
+    (Stage::Queued, 70),
+    (Stage::Handled, 210),
+    (Stage::WaitedForData, 96_240),
+    (Stage::ColdRead, 180),
+    (Stage::Written, 160),
+];
+const JOIN: [(Stage, u64); 3] = [
+    (Stage::Read, 30),
+    (Stage::Handled, 220),
+    (Stage::WaitedForGroup, 1_840_000),
+];
+
+fn micros(stages: &[(Stage, u64)], times: u64) -> StageMicros {
+    let mut all = [0; STAGE_COUNT];
+    stages
+        .iter()
+        .for_each(|(stage, micros)| all[*stage as usize] = micros * times);
+    all
+}
+
+fn api(name: &'static str, requests: u64, stages: &[(Stage, u64)]) -> ApiCounts {
+    let own: u64 = stages
+        .iter()
+        .filter(|(stage, _)| !stage.is_asked_for())
+        .map(|(_, micros)| micros)
+        .sum();
+    let own = u32::try_from(own).unwrap_or(u32::MAX);
+    ApiCounts {
+        name,
+        requests,
+        stage_micros: micros(stages, requests),
+        own_buckets: vec![
+            (own * 4 / 5, requests / 2),
+            (own * 8 / 5, requests - requests / 2),
+        ],
+        cold_reads: if name == "Fetch" { requests / 34 } else { 0 },
+    }
+}
+
+impl Source for Sample {
+    fn counts(&self) -> Told<Counts> {
+        self.told("where the time of its requests goes", || self.counts_at(900))
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            software: String::from(if self.state == State::Stock {
+                "Apache Kafka"
+            } else {
+                "Ottla"
+            }),
+            address: String::from("broker-1:9092"),
+            cluster_id: String::from("MkU3OEVBNTcwNTJENDM2Qk"),
+        }
+    }
+
+    fn examination(&self) -> Told<Examination> {
+        let client = |client_id: &str, verdict| Diagnosis {
+            client_id: client_id.to_owned(),
+            verdict,
+            summary: String::from("Keeps up."),
+            ..Diagnosis::default()
+        };
+        let clients = match self.state {
+            State::Empty => Vec::new(),
+            _ => vec![
+                self.client(),
+                client("audit-writer", Verdict::KeepsUp),
+                client("new", Verdict::NotEnoughData),
+            ],
+        };
+        Ok(Examination::of(NOW_MS, clients))
+    }
+
+    fn snapshots(&self) -> Told<Vec<Snapshot>> {
+        let mut snapshot = Snapshot::default();
+        snapshot.client.client_id = self.name("orders-writer");
+        snapshot.client.address = Some(String::from("10.0.4.17:50422"));
+        snapshot.client.software_name = Some(self.name("apache-kafka-java"));
+        Ok(if self.is_empty() {
+            Vec::new()
+        } else {
+            vec![snapshot]
+        })
+    }
+
+    fn promises(&self) -> Told<Promises> {
+        Ok(Promises::default())
+    }
+
+    fn topics(&self) -> Told<Vec<Topic>> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let orders = Topic {
+            name: self.name("orders"),
+            partitions: 6,
+            bytes: (self.state != State::Stock).then_some(18 << 30),
+            retention: Some(String::from("7 days")),
+            ..Topic::default()
+        };
+        let more = (0..self.more_topics).map(|number| Topic {
+            name: format!("topic-{number:05}"),
+            partitions: 1,
+            bytes: Some(1 << 20),
+            ..Topic::default()
+        });
+        Ok(std::iter::once(orders).chain(more).collect())
+    }
+
+    fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
+        let found = self.topics()?.into_iter().find(|topic| topic.name == name);
+        Ok(found.map(|topic| TopicDetail {
+            partitions: (0..topic.partitions as i32)
+                .map(|index| partition(index, self.state))
+                .collect(),
+            settings: vec![setting(&self.name("retention.ms"))],
+            topic,
+        }))
+    }
+
+    fn groups(&self) -> Told<Vec<Group>> {
+        let offset = |partition: i32, lag: i64, seconds: f64| GroupOffset {
+            topic: self.name("orders"),
+            partition,
+            committed: 18_600_000 - lag,
+            log_start: 0,
+            log_end: 18_600_000,
+            next_at_ms: (lag > 0).then_some(NOW_MS - (seconds * 1e3) as i64),
+        };
+        let group = Group {
+            group_id: self.name("billing"),
+            state: Some(String::from("Stable")),
+            members: vec![Member {
+                member_id: self.name("billing-2-7d1f"),
+                client_id: self.name("billing-2"),
+                host: String::from("10.0.4.19"),
+            }],
+            offsets: vec![offset(2, 418_090, 90.1), offset(1, 371, 0.1)],
+            departures: Vec::new(),
+        };
+        Ok(if self.is_empty() { Vec::new() } else { vec![group] })
+    }
+
+    fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
+        self.told("its slowest requests", || {
+            let request = |api: &str, client: &str, stages: &[(Stage, u64)], times| SlowRequest {
+                api: api.to_owned(),
+                client_id: self.name(client),
+                finished_at_ms: NOW_MS - 16_000,
+                request_bytes: 64 << 10,
+                reply_bytes: 96,
+                stage_micros: micros(stages, times),
+            };
+            match self.state {
+                State::Empty => Vec::new(),
+                _ => vec![
+                    request("Produce", "audit-writer", &PRODUCE, 14),
+                    request("Fetch", "replayer", &FETCH, 12),
+                    request("Produce", "orders-writer", &PRODUCE, 7),
+                ],
+            }
+        })
+    }
+
+    fn tenants(&self) -> Told<String> {
+        self.told("what a client costs", || String::from(TENANTS))
+    }
+
+    fn settings(&self) -> Told<Vec<BrokerSetting>> {
+        Ok(vec![setting(&self.name("log.retention.ms"))])
+    }
+
+    fn peek(&self, ask: &Peek) -> Told<Peeked> {
+        let record = PeekedRecord {
+            offset: 41,
+            timestamp_ms: NOW_MS,
+            key: Some(self.name("key").into_bytes()),
+            value: Some(self.name("value").into_bytes()),
+            headers: vec![(self.name("header"), Some(vec![0xff]))],
+            codec: String::from("lz4"),
+            ..PeekedRecord::default()
+        };
+        Ok(Peeked {
+            partition_count: 6,
+            log_end: 42,
+            records: if ask.partition == 0 {
+                vec![record]
+            } else {
+                Vec::new()
+            },
+            ..Peeked::default()
+        })
+    }
+
+    fn access(&self) -> Told<Access> {
+        Ok(Access::default())
+    }
+
+    fn transactions(&self) -> Told<Vec<OpenTransaction>> {
+        Ok(Vec::new())
+    }
+
+    fn now_ms(&self) -> i64 {
+        NOW_MS
+    }
+}
+
+fn partition(index: i32, state: State) -> Partition {
+    Partition {
+        index,
+        log_start: 1_000,
+        high_watermark: 18_600_000 + i64::from(index),
+        log_end: 18_600_004 + i64::from(index),
+        bytes: (state != State::Stock).then_some(3 << 30),
+        records_in: (state != State::Stock).then_some(100_000 * (index as u64 + 1)),
+        ..Partition::default()
+    }
+}
+
+fn setting(name: &str) -> BrokerSetting {
+    BrokerSetting {
+        name: name.to_owned(),
+        value: Some(String::from("3600000")),
+        default: Some(String::from("604800000")),
+        origin: String::from("the file"),
+        is_set: true,
+        about: String::from("How long a segment is kept."),
+        ..BrokerSetting::default()
+    }
+}
+
+const TENANTS: &str = r#"{"version":1,"at_ms":0,"moment_micros":900000000,"key":["client-id"],"event_loops":2,"busy_micros":400000000,"window_ms":60000,"utilisation":0.23,"charged":0.22,"past_minutes":2,"departed":{},"tenants":[{"kind":"client-id","name":"orders-writer","connections":3,"share":0.12,"past_shares":[0.1,0.08],"window":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000},"total":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000}}]}"#;

@@ -1,0 +1,216 @@
+//! Paths to pages: what `GET` answers, without a socket.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ottla_wire::text::printable_json;
+use serde_json::json;
+
+use crate::draw::block::head;
+use crate::draw::text::{decoded, link, text};
+use crate::page::{self, Page, Query, View};
+use crate::series::{INTERVAL_MS, Series};
+use crate::shell;
+use crate::source::Source;
+
+/// The console of one source.
+pub struct Site {
+    source: Arc<dyn Source>,
+    series: Mutex<Series>,
+    /// Dropped with the site: ends the sampler.
+    _stop: mpsc::Sender<()>,
+}
+
+/// A request for a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    pub path: &'a str,
+    pub query: &'a str,
+    /// The client prefers JSON to HTML.
+    pub wants_json: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: String,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+
+impl Site {
+    /// Starts a thread that samples the counts; it ends when the site is dropped.
+    pub fn start(source: Arc<dyn Source>) -> std::io::Result<Arc<Site>> {
+        let (stop, stopped) = mpsc::channel();
+        let site = Arc::new(Site {
+            source,
+            series: Mutex::default(),
+            _stop: stop,
+        });
+        let weak = Arc::downgrade(&site);
+        let sample = move || {
+            loop {
+                let Some(site) = weak.upgrade() else { return };
+                site.sample();
+                drop(site);
+                let pause = stopped.recv_timeout(Duration::from_millis(INTERVAL_MS));
+                if pause != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("ottla-console".into())
+            .spawn(sample)?;
+        Ok(site)
+    }
+
+    /// A site that is sampled by its caller.
+    pub fn unsampled(source: Arc<dyn Source>, series: Series) -> Site {
+        Site {
+            source,
+            series: Mutex::new(series),
+            _stop: mpsc::channel().0,
+        }
+    }
+
+    fn sample(&self) {
+        if let Ok(counts) = self.source.counts() {
+            let now_ms = self.source.now_ms();
+            self.series().add(counts, now_ms);
+        }
+    }
+
+    fn series(&self) -> MutexGuard<'_, Series> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a request; takes milliseconds, and may wait for the disk.
+    pub fn answer(&self, ask: Ask<'_>) -> Answer {
+        let (path, is_json) = match ask.path.strip_suffix(".json") {
+            Some("") | None => (ask.path, ask.wants_json),
+            Some("/index") => ("/", true),
+            Some(path) => (path, true),
+        };
+        let query = Query::read(ask.query);
+        if let Some(client) = path
+            .strip_prefix("/api/v1/clients/")
+            .and_then(|rest| rest.strip_suffix("/predict"))
+        {
+            return self.predict(client, &query);
+        }
+        let (status, page) = match self.page(path, &query) {
+            Some(page) => (200, page),
+            None => (404, missing(path)),
+        };
+        if is_json {
+            return answer_json(status, &page.json);
+        }
+        let address = match ask.query {
+            "" => path.to_owned(),
+            query => format!("{path}?{query}"),
+        };
+        let identity = self.source.identity();
+        Answer {
+            status,
+            content_type: HTML,
+            body: shell::render(&page, &identity, &address),
+        }
+    }
+
+    /// The page of an address; `None`: there is none.
+    pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
+        // A copy, so that pages of any length do not hold the sampler up.
+        let series = self.series().clone();
+        let view = View {
+            source: &*self.source,
+            series: &series,
+            query,
+        };
+        let path = path.trim_end_matches('/');
+        let page = match path {
+            "" => page::overview::page(&view),
+            "/topics" => page::topics::list(&view),
+            "/clients" => page::clients::page(&view),
+            "/groups" => page::groups::list(&view),
+            "/tenants" => page::tenants::page(&view),
+            "/requests" => page::requests::page(&view),
+            "/config" => page::config::page(&view),
+            "/access" => page::access::page(&view),
+            "/transactions" => page::transactions::page(&view),
+            "/bench" => page::bench::page(&view),
+            "/help/metrics" => page::help::page(&view),
+            _ => return self.named_page(path, &view),
+        };
+        Some(page)
+    }
+
+    fn named_page(&self, path: &str, view: &View<'_>) -> Option<Page> {
+        let (place, name) = path.strip_prefix('/')?.split_once('/')?;
+        let name = decoded(name, false)?;
+        match place {
+            "topics" => page::topics::one(view, &name),
+            "messages" => page::messages::page(view, &name),
+            "clients" => page::client::page(view, &name),
+            "groups" => page::groups::one(view, &name),
+            _ => None,
+        }
+    }
+
+    /// `GET /api/v1/clients/ID/predict?set=linger.ms=5`: the same document as `ottla doctor predict
+    /// --format json` prints.
+    fn predict(&self, client: &str, query: &Query) -> Answer {
+        let refused = |status, reason: String| answer_json(status, &json!({"error": reason}));
+        let Some(client) = decoded(client, false) else {
+            return refused(400, String::from("the client's name is not UTF-8"));
+        };
+        let snapshots = match self.source.snapshots() {
+            Ok(snapshots) => snapshots,
+            Err(untold) => return refused(501, untold.to_string()),
+        };
+        let Some(snapshot) = page::what_if::find(&snapshots, &client) else {
+            let known = snapshots
+                .iter()
+                .map(|snapshot| snapshot.client.client_id.as_str());
+            return refused(404, ottla_lab::doctor::severity::unknown(&client, known));
+        };
+        match ottla_lab::doctor::calculator::predict::predict(snapshot, &query.all("set")) {
+            Ok(prediction) => answer_json(200, &prediction),
+            Err(invalid) => refused(400, invalid.to_string()),
+        }
+    }
+}
+
+fn answer_json(status: u16, document: &impl serde::Serialize) -> Answer {
+    // Keys of the documents' maps are strings, so they always have a JSON form.
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    Answer {
+        status,
+        content_type: JSON,
+        body: printable_json(&text).into_owned(),
+    }
+}
+
+fn missing(path: &str) -> Page {
+    let lead = [text(
+        "There is no page here. What was here may have been deleted, or has not been seen yet.",
+    )];
+    let more = [link("/", "To the overview")];
+    Page {
+        title: String::from("Not found"),
+        place: "",
+        blocks: vec![head("Not found", &crate::draw::text::name(path), &lead, &more)],
+        json: json!({"error": "not found"}),
+    }
+}
+
+/// The blocks of a page, for the stream of changes; also those of a page that is gone by now.
+pub fn blocks(site: &Site, address: &str) -> Vec<crate::draw::block::Block> {
+    let (path, query) = address.split_once('?').unwrap_or((address, ""));
+    let page = site.page(path, &Query::read(query));
+    page.map_or_else(|| missing(path).blocks, |page| page.blocks)
+}

@@ -1,0 +1,283 @@
+//! What the console reads: plain values, and the trait that brings them.
+//!
+//! There are two kinds of brokers. An Ottla in this process knows everything; Apache Kafka tells
+//! over the wire only what its protocol has. What a source cannot tell is [`Untold`], with a
+//! sentence for the place where it would stand: a page never shows an empty box.
+
+use std::fmt;
+
+use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::promises::document::Promises;
+use serde::Serialize;
+
+use crate::stage::StageMicros;
+
+/// Why something is not known, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Untold(pub String);
+
+impl fmt::Display for Untold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Untold {
+    /// Only the broker itself measures `what`.
+    pub fn by_kafka(what: &str) -> Untold {
+        Untold(format!(
+            "Apache Kafka does not tell {what}; an Ottla measures it."
+        ))
+    }
+}
+
+pub type Told<T> = Result<T, Untold>;
+
+/// A broker or a cluster, as the console sees it. Called on threads that may wait.
+pub trait Source: Send + Sync {
+    /// Cumulative counts; two readings make a rate.
+    fn counts(&self) -> Told<Counts>;
+    fn identity(&self) -> Identity;
+    fn examination(&self) -> Told<Examination>;
+    fn snapshots(&self) -> Told<Vec<Snapshot>>;
+    fn promises(&self) -> Told<Promises>;
+    fn topics(&self) -> Told<Vec<Topic>>;
+    /// Everything about one topic; `None`: there is none of this name.
+    fn topic(&self, name: &str) -> Told<Option<TopicDetail>>;
+    fn groups(&self) -> Told<Vec<Group>>;
+    fn slow_requests(&self) -> Told<Vec<SlowRequest>>;
+    /// The document of `GET /tenants`.
+    fn tenants(&self) -> Told<String>;
+    fn settings(&self) -> Told<Vec<BrokerSetting>>;
+    fn peek(&self, ask: &Peek) -> Told<Peeked>;
+    fn access(&self) -> Told<Access>;
+    fn transactions(&self) -> Told<Vec<OpenTransaction>>;
+    /// Milliseconds since 1970.
+    fn now_ms(&self) -> i64;
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Identity {
+    /// `Ottla 0.1.0`, or what a foreign broker says of itself.
+    pub software: String,
+    /// Where clients connect: `127.0.0.1:9092`.
+    pub address: String,
+    pub cluster_id: String,
+}
+
+/// Everything that only grows, since the broker started, and a few gauges.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// On a clock that does not jump.
+    pub moment_micros: u64,
+    pub apis: Vec<ApiCounts>,
+    pub records_in: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub busy_micros: u64,
+    pub loop_count: u64,
+    pub connections: u64,
+    pub memory_bytes: Option<u64>,
+    pub disk: Option<Disk>,
+    pub topics: Vec<TopicCounts>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Disk {
+    pub used_bytes: u64,
+    pub total_bytes: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ApiCounts {
+    pub name: &'static str,
+    pub requests: u64,
+    pub stage_micros: StageMicros,
+    /// Times without what clients ask for: the largest value of a bucket in microseconds, and how
+    /// many there are; ascending.
+    pub own_buckets: Vec<(u32, u64)>,
+    /// Requests that waited for a read of the disk.
+    pub cold_reads: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct TopicCounts {
+    pub name: std::sync::Arc<str>,
+    pub records_in: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Topic {
+    pub name: String,
+    pub partitions: usize,
+    pub is_internal: bool,
+    /// On the disk.
+    pub bytes: Option<u64>,
+    /// As a sentence: `7 days`, `for ever`, `1 GiB a partition`.
+    pub retention: Option<String>,
+    pub failed_partitions: usize,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TopicDetail {
+    pub topic: Topic,
+    pub partitions: Vec<Partition>,
+    /// Settings of its own, with the source of each.
+    pub settings: Vec<BrokerSetting>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Partition {
+    pub index: i32,
+    pub log_start: i64,
+    pub high_watermark: i64,
+    pub log_end: i64,
+    pub bytes: Option<u64>,
+    pub records_in: Option<u64>,
+    pub bytes_in: Option<u64>,
+    /// Why it refuses writes.
+    pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Group {
+    pub group_id: String,
+    /// `Stable`, `Empty`, ...
+    pub state: Option<String>,
+    pub members: Vec<Member>,
+    pub offsets: Vec<GroupOffset>,
+    /// The last first.
+    pub departures: Vec<GroupDeparture>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Member {
+    pub member_id: String,
+    pub client_id: String,
+    pub host: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupOffset {
+    pub topic: String,
+    pub partition: i32,
+    pub committed: i64,
+    pub log_start: i64,
+    pub log_end: i64,
+    /// The time of the next record to be read, milliseconds since 1970.
+    pub next_at_ms: Option<i64>,
+}
+
+impl GroupOffset {
+    /// Records to be read. What retention has deleted can no longer be read, so it is not counted.
+    pub fn lag(&self) -> i64 {
+        (self.log_end - self.committed.max(self.log_start)).max(0)
+    }
+
+    /// The age of the next record; zero when there is none.
+    pub fn lag_seconds(&self, now_ms: i64) -> Option<f64> {
+        match self.lag() {
+            0 => Some(0.0),
+            _ => self.next_at_ms.map(|at_ms| (now_ms - at_ms).max(0) as f64 / 1e3),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupDeparture {
+    pub at_ms: i64,
+    pub client_id: String,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SlowRequest {
+    pub api: String,
+    pub client_id: String,
+    pub finished_at_ms: i64,
+    pub request_bytes: u64,
+    pub reply_bytes: u64,
+    pub stage_micros: StageMicros,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BrokerSetting {
+    pub name: String,
+    /// `None`: not set, or secret.
+    pub value: Option<String>,
+    pub default: Option<String>,
+    /// `file`, `set at run time`, `default`.
+    pub origin: String,
+    pub is_set: bool,
+    pub is_secret: bool,
+    /// Known, accepted, and without effect.
+    pub is_without_effect: bool,
+    pub about: String,
+}
+
+/// A question for records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peek {
+    pub topic: String,
+    pub partition: i32,
+    /// `None`: the last records.
+    pub offset: Option<i64>,
+    pub records_max: usize,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Peeked {
+    pub partition_count: i32,
+    pub log_start: i64,
+    pub log_end: i64,
+    pub records: Vec<PeekedRecord>,
+    /// Why there are fewer than asked for.
+    pub note: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PeekedRecord {
+    pub offset: i64,
+    pub timestamp_ms: i64,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    /// Complete lengths; key and value may be cut.
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub codec: String,
+    pub producer_id: Option<i64>,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Access {
+    /// `None`: every client may do everything.
+    pub authorizer: Option<String>,
+    pub rules: Vec<AccessRule>,
+    pub users: Vec<String>,
+    /// Denials by type of resource, since the broker started.
+    pub denials: Vec<(String, u64)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AccessRule {
+    pub principal: String,
+    pub permission: String,
+    pub operation: String,
+    pub resource: String,
+    pub host: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct OpenTransaction {
+    pub transactional_id: String,
+    pub producer_id: i64,
+    pub state: String,
+    pub since_ms: Option<i64>,
+    pub partitions: Vec<String>,
+}

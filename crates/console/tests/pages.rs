@@ -1,0 +1,268 @@
+//! Every page in every state: complete, escaped, small, and the same as JSON.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+use ottla_console::asset;
+use ottla_console::draw::text::encoded;
+use ottla_console::sample::{HOSTILE, State, site};
+use ottla_console::site::{Answer, Ask, Site};
+
+const STATES: [State; 4] = [State::Loaded, State::Empty, State::Stock, State::Hostile];
+
+const PATHS: [&str; 11] = [
+    "/",
+    "/topics",
+    "/clients",
+    "/groups",
+    "/requests",
+    "/tenants",
+    "/config",
+    "/access",
+    "/transactions",
+    "/bench",
+    "/help/metrics",
+];
+
+/// The pages of one thing each.
+fn named(state: State) -> Vec<String> {
+    let name = |plain: &str| match state {
+        State::Hostile => encoded(&format!("{plain}{HOSTILE}")),
+        _ => plain.to_owned(),
+    };
+    [
+        "topics/orders",
+        "messages/orders",
+        "clients/orders-writer",
+        "groups/billing",
+    ]
+    .iter()
+    .map(|path| {
+        let (place, plain) = path.split_once('/').unwrap();
+        format!("/{place}/{}", name(plain))
+    })
+    .collect()
+}
+
+fn all_paths(state: State) -> Vec<String> {
+    let mut paths: Vec<String> = PATHS.iter().map(ToString::to_string).collect();
+    if state != State::Empty {
+        paths.extend(named(state));
+    }
+    paths
+}
+
+fn get(site: &Site, path: &str, query: &str) -> Answer {
+    site.answer(Ask {
+        path,
+        query,
+        wants_json: false,
+    })
+}
+
+#[test]
+fn every_page_of_every_state_is_a_whole_document_with_its_landmarks() {
+    for state in STATES {
+        let site = site(state, 0);
+        for path in all_paths(state) {
+            let answer = get(&site, &path, "");
+            assert_eq!(
+                (answer.status, answer.content_type),
+                (200, "text/html; charset=utf-8"),
+                "{state:?} {path}"
+            );
+            let html = answer.body;
+            for part in [
+                "<html lang=\"en\">",
+                "<main id=\"main\"",
+                "class=\"skip\" href=\"#main\"",
+                "<h1>",
+                "</html>",
+            ] {
+                assert!(html.contains(part), "{state:?} {path}: {part}");
+            }
+            assert_eq!(html.matches("<h1>").count(), 1, "{state:?} {path}");
+            assert!(
+                !html.contains("NaN") && !html.contains(">inf"),
+                "{state:?} {path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_block_is_empty_whatever_is_not_known() {
+    for state in STATES {
+        let site = site(state, 0);
+        for path in all_paths(state) {
+            let html = get(&site, &path, "").body;
+            assert!(!html.contains("<div></div>\n</section>"), "{state:?} {path}");
+        }
+    }
+}
+
+#[test]
+fn names_of_clients_are_text_on_every_page() {
+    let site = site(State::Hostile, 0);
+    for path in all_paths(State::Hostile) {
+        let html = get(
+            &site,
+            &path,
+            "q=%22%3E%3Cimg%20src%3Dx%3E&set=%3Cb%3E%3D1&linger.ms=%22%3E%3Cscript%3E",
+        )
+        .body;
+        for needle in ["<img", "onerror=alert(1)>", "\u{202e}", "\u{1b}", "<b>=1"] {
+            assert!(!html.contains(needle), "{path}: {needle}");
+        }
+        assert_eq!(
+            html.matches("<script").count(),
+            1,
+            "{path}: only the console's own"
+        );
+        // The policy forbids both, so a page that had one would be broken.
+        assert!(
+            !html.contains(" style=\"") && !html.contains("javascript:"),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn every_page_is_also_json_under_three_names() {
+    for state in STATES {
+        let site = site(state, 0);
+        for path in all_paths(state) {
+            let json = if path == "/" {
+                String::from("/index.json")
+            } else {
+                format!("{path}.json")
+            };
+            let by_path = get(&site, &json, "");
+            assert_eq!(
+                (by_path.status, by_path.content_type),
+                (200, "application/json"),
+                "{state:?} {json}"
+            );
+            let value: serde_json::Value = serde_json::from_str(&by_path.body).unwrap();
+            assert_eq!(value["version"], 1, "{state:?} {json}");
+            let by_accept = site.answer(Ask {
+                path: &path,
+                query: "",
+                wants_json: true,
+            });
+            assert_eq!(by_accept, by_path, "{state:?} {path}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_found_in_both_forms() {
+    let site = site(State::Loaded, 0);
+    for path in [
+        "/topics/none",
+        "/clients/none",
+        "/groups/none",
+        "/nothing",
+        "/topics/%ff",
+        "/x/y/z",
+        "//",
+        "/topics/",
+    ] {
+        let found = get(&site, path, "");
+        let expected = if matches!(path, "//" | "/topics/") {
+            200
+        } else {
+            404
+        };
+        assert_eq!(found.status, expected, "{path}");
+    }
+    let json = get(&site, "/topics/none.json", "");
+    assert_eq!((json.status, json.content_type), (404, "application/json"));
+}
+
+#[test]
+fn the_ledger_s_printed_stages_add_up_to_its_printed_mean() {
+    let html = get(&site(State::Loaded, 0), "/", "").body;
+    let mut sums = 0;
+    for part in html.split("<div class=\"eq\">").skip(1) {
+        let part = part.split("</div>").next().unwrap();
+        let own = part.split("<br>").next().unwrap();
+        let plain: String = {
+            let mut out = String::new();
+            let mut is_tag = false;
+            for character in own.chars() {
+                match character {
+                    '<' => is_tag = true,
+                    '>' => is_tag = false,
+                    other if !is_tag => out.push(other),
+                    _ => {}
+                }
+            }
+            out
+        };
+        let (left, right) = plain.split_once(" = ").unwrap();
+        let hundredths = |text: &str| text.replace(['.', ','], "").parse::<u64>().unwrap();
+        let parts: u64 = left
+            .split(" + ")
+            .map(|part| hundredths(part.rsplit(' ').next().unwrap()))
+            .sum();
+        assert_eq!(parts, hundredths(right.trim().trim_end_matches(" ms")), "{plain}");
+        sums += 1;
+    }
+    assert!(sums >= 2, "{sums}");
+    assert!(html.contains("<b class=\"r tot\">1.31</b>"));
+}
+
+#[test]
+fn the_overview_says_what_is_the_case() {
+    let json = |state| get(&site(state, 0), "/index.json", "").body;
+    let summary = |state| {
+        serde_json::from_str::<serde_json::Value>(&json(state)).unwrap()["summary"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let loaded = summary(State::Loaded);
+    assert!(loaded.starts_with("41,280 records/s come in and a produce request takes 1.31 ms, most of it waiting for the disk. 1 of 3 clients is slower than it need be."), "{loaded}");
+    assert!(summary(State::Empty).starts_with("No records come in; 0 connections are open."));
+    assert!(
+        summary(State::Stock).starts_with("Apache Kafka does not tell where the time of its requests goes")
+    );
+}
+
+#[test]
+fn pages_stay_small_however_many_topics_there_are() {
+    let site = site(State::Loaded, 40_000);
+    let list = get(&site, "/topics", "").body;
+    assert!(list.len() < 120_000, "{}", list.len());
+    assert_eq!(list.matches("<tr>").count(), 101);
+    assert!(list.contains("1 to 100 of 40,001 topics"));
+    let first = get(&site, "/", "").body;
+    let sent = asset::gzip(first.as_bytes()).len()
+        + asset::STYLE.gzip().len()
+        + asset::SCRIPT.gzip().len()
+        + asset::ICON.gzip().len();
+    assert!(sent <= 40 * 1024, "{sent}");
+    assert_eq!(
+        first.matches("/assets/").count(),
+        3,
+        "four requests with the page itself"
+    );
+}
+
+#[test]
+fn what_if_is_asked_by_address_and_refused_in_words() {
+    let site = site(State::Loaded, 0);
+    let ask = |query: &str| get(&site, "/api/v1/clients/orders-writer/predict", query);
+    let unknown = ask("set=lingr.ms%3D5");
+    assert_eq!(unknown.status, 400);
+    assert!(
+        unknown.body.contains("linger.ms may be meant"),
+        "{}",
+        unknown.body
+    );
+    assert_eq!(ask("").status, 400);
+    assert_eq!(
+        get(&site, "/api/v1/clients/none/predict", "set=linger.ms=5").status,
+        404
+    );
+}

@@ -1,0 +1,116 @@
+//! The console of a broker in this process: what the broker and the doctor know, as the console's
+//! plain values.
+
+mod counts;
+mod topics;
+mod groups;
+mod settings;
+mod access;
+mod records;
+
+use std::sync::Arc;
+
+use ottla_broker::{AdminView, Console};
+use ottla_console::server;
+use ottla_console::site::Site;
+use ottla_console::source::{
+    Access, BrokerSetting, Counts, Group, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source, Told,
+    Topic, TopicDetail,
+};
+use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::history::Collector;
+use ottla_lab::doctor::promises::document::Promises;
+
+use super::doctor::now_ms;
+
+/// Returns what makes the console once the broker runs.
+pub fn console(collector: Arc<Collector>) -> Console {
+    Box::new(move |view: &AdminView| {
+        let source = InProcess {
+            view: view.clone(),
+            collector,
+        };
+        let site = Site::start(Arc::new(source))
+            .expect("a thread can be started: the broker has just started a dozen");
+        server::router(site)
+    })
+}
+
+/// The broker of this process.
+struct InProcess {
+    view: AdminView,
+    collector: Arc<Collector>,
+}
+
+impl Source for InProcess {
+    fn counts(&self) -> Told<Counts> {
+        Ok(counts::read(&self.view))
+    }
+
+    fn identity(&self) -> Identity {
+        let node = &self.view.node;
+        let listener = node.config().advertised_listeners.first();
+        Identity {
+            software: format!("Ottla {}", env!("OTTLA_VERSION")),
+            address: listener.map_or_else(String::new, |listener| {
+                format!("{}:{}", listener.host, listener.port)
+            }),
+            cluster_id: node.cluster_id().to_owned(),
+        }
+    }
+
+    fn examination(&self) -> Told<Examination> {
+        let mut examination = self.collector.examine(now_ms());
+        examination.sort();
+        Ok(examination)
+    }
+
+    fn snapshots(&self) -> Told<Vec<Snapshot>> {
+        Ok(self.collector.snapshots(now_ms()))
+    }
+
+    fn promises(&self) -> Told<Promises> {
+        Ok(self.collector.promises(now_ms()))
+    }
+
+    fn topics(&self) -> Told<Vec<Topic>> {
+        Ok(topics::list(&self.view))
+    }
+
+    fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
+        Ok(topics::one(&self.view, name))
+    }
+
+    fn groups(&self) -> Told<Vec<Group>> {
+        Ok(groups::list(&self.view))
+    }
+
+    fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
+        Ok(counts::slow_requests(&self.view))
+    }
+
+    fn tenants(&self) -> Told<String> {
+        Ok(ottla_broker::admin::tenants::render(&self.view.tenants))
+    }
+
+    fn settings(&self) -> Told<Vec<BrokerSetting>> {
+        Ok(settings::of_broker(&self.view))
+    }
+
+    fn peek(&self, ask: &Peek) -> Told<Peeked> {
+        records::peek(&self.view, ask)
+    }
+
+    fn access(&self) -> Told<Access> {
+        Ok(access::read(&self.view))
+    }
+
+    fn transactions(&self) -> Told<Vec<OpenTransaction>> {
+        Ok(records::open_transactions(&self.view))
+    }
+
+    fn now_ms(&self) -> i64 {
+        now_ms()
+    }
+}

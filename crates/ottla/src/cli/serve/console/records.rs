@@ -1,0 +1,97 @@
+//! Records, and transactions that are open.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ottla_broker::AdminView;
+use ottla_broker::admin::records::{self, LookedRecord};
+use ottla_console::source::{OpenTransaction, Peek, Peeked, PeekedRecord, Told, Untold};
+
+/// Records are shown only to this machine: there is no authentication.
+pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
+    let listener = view.node.config().admin_listener.as_ref();
+    if !listener.is_some_and(|(host, _)| is_loopback(host)) {
+        return Err(Untold(String::from(
+            "Records are shown only where ottla.admin.listener is a loopback address: this one can be reached from other machines.",
+        )));
+    }
+    let look = records::look(&view.node, &ask.topic, ask.partition, ask.offset, ask.records_max);
+    let look = look.map_err(Untold)?;
+    Ok(Peeked {
+        partition_count: i32::try_from(look.partition_count).unwrap_or(i32::MAX),
+        log_start: look.log_start,
+        log_end: look.end,
+        records: look.records.into_iter().map(record).collect(),
+        note: look.note,
+    })
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn record(record: LookedRecord) -> PeekedRecord {
+    PeekedRecord {
+        offset: record.offset,
+        timestamp_ms: record.timestamp_ms,
+        key: record.key,
+        value: record.value,
+        key_bytes: record.key_bytes,
+        value_bytes: record.value_bytes,
+        headers: record.headers,
+        codec: record.codec.to_owned(),
+        producer_id: record.producer_id,
+    }
+}
+
+/// Transactions are known by what they have written: by producer id, with the partitions in which
+/// they are open.
+pub fn open_transactions(view: &AdminView) -> Vec<OpenTransaction> {
+    let mut open: BTreeMap<i64, OpenTransaction> = BTreeMap::new();
+    for partition in view.node.storage.partitions.all() {
+        let producers: Vec<(i64, i64)> = partition.with_log(|log| {
+            let active = log
+                .active_producers()
+                .filter(|producer| producer.transaction_first_offset >= 0);
+            active
+                .map(|producer| (producer.producer_id, producer.last_timestamp))
+                .collect()
+        });
+        for (producer_id, last_ms) in producers {
+            let transaction = open.entry(producer_id).or_insert_with(|| OpenTransaction {
+                transactional_id: String::from("not known here"),
+                producer_id,
+                state: String::from("open"),
+                since_ms: Some(last_ms),
+                partitions: Vec::new(),
+            });
+            transaction.since_ms = transaction.since_ms.map(|since_ms| since_ms.min(last_ms));
+            transaction
+                .partitions
+                .push(format!("{} {}", partition.topic, partition.index));
+        }
+    }
+    open.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_s_own_addresses_show_records() {
+        for (host, expected) in [
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("localhost", true),
+            ("0.0.0.0", false),
+            ("", false),
+            ("::", false),
+            ("10.0.0.5", false),
+            ("broker", false),
+        ] {
+            assert_eq!(is_loopback(host), expected, "{host}");
+        }
+    }
+}

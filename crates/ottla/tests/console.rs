@@ -1,0 +1,195 @@
+//! The console of `ottla serve`, as a browser and as a program ask it.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use serde_json::Value;
+use support::Writer;
+
+/// Long enough that only a hang reaches it.
+const HANG: Duration = Duration::from_secs(60);
+
+/// A running `ottla serve` in a directory of its own.
+struct Served {
+    child: Child,
+    kafka: SocketAddr,
+    admin: SocketAddr,
+    directory: std::path::PathBuf,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn serve(name: &str) -> Served {
+    let directory = std::env::temp_dir().join(format!("ottla-console-{}-{name}", std::process::id()));
+    let logs = format!("log.dirs={}", directory.display());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .args([
+            "serve",
+            "--override",
+            &logs,
+            "--override",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+        ])
+        .args(["--override", "ottla.admin.listener=127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut ready)
+        .unwrap();
+    let after = |mark: &str| {
+        let (_, rest) = ready.split_once(mark).unwrap();
+        rest.split([' ', ',', '\n']).next().unwrap().parse().unwrap()
+    };
+    Served {
+        child,
+        kafka: after("PLAINTEXT://"),
+        admin: after("admin=http://"),
+        directory,
+    }
+}
+
+/// Sends a request and returns the connection with the answer's head read.
+fn asked(address: SocketAddr, path: &str, headers: &str) -> (String, BufReader<TcpStream>) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
+    )
+    .unwrap();
+    let mut reader = BufReader::new(socket);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    (head, reader)
+}
+
+fn page(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
+    let (head, mut reader) = asked(address, path, headers);
+    let mut body = String::new();
+    reader.read_to_string(&mut body).unwrap();
+    (head, body)
+}
+
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml\r\n";
+
+#[test]
+fn a_record_written_by_a_client_is_on_its_pages() {
+    let served = serve("record");
+    let mut writer = Writer::connect(served.kafka);
+    writer.create_topic("orders", 2);
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(
+        1_793_385_598_000,
+        Some(b"key-7"),
+        Some(b"{\"hello\": \"<b>world</b>\"}"),
+        &[],
+    );
+    writer.append("orders", 0, &builder.finish());
+    let (head, html) = page(served.admin, "/messages/orders", BROWSER);
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(
+        head.contains("content-security-policy: default-src 'none'"),
+        "{head}"
+    );
+    assert!(
+        html.contains("key-7") && html.contains("&lt;b&gt;world&lt;/b&gt;"),
+        "{html}"
+    );
+    assert!(html.contains("2026-10-30 18:39:58.000"), "{html}");
+    let topics: Value = serde_json::from_str(&page(served.admin, "/topics.json", "").1).unwrap();
+    assert_eq!(topics["topics"][0]["topic"]["name"], "orders");
+    let one: Value = serde_json::from_str(&page(served.admin, "/topics/orders.json", "").1).unwrap();
+    assert_eq!(one["topic"]["partitions"][0]["high_watermark"], 1);
+    assert_eq!(one["topic"]["partitions"][1]["high_watermark"], 0);
+}
+
+#[test]
+fn browsers_get_pages_and_programs_the_documents_that_they_always_got() {
+    let served = serve("forms");
+    for (path, headers, kind) in [
+        ("/", BROWSER, "text/html"),
+        ("/", "Accept: application/json\r\n", "application/json"),
+        ("/tenants", BROWSER, "text/html"),
+        ("/tenants", "", "application/json"),
+        ("/doctor", BROWSER, "application/json"),
+        ("/metrics", BROWSER, "text/plain"),
+    ] {
+        let (head, _) = page(served.admin, path, headers);
+        assert!(
+            head.contains(&format!("content-type: {kind}")),
+            "{path} {headers}: {head}"
+        );
+    }
+    let (head, _) = page(served.admin, "/nothing", BROWSER);
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    let (head, _) = page(
+        served.admin,
+        "/",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
+    );
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+}
+
+#[test]
+fn a_live_page_is_sent_whole_and_then_what_changes() {
+    let served = serve("live");
+    let (head, mut stream) = asked(served.admin, "/events?page=%2Ftopics", "");
+    assert!(head.contains("text/event-stream"), "{head}");
+    let mut until = |needle: &str| {
+        let mut line = String::new();
+        while !line.contains(needle) {
+            line.clear();
+            assert!(
+                stream.read_line(&mut line).unwrap() > 0,
+                "the stream ended before {needle}"
+            );
+        }
+        line
+    };
+    let all = until("data: {\"html\"");
+    assert!(all.contains("There is no topic"), "{all}");
+    Writer::connect(served.kafka).create_topic("fresh-topic", 1);
+    until("fresh-topic");
+}
+
+#[test]
+fn the_seventeenth_viewer_is_told_to_come_back_later() {
+    let served = serve("viewers");
+    let viewers: Vec<_> = (0..16)
+        .map(|_| asked(served.admin, "/events?page=%2F", ""))
+        .collect();
+    assert!(viewers.iter().all(|(head, _)| head.starts_with("HTTP/1.1 200")));
+    let (head, _) = asked(served.admin, "/events?page=%2F", "");
+    assert!(
+        head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 10"),
+        "{head}"
+    );
+    // Pages are served all the same.
+    assert!(page(served.admin, "/", BROWSER).0.starts_with("HTTP/1.1 200"));
+    drop(viewers);
+    // A place is free as soon as the broker notices that its viewer is gone.
+    while !asked(served.admin, "/events?page=%2F", "")
+        .0
+        .starts_with("HTTP/1.1 200")
+    {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

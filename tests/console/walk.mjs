@@ -1,0 +1,170 @@
+// Opens the pages of a console in Chromium and checks what only a browser can tell: axe's rules for
+// accessibility, errors, requests to other origins, sideways scrolling, pages without script, keys,
+// and that a live page keeps its focus. `cargo xtask console` installs what is imported here.
+//
+// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY]
+import { createServer } from "node:http";
+import { mkdirSync, readFileSync, readdirSync, existsSync } from "node:fs";
+import { join, normalize } from "node:path";
+import puppeteer from "puppeteer-core";
+
+const options = Object.fromEntries(process.argv.slice(2).join(" ").split("--").filter(Boolean)
+  .map((part) => part.trim().split(" ")).map(([name, ...rest]) => [name, rest.join(" ")]));
+const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+const SIZES = [["wide", 1440, 900], ["tablet", 768, 1024], ["phone", 320, 720]];
+const problems = [];
+let checks = 0;
+const check = (isFine, what) => {
+  checks += 1;
+  if (!isFine) problems.push(what);
+};
+
+// The pages of invented brokers, from files, under the policy of the real ones.
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'";
+const TYPES = { css: "text/css", js: "text/javascript", svg: "image/svg+xml", html: "text/html; charset=utf-8" };
+const serveFiles = (directory) => new Promise((resolve) => {
+  const server = createServer((request, response) => {
+    const path = normalize(decodeURIComponent(new URL(request.url, "http://x").pathname));
+    const file = join(directory, path);
+    if (path.includes("..") || !existsSync(file) || !path.includes(".")) {
+      response.writeHead(404).end();
+      return;
+    }
+    response.writeHead(200, { "content-type": TYPES[path.split(".").pop()], "content-security-policy": POLICY });
+    response.end(readFileSync(file));
+  });
+  server.listen(0, "127.0.0.1", () => resolve(server));
+});
+
+const browser = await puppeteer.launch({
+  executablePath: options.chromium,
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--force-color-profile=srgb"],
+});
+
+// Opens an address and returns the page, with everything that went wrong in `page.wrong`.
+const open = async (address, { scheme = "light", width = 1440, height = 900, script = true } = {}) => {
+  const page = await browser.newPage();
+  page.wrong = [];
+  const own = new URL(address).origin;
+  // A 404 of /events on a page from a file is no error of the page.
+  page.on("console", (message) => {
+    const isExpected = /\/events|\/nothing$/.test(message.location().url ?? "");
+    if (["error", "warn"].includes(message.type()) && !isExpected) page.wrong.push(message.text());
+  });
+  page.on("pageerror", (error) => page.wrong.push(String(error)));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(own) && !url.startsWith("data:")) page.wrong.push(`a request to ${url}`);
+  });
+  await page.setBypassCSP(false);
+  await page.setJavaScriptEnabled(script);
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+  await page.setViewport({ width, height });
+  await page.goto(address, { waitUntil: "load" });
+  return page;
+};
+
+const violations = async (page) => {
+  // By the debugger, which the page's policy does not bind.
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 140)).join(" | ")} ${one.nodes[0]?.failureSummary?.split("\n")[1] ?? ""}`);
+};
+
+const inspect = async (address, name) => {
+  for (const scheme of ["light", "dark"]) {
+    for (const [size, width, height] of SIZES) {
+      const page = await open(address, { scheme, width, height });
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      check(over <= 0, `${name} ${scheme} ${size}: ${over} px sideways`);
+      if (size !== "tablet") {
+        for (const violation of await violations(page)) check(false, `${name} ${scheme} ${size}: axe ${violation}`);
+      }
+      for (const wrong of page.wrong) check(false, `${name} ${scheme} ${size}: ${wrong}`);
+      checks += 2;
+      if (options.shots) await page.screenshot({ path: join(options.shots, `${name.replaceAll(/[^\w-]/g, "_")}-${size}-${scheme}.png`), fullPage: true });
+      await page.close();
+    }
+  }
+  const page = await open(address, { script: false });
+  const text = await page.$eval("main", (main) => main.textContent.trim().length);
+  check(text > 40, `${name}: without script the page has ${text} letters`);
+  await page.close();
+};
+
+// Tab reaches the skip link first, then the navigation; the focus is always visible.
+const keyboard = async (address) => {
+  const page = await open(address);
+  await page.keyboard.press("Tab");
+  check(await page.evaluate(() => document.activeElement.className) === "skip", "the first stop is the skip link");
+  await page.keyboard.press("Enter");
+  check(await page.evaluate(() => document.activeElement.id) === "main", "the skip link leads to the content");
+  await page.keyboard.press("g");
+  await Promise.all([page.waitForNavigation(), page.keyboard.press("t")]);
+  check(new URL(page.url()).pathname === "/topics", `g t leads to /topics, not ${page.url()}`);
+  await page.keyboard.press("?");
+  check(await page.$eval("#keys", (keys) => keys.open), "? opens the list of keys");
+  await page.keyboard.press("Escape");
+  for (let step = 0; step < 12; step += 1) {
+    await page.keyboard.press("Tab");
+    const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+    check(ring !== "none", "the focus has a ring");
+  }
+  await page.close();
+};
+
+// Values change, and the focus, the selection and the scroll position stay.
+const live = async (address) => {
+  const page = await open(address);
+  await page.waitForFunction(() => document.getElementById("live-text").textContent.startsWith("live "), { timeout: 15000 });
+  await page.evaluate(() => {
+    window.scrollTo(0, 300);
+    document.querySelector("summary").focus();
+    document.querySelector("details").open = true;
+    window.changes = 0;
+    new MutationObserver((all) => { window.changes += all.length; }).observe(document.querySelector("main"), { subtree: true, childList: true, characterData: true, attributes: true });
+  });
+  const before = await page.evaluate(() => ({ y: window.scrollY, focus: document.activeElement.textContent }));
+  await new Promise((resolve) => setTimeout(resolve, 8000));
+  const after = await page.evaluate(() => ({ y: window.scrollY, focus: document.activeElement.textContent, open: document.querySelector("details").open, changes: window.changes }));
+  check(after.focus === before.focus && after.open, `focus and opened details stay: ${JSON.stringify(after)}`);
+  check(after.changes > 0, "values change by themselves");
+  check(Math.abs(after.y - before.y) <= 2, `the scroll position stays: ${before.y} → ${after.y}`);
+  check(page.wrong.length === 0, `live: ${page.wrong.join("; ")}`);
+  await page.close();
+};
+
+const paths = async (start) => {
+  const found = ["/", "/topics", "/clients", "/groups", "/requests", "/tenants", "/config", "/access", "/transactions", "/bench", "/help/metrics", "/nothing"];
+  const page = await open(start);
+  for (const place of ["topics", "clients", "groups"]) {
+    await page.goto(new URL(`/${place}`, start).href);
+    const first = await page.$$eval(`main a[href^="/${place}/"]`, (links) => links[0]?.getAttribute("href"));
+    if (first) found.push(first);
+    if (first && place === "topics") found.push(first.replace("/topics/", "/messages/"));
+  }
+  await page.close();
+  return found;
+};
+
+if (options.shots) mkdirSync(options.shots, { recursive: true });
+if (options.states) {
+  const server = await serveFiles(options.states);
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  for (const state of readdirSync(options.states).filter((name) => name !== "assets")) {
+    const only = options.only?.split(",");
+    for (const file of readdirSync(join(options.states, state)).filter((file) => !only || only.includes(file.replace(".html", "")))) {
+      await inspect(`${origin}/${state}/${file}`, `${state}-${file.replace(".html", "")}`);
+    }
+  }
+  server.close();
+}
+if (options.live) {
+  for (const path of await paths(options.live)) await inspect(new URL(path, options.live).href, `live${path}`);
+  await keyboard(options.live);
+  await live(options.live);
+}
+await browser.close();
+[...new Set(problems)].forEach((problem) => console.log(`problem: ${problem}`));
+console.log(`${checks} checks, ${new Set(problems).size} problems`);
+process.exit(problems.length ? 1 : 0);

@@ -1,0 +1,233 @@
+//! `cargo xtask console [--screenshots]`: opens every page of the console in Chromium.
+//!
+//! Two sets of pages: those of a real broker under load, and those of invented brokers in states
+//! that are hard to reach (`crates/console/examples/states.rs`). What is checked is in
+//! `tests/console/walk.mjs`. With `--screenshots` four pages are written to `docs/images`.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::interop::toolchain;
+use crate::tidy;
+
+/// Names of the program in Debian, its derivatives and Chrome's own packages.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// The pages of the documentation: file below the screenshots, name in docs/images.
+const PICTURES: [(&str, &str); 4] = [
+    ("live_-wide-light.png", "console-overview.png"),
+    (
+        "loaded-clients-orders-writer-wide-light.png",
+        "console-client.png",
+    ),
+    ("loaded-groups-billing-wide-light.png", "console-group.png"),
+    ("live_requests-wide-dark.png", "console-requests.png"),
+];
+
+pub fn run(arguments: &[String]) -> Result<()> {
+    let is_pictured = match arguments {
+        [] => false,
+        [one] if one == "--screenshots" => true,
+        _ => bail!("usage: cargo xtask console [--screenshots]"),
+    };
+    let home = tidy::repository().join("target/console");
+    fs::create_dir_all(&home)?;
+    let browser = find_browser()?;
+    install(&home)?;
+    let states = write_states(&home)?;
+    let ottla = toolchain::build_ottla()?;
+    let broker = Served::start(&ottla, &home)?;
+    let mut load = Load::start(&ottla, &broker)?;
+    let shots = home.join("shots");
+    let walked = Command::new("node")
+        .arg(home.join("walk.mjs"))
+        .args(["--chromium", &browser, "--live", &broker.console])
+        .arg("--states")
+        .arg(&states)
+        .arg("--shots")
+        .arg(&shots)
+        .status()
+        .context("node is needed (apt-get install nodejs npm)")?;
+    load.stop();
+    ensure!(
+        walked.success(),
+        "the console has problems, see above; screenshots are in {}",
+        shots.display()
+    );
+    if is_pictured {
+        take_over(&shots)?;
+    }
+    Ok(())
+}
+
+fn find_browser() -> Result<String> {
+    let works = |name: &&&str| {
+        let mut asked = Command::new(name);
+        asked.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        asked.status().is_ok_and(|status| status.success())
+    };
+    let found = BROWSERS
+        .iter()
+        .find(works)
+        .context("no Chromium was found (apt-get install chromium)")?;
+    let path = Command::new("sh")
+        .args(["-c", &format!("command -v {found}")])
+        .output()?;
+    Ok(String::from_utf8(path.stdout)?.trim().to_owned())
+}
+
+/// Installs puppeteer-core and axe-core below the target directory.
+fn install(home: &Path) -> Result<()> {
+    let from = tidy::repository().join("tests/console");
+    for file in ["package.json", "walk.mjs"] {
+        fs::copy(from.join(file), home.join(file))?;
+    }
+    let installed = Command::new("npm")
+        .args([
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--omit=dev",
+            "--loglevel=error",
+        ])
+        .current_dir(home)
+        .status()
+        .context("npm is needed (apt-get install npm)")?;
+    ensure!(installed.success(), "npm install failed");
+    Ok(())
+}
+
+fn write_states(home: &Path) -> Result<PathBuf> {
+    let states = home.join("states");
+    let written = Command::new(env!("CARGO"))
+        .args([
+            "run",
+            "--quiet",
+            "-p",
+            "ottla-console",
+            "--example",
+            "states",
+            "--",
+        ])
+        .arg(&states)
+        .current_dir(tidy::repository())
+        .status()?;
+    ensure!(
+        written.success(),
+        "the pages of invented brokers were not written"
+    );
+    Ok(states)
+}
+
+/// A broker with its console.
+struct Served {
+    child: Child,
+    bootstrap: String,
+    console: String,
+}
+
+impl Served {
+    fn start(ottla: &Path, home: &Path) -> Result<Served> {
+        let data = home.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data)?;
+        }
+        let mut child = Command::new(ottla)
+            .args(["serve", "--override", &format!("log.dirs={}", data.display())])
+            .args(["--override", "listeners=PLAINTEXT://127.0.0.1:0"])
+            .args(["--override", "ottla.admin.listener=127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(home.join("broker.log"))?)
+            .spawn()?;
+        let mut ready = String::new();
+        let stdout = child.stdout.take().context("the broker's output is piped")?;
+        BufReader::new(stdout).read_line(&mut ready)?;
+        let after = |mark: &str| -> Result<String> {
+            let (_, rest) = ready
+                .split_once(mark)
+                .with_context(|| format!("no {mark} in {ready:?}"))?;
+            Ok(rest.split([' ', ',', '\n']).next().unwrap_or_default().to_owned())
+        };
+        let (bootstrap, console) = (after("PLAINTEXT://"), after("admin="));
+        let (bootstrap, console) = (bootstrap?, console?);
+        Ok(Served {
+            child,
+            bootstrap,
+            console,
+        })
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A producer and a consumer with a group.
+struct Load(Vec<Child>);
+
+impl Load {
+    fn start(ottla: &Path, broker: &Served) -> Result<Load> {
+        let client = |arguments: &[&str]| {
+            Command::new(ottla)
+                .args(arguments)
+                .args(["--bootstrap-server", &broker.bootstrap])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        };
+        Ok(Load(vec![
+            client(&[
+                "perf",
+                "produce",
+                "--topic",
+                "orders",
+                "--num-records",
+                "100000000",
+                "--record-size",
+                "100",
+                "--throughput",
+                "2000",
+            ])?,
+            client(&[
+                "perf",
+                "consume",
+                "--topic",
+                "orders",
+                "--messages",
+                "100000000",
+                "--group",
+                "billing",
+            ])?,
+        ]))
+    }
+
+    fn stop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn take_over(shots: &Path) -> Result<()> {
+    let to = tidy::repository().join("docs/images");
+    fs::create_dir_all(&to)?;
+    for (from, name) in PICTURES {
+        let from = shots.join(from);
+        fs::copy(&from, to.join(name)).with_context(|| format!("{} was not taken", from.display()))?;
+    }
+    Ok(())
+}
