@@ -13,13 +13,14 @@ pub enum Stage {
     WaitedForData,
     ColdRead,
     WaitedForGroup,
+    WaitedForTransaction,
     Controller,
     Throttled,
     Behind,
     Written,
 }
 
-pub const STAGE_COUNT: usize = 12;
+pub const STAGE_COUNT: usize = 13;
 
 /// Microseconds by stage, indexed by [`Stage`].
 pub type StageMicros = [u64; STAGE_COUNT];
@@ -34,6 +35,7 @@ impl Stage {
         Stage::WaitedForData,
         Stage::ColdRead,
         Stage::WaitedForGroup,
+        Stage::WaitedForTransaction,
         Stage::Controller,
         Stage::Throttled,
         Stage::Behind,
@@ -51,6 +53,7 @@ impl Stage {
             Stage::WaitedForData => "waited_for_data",
             Stage::ColdRead => "cold_read",
             Stage::WaitedForGroup => "waited_for_group",
+            Stage::WaitedForTransaction => "waited_for_transaction",
             Stage::Controller => "controller",
             Stage::Throttled => "throttled",
             Stage::Behind => "behind",
@@ -75,7 +78,7 @@ impl Stage {
         match self {
             Stage::Read => "way",
             Stage::Queued => "line",
-            Stage::Handled | Stage::Controller => "work",
+            Stage::Handled | Stage::Controller | Stage::WaitedForTransaction => "work",
             Stage::Appended => "work2",
             Stage::Synced => "disk",
             Stage::ColdRead => "cold",
@@ -92,6 +95,7 @@ impl Stage {
             Stage::Read
                 | Stage::Queued
                 | Stage::Handled
+                | Stage::WaitedForTransaction
                 | Stage::Controller
                 | Stage::Synced
                 | Stage::ColdRead
@@ -108,6 +112,7 @@ impl Stage {
             Stage::WaitedForData => "waits for new records, as the consumer asked (fetch.max.wait.ms)",
             Stage::ColdRead => "waits for the disk, to read what is no longer in memory",
             Stage::WaitedForGroup => "waits for the other members of its group",
+            Stage::WaitedForTransaction => "waits for the coordinator of its transaction",
             Stage::Controller => "waits for a change of the metadata",
             Stage::Throttled => "is muted after its answer, because the client is over a quota",
             Stage::Behind => "waits for an earlier answer on the same connection",
@@ -124,6 +129,7 @@ impl Stage {
             Stage::Appended => "going into the log",
             Stage::Synced => "waiting for the disk",
             Stage::ColdRead => "reading from the disk",
+            Stage::WaitedForTransaction => "waiting for the coordinator of its transaction",
             Stage::Controller => "waiting for the controller",
             Stage::Behind => "behind earlier answers",
             Stage::Written => "while its answer leaves",

@@ -36,7 +36,10 @@ fn position(api_key: ApiKey, api_version: i16, body: &[u8]) -> Option<usize> {
         ApiKey::ApiVersions => return behind_api_keys(api_version, body),
         // After the error code.
         ApiKey::OffsetDelete => return Some(2),
-        ApiKey::DescribeQuorum | ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => return None,
+        ApiKey::DescribeQuorum
+        | ApiKey::SaslHandshake
+        | ApiKey::SaslAuthenticate
+        | ApiKey::WriteTxnMarkers => return None,
         ApiKey::FindCoordinator
         | ApiKey::Heartbeat
         | ApiKey::LeaveGroup
@@ -168,6 +171,7 @@ mod tests {
             ApiKey::DescribeQuorum,
             ApiKey::SaslHandshake,
             ApiKey::SaslAuthenticate,
+            ApiKey::WriteTxnMarkers,
         ]);
         checked.sort();
         let served: Vec<ApiKey> = ApiKey::ALL
@@ -183,6 +187,7 @@ mod tests {
         for (api_key, version) in [
             (ApiKey::ApiVersions, 99),
             (ApiKey::DescribeQuorum, 0),
+            (ApiKey::WriteTxnMarkers, 1),
             (ApiKey::Metadata, 2),
             (ApiKey::Fetch, 12),
             (ApiKey::Produce, 9),

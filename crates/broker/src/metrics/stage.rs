@@ -13,7 +13,7 @@ pub enum Stage {
     Queued,
     /// In its handler, without the append.
     Handled,
-    /// Bytes to the page cache.
+    /// Bytes to the log.
     Appended,
     /// Waiting for the group commit.
     Synced,
