@@ -83,7 +83,7 @@ def renew(suite, case):
     errors = []
     failed = []
     producer = Producer({**settings(case), "error_cb": errors.append})
-    until = time.monotonic() + 10
+    until = time.monotonic() + 25
     while time.monotonic() < until:
         produce(producer, failed, case["topic"], key="key", value="value")
         same(0, producer.flush(60), "records left in the queue")

@@ -247,7 +247,7 @@ fn a_request_of_two_producers_is_refused_as_a_whole() {
     assert_eq!(answer, Some(vec![ErrorCode::InvalidProducerIdMapping; 2]));
     let nobody = batch_of(-1, -1, -1, 1);
     let answer = send(&broker, ADDING, &[&nobody]).ok();
-    assert_eq!(answer, Some(vec![ErrorCode::InvalidProducerIdMapping]));
+    assert_eq!(answer, Some(vec![ErrorCode::InvalidTxnState]));
     assert_eq!((gate.questions(), partition(&broker, 0).offsets().end), (0, 0));
 }
 

@@ -197,13 +197,21 @@ impl Entered {
             id: header.producer_id,
             epoch: header.producer_epoch,
         };
-        let is_one = header.has_producer_id() && *self.producer.get_or_insert(producer) == producer;
-        if !is_one {
-            let message = "transactional batches of one request need one producer id and epoch";
-            let code = ErrorCode::InvalidProducerIdMapping;
-            self.refusal = Some(PartitionRefusal::with_message(code, message.to_owned()));
-        }
-        is_one
+        let (code, message) = if !header.has_producer_id() {
+            (
+                ErrorCode::InvalidTxnState,
+                "a transactional batch needs a producer id",
+            )
+        } else if *self.producer.get_or_insert(producer) != producer {
+            (
+                ErrorCode::InvalidProducerIdMapping,
+                "transactional batches of one request need one producer id and epoch",
+            )
+        } else {
+            return true;
+        };
+        self.refusal = Some(PartitionRefusal::with_message(code, message.to_owned()));
+        false
     }
 }
 

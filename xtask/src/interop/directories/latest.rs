@@ -96,13 +96,16 @@ fn read_batches(segment: &Path, take: Take<'_>) -> Result<bool> {
         bytes => bytes?,
     };
     let mut has_transactions = false;
+    let mut position = 0;
     for batch in batches(&bytes) {
         let batch = match batch {
             Ok(batch) => batch,
-            // The end of a log that was not closed.
+            // The end of a log that was not closed: a part of a batch, or blocks of zeros.
             Err(BatchError::Truncated { .. }) => break,
+            Err(_) if bytes[position..].iter().all(|byte| *byte == 0) => break,
             Err(error) => bail!("{error}"),
         };
+        position += batch.header.total_bytes();
         if batch.header.is_control() || batch.header.is_transactional() {
             has_transactions = true;
             continue;
