@@ -358,7 +358,7 @@ impl Source for Sample {
             key: Some(self.name("key").into_bytes()),
             value: Some(self.name("value").into_bytes()),
             headers: vec![(self.name("header"), Some(vec![0xff]))],
-            codec: String::from("lz4"),
+            codec: Some(String::from("lz4")),
             ..PeekedRecord::default()
         };
         Ok(Peeked {

@@ -249,7 +249,8 @@ pub struct PeekedRecord {
     pub key_bytes: usize,
     pub value_bytes: usize,
     pub headers: Vec<(String, Option<Vec<u8>>)>,
-    pub codec: String,
+    /// `None`: not known.
+    pub codec: Option<String>,
     pub producer_id: Option<i64>,
 }
 

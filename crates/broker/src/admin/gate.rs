@@ -70,8 +70,7 @@ impl Gate {
     ///   machines reach has no token.
     pub fn of(config: &NodeConfig, address: IpAddr) -> Result<Option<Gate>, String> {
         if let Some(file) = &config.admin_token_file {
-            let token = read(file).map_err(|problem| of_file(file, &problem))?;
-            return Ok(Some(Gate::with(&token)));
+            return Gate::of_token_file(file).map(Some);
         }
         // On a machine with several users loopback is no authentication.
         if config.authorizer.is_some() {
@@ -84,6 +83,14 @@ impl Gate {
             "ottla.admin.listener: {address} is reachable from other machines, which needs ottla.admin.token.file \
              (or ottla.admin.insecure=true, if everyone who reaches it may use it)"
         ))
+    }
+
+    /// A gate that lets in what has the token in this file.
+    ///
+    /// - Errors: the token cannot be read, or is readable for everyone.
+    pub fn of_token_file(file: &Path) -> Result<Gate, String> {
+        let token = read(file).map_err(|problem| of_file(file, &problem))?;
+        Ok(Gate::with(&token))
     }
 
     /// The gate of a broker with an authorizer and no token of its operator's: the token is made at

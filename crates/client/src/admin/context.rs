@@ -30,13 +30,22 @@ pub enum Destination {
     Node(NodeId),
     /// The coordinator of this group.
     Coordinator(Arc<str>),
+    /// The coordinator of this transactional id.
+    TransactionCoordinator(Arc<str>),
+}
+
+/// What a coordinator is asked for (KIP-98).
+#[derive(Clone, Copy, Debug)]
+enum KeyType {
+    Group = 0,
+    Transaction = 1,
 }
 
 /// One request without its node. It is encoded again for every attempt, since nodes differ in
 /// supported version.
 pub struct Ask {
     pub id: u64,
-    /// Never `Coordinator`: `Context` resolves it to a node first.
+    /// Never a coordinator: `Context` resolves it to a node first.
     pub destination: Destination,
     pub api_key: ApiKey,
     pub version_min: i16,
@@ -159,7 +168,10 @@ impl Context {
         encode: Encode,
     ) -> Result<AdminAnswer, Error> {
         let destination = match destination {
-            Destination::Coordinator(group) => Destination::Node(self.find_coordinator(group).await?),
+            Destination::Coordinator(group) => self.find_coordinator(KeyType::Group, group).await?,
+            Destination::TransactionCoordinator(id) => {
+                self.find_coordinator(KeyType::Transaction, id).await?
+            }
             other => other.clone(),
         };
         self.ask_once(destination, api_key, versions, encode).await
@@ -197,8 +209,8 @@ impl Context {
         .await
     }
 
-    async fn find_coordinator(&self, group: &Arc<str>) -> Result<NodeId, Error> {
-        let key = group.clone();
+    async fn find_coordinator(&self, key_type: KeyType, name: &Arc<str>) -> Result<Destination, Error> {
+        let key = name.clone();
         let encode = move |version| {
             let mut body = Vec::new();
             let coordinator_keys = if version >= 4 {
@@ -209,18 +221,19 @@ impl Context {
             let key = if version >= 4 { "" } else { key.as_ref() };
             let request = FindCoordinatorRequest {
                 key,
-                key_type: 0,
+                key_type: key_type as i8,
                 coordinator_keys,
             };
             request.encode(&mut body, version);
             body
         };
-        // From version 5 on the response may contain errors that only transactions need.
+        // Version 0 knows groups only.
+        let versions = Versions::from(key_type as i16);
         let answer = self
             .ask_once(
                 Destination::Any,
                 ApiKey::FindCoordinator,
-                Versions::ALL,
+                versions,
                 Arc::new(encode),
             )
             .await?;
@@ -229,9 +242,9 @@ impl Context {
             Some(coordinator) => (coordinator.error_code, coordinator.node_id),
             None => (response.error_code, response.node_id),
         };
-        match Error::from_code(code, || format!("coordinator of group {group}").into()) {
+        match Error::from_code(code, || format!("coordinator of {name}").into()) {
             Some(error) => Err(error),
-            None => Ok(NodeId(node)),
+            None => Ok(Destination::Node(NodeId(node))),
         }
     }
 

@@ -322,7 +322,9 @@ fn choose(now: Moment, cluster: &mut Cluster<AdminTicket>, ask: &Ask) -> Choice 
             cluster.request_metadata();
             None
         }),
-        Destination::Any | Destination::Coordinator(_) => cluster.least_loaded(now),
+        Destination::Any | Destination::Coordinator(_) | Destination::TransactionCoordinator(_) => {
+            cluster.least_loaded(now)
+        }
     };
     let Some(node) = node else {
         // Wrong certificates and passwords do not fix themselves.

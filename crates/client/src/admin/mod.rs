@@ -1,4 +1,4 @@
-//! The admin client: topics, settings, groups, offsets, quotas, credentials, ACLs.
+//! The admin client: topics, settings, groups, offsets, quotas, credentials, ACLs, transactions.
 //!
 //! Every call returns a `Pending`: a future that also has a blocking `wait`. A call is retried, on
 //! other nodes where that helps, until it succeeds, fails with a final error, or
@@ -29,6 +29,7 @@ mod group_offsets;
 mod cluster;
 mod scram;
 mod acls;
+mod transactions;
 
 pub use self::acls::Acl;
 pub use self::client_metrics::ClientMetricsSubscription;
@@ -46,6 +47,7 @@ pub use self::scram::{ScramCredential, ScramDescription, ScramMechanism};
 pub use self::topics::{
     CreatedTopic, NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicListing,
 };
+pub use self::transactions::{ActiveProducer, TransactionDescription, TransactionListing};
 pub use crate::consumer::topic_partition::{OffsetAndMetadata, TopicPartition};
 pub use crate::metadata::snapshot::NodeId;
 

@@ -158,9 +158,7 @@ fn record(record: &PeekedRecord, page: &mut Markup) {
             page.inline("small", &[("class", &"n")], time);
             page.literal("<br>");
             let mut facts = vec![bytes(record.value_bytes as f64)];
-            if record.codec != "none" {
-                facts.push(record.codec.clone());
-            }
+            facts.extend(record.codec.clone().filter(|codec| codec != "none"));
             facts.extend(record.producer_id.map(|id| format!("producer {id}")));
             page.inline("small", &[], facts.join(" · "));
         });

@@ -91,6 +91,8 @@ fn lead(rows: &[Row]) -> Vec<Piece> {
         text(format!(" with {}", counted(partitions, "partition"))),
     ];
     match busiest {
+        // Without rates it is not known which.
+        None if rows.iter().all(|row| row.rates.is_none()) => pieces.push(text(".")),
         None => pieces.push(text("; none is written to.")),
         Some(row) => {
             let rates = row.rates.unwrap_or_default();

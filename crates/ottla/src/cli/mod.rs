@@ -3,16 +3,19 @@
 //! Reading order: the modules below, from the entry point down to the foundations.
 
 mod bench;
+mod console;
 mod demo;
 mod grow;
 mod perf;
 mod quota;
 mod tenants;
 mod access;
+mod transactions;
 mod doctor;
 mod serve;
 mod server_properties;
 mod admin_address;
+mod servers;
 mod command_config;
 mod table;
 mod output;
@@ -39,8 +42,10 @@ enum Job {
     Doctor(doctor::Doctor),
     Tenants(tenants::TenantsJob),
     Demo(demo::Demo),
+    Console(console::Console),
     Quota(quota::Quota),
     Access(access::Access),
+    Transactions(transactions::Transactions),
 }
 
 /// The commit that the binary was built from, with `-dirty` appended if tracked files were changed;
@@ -57,8 +62,10 @@ pub fn run() -> ExitCode {
         Job::Doctor(doctor) => doctor.run(),
         Job::Tenants(tenants) => tenants.run(),
         Job::Demo(demo) => demo.run(),
+        Job::Console(console) => console.run(),
         Job::Quota(quota) => quota.run(),
         Job::Access(access) => access.run(),
+        Job::Transactions(transactions) => transactions.run(),
     }
 }
 

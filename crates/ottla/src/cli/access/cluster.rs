@@ -7,8 +7,8 @@ use ottla_broker::access::{AclImage, Uuid};
 use ottla_client::Error;
 use ottla_client::admin::{Acl, Admin, ConfigEntries, ConfigEntry, ConfigResource, ConfigResourceKind};
 
-use super::Servers;
 use crate::cli::output::Failure;
+use crate::cli::servers::Servers;
 
 /// What a cluster's authorizer goes by, as far as it tells.
 #[derive(Clone, Debug, Default)]
@@ -23,12 +23,12 @@ pub struct Authorizer {
 
 /// Returns the cluster's ACLs; `None` without an authorizer.
 pub fn acls(servers: &Servers) -> Result<Option<Vec<AclImage>>, Failure> {
-    acls_of(&admin(servers)?, &servers.bootstrap_server)
+    acls_of(&servers.admin()?).map_err(|error| servers.failure(&error))
 }
 
 pub fn authorizer(servers: &Servers) -> Result<Authorizer, Failure> {
-    let admin = admin(servers)?;
-    let acls = acls_of(&admin, &servers.bootstrap_server)?;
+    let admin = servers.admin()?;
+    let acls = acls_of(&admin).map_err(|error| servers.failure(&error))?;
     // Settings are more than is needed: a client that may not see them learns what ACLs say.
     let settings = settings(&admin).unwrap_or_default();
     Ok(Authorizer {
@@ -38,19 +38,15 @@ pub fn authorizer(servers: &Servers) -> Result<Authorizer, Failure> {
     })
 }
 
-fn admin(servers: &Servers) -> Result<Admin, Failure> {
-    let config = servers.client.read()?;
-    Admin::new(&config.set("bootstrap.servers", &servers.bootstrap_server)).map_err(Failure::unanswered)
-}
-
-fn acls_of(admin: &Admin, servers: &str) -> Result<Option<Vec<AclImage>>, Failure> {
+/// As [`acls`].
+pub fn acls_of(admin: &Admin) -> Result<Option<Vec<AclImage>>, Error> {
     match admin.describe_acls().wait() {
         Ok(acls) => Ok(Some(acls.iter().zip(1..).map(image).collect())),
         Err(Error::Broker {
             code: ErrorCode::SecurityDisabled,
             ..
         }) => Ok(None),
-        Err(error) => Err(Failure::unanswered(format!("{servers}: {error}"))),
+        Err(error) => Err(error),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use ottla_broker::access::AclImage;
 use ottla_broker::access::acl::{Operation, PatternType, Permission, ResourceType};
+use ottla_console::source::AccessRule;
 use serde::Serialize;
 
 use crate::cli::doctor::text::clean;
@@ -59,6 +60,23 @@ impl AclRow {
                 Permission::from_code(acl.permission_type).map(Permission::name),
                 acl.permission_type,
             ),
+        }
+    }
+
+    /// The same for a page of the console.
+    pub fn rule(self) -> AccessRule {
+        let is_prefix = self.pattern_type == PatternType::Prefixed.name();
+        AccessRule {
+            principal: self.principal,
+            permission: self.permission,
+            operation: self.operation,
+            resource: format!(
+                "{} {}{}",
+                self.resource_type,
+                self.resource,
+                if is_prefix { "*" } else { "" }
+            ),
+            host: self.host,
         }
     }
 

@@ -1,17 +1,17 @@
 //! `ottla access`: a cluster's ACLs, and which of them decides.
 
-mod cluster;
+pub(in crate::cli) mod cluster;
 mod question;
 mod explanation;
-mod list;
+pub(in crate::cli) mod list;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use ottla_broker::access::AclImage;
 
-use super::command_config::CommandConfig;
 use super::output::{Failure, Format, print};
+use super::servers::Servers;
 use question::Question;
 
 /// Show the ACLs of a cluster, and explain which of them allows or denies an operation
@@ -52,20 +52,6 @@ struct Explain {
 
     #[command(flatten)]
     question: Question,
-}
-
-#[derive(Args)]
-struct Servers {
-    /// A Kafka address of the cluster, `host:port`
-    #[arg(long, value_name = "SERVERS")]
-    bootstrap_server: String,
-
-    #[command(flatten)]
-    client: CommandConfig,
-
-    /// Output: text for people, or JSON
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
 }
 
 impl Access {

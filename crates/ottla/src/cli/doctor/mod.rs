@@ -7,7 +7,7 @@ mod examine;
 pub(in crate::cli) mod stated;
 mod promises;
 pub(in crate::cli) mod scorekeeper;
-mod collect;
+pub(in crate::cli) mod collect;
 pub(in crate::cli) mod watch;
 pub(in crate::cli) mod place;
 pub(in crate::cli) mod text;
@@ -80,7 +80,7 @@ fn status(is_bad: bool) -> ExitCode {
 }
 
 /// Returns the wall clock in milliseconds since 1970.
-fn now_ms() -> i64 {
+pub(in crate::cli) fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

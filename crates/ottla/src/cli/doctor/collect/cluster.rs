@@ -16,8 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Starts the thread that asks until the process ends. A cluster that does not answer, or not to
 /// everything, is reported once, and asked again.
 ///
+/// - `program`: what the reports begin with.
 /// - Errors: a wrong setting.
-pub fn watch(config: &Config, collector: Arc<Collector>) -> Result<(), Failure> {
+pub fn watch(program: &'static str, config: &Config, collector: Arc<Collector>) -> Result<(), Failure> {
     let admin = Admin::new(config).map_err(Failure::unanswered)?;
     let ask_again_and_again = move || {
         let mut windows = ClusterWindows::default();
@@ -35,7 +36,7 @@ pub fn watch(config: &Config, collector: Arc<Collector>) -> Result<(), Failure> 
             };
             for news in told.news(shortcomings) {
                 let clean = crate::cli::doctor::text::clean(&news.to_string());
-                eprintln!("ottla doctor collect: the cluster: {clean}");
+                eprintln!("{program}: the cluster: {clean}");
             }
             std::thread::sleep(INTERVAL);
         }

@@ -46,6 +46,8 @@ const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 struct View {
+    /// What lines on standard error begin with.
+    program: &'static str,
     collector: Arc<Collector>,
     room: Arc<Semaphore>,
     refusals: Arc<Mutex<Refusals>>,
@@ -65,7 +67,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(socket: TcpListener, collector: Arc<Collector>) -> io::Result<Server> {
+    pub fn start(
+        program: &'static str,
+        socket: TcpListener,
+        collector: Arc<Collector>,
+    ) -> io::Result<Server> {
         let address = socket.local_addr()?;
         let guard = Guard {
             // Host names are checked only on loopback: other machines may use any name for this
@@ -75,7 +81,7 @@ impl Server {
             changes_are_prepared: false,
             body_bytes_max: BODY_BYTES_MAX as u64,
         };
-        let router = router(collector).layer(middleware::from_fn_with_state(guard, guard::check));
+        let router = router(program, collector).layer(middleware::from_fn_with_state(guard, guard::check));
         let server = HttpServer::start("doctor-collect", socket, router, LIMITS, std::future::pending())?;
         Ok(Server {
             address,
@@ -88,8 +94,9 @@ impl Server {
     }
 }
 
-fn router(collector: Arc<Collector>) -> Router {
+fn router(program: &'static str, collector: Arc<Collector>) -> Router {
     let view = View {
+        program,
         collector,
         room: Arc::new(Semaphore::new(REQUESTS_MAX)),
         refusals: Arc::default(),
@@ -151,8 +158,8 @@ async fn refuse(view: &View, (status, reason): Refusal) -> Response {
     {
         let clean = crate::cli::doctor::text::clean(&reason);
         eprintln!(
-            "ottla doctor collect: {} pushes refused; the last: {clean}",
-            refusals.count
+            "{}: {} pushes refused; the last: {clean}",
+            view.program, refusals.count
         );
         *refusals = Refusals {
             count: 0,

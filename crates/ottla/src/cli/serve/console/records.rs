@@ -40,7 +40,7 @@ fn record(record: LookedRecord) -> PeekedRecord {
         key_bytes: record.key_bytes,
         value_bytes: record.value_bytes,
         headers: record.headers,
-        codec: record.codec.to_owned(),
+        codec: Some(record.codec.to_owned()),
         producer_id: record.producer_id,
     }
 }

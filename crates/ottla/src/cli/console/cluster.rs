@@ -1,0 +1,164 @@
+//! A cluster of Apache Kafka as the console's source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ottla_client::Error;
+use ottla_client::admin::{Admin, NodeId};
+use ottla_client::config::Config;
+use ottla_console::source::{
+    Access, BrokerSetting, Counts, Group, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source, Told,
+    Topic, TopicDetail, Untold,
+};
+use ottla_lab::doctor::Snapshot;
+use ottla_lab::doctor::diagnosis::Examination;
+use ottla_lab::doctor::history::Collector;
+use ottla_lab::doctor::promises::document::Promises;
+
+use super::kept::Kept;
+use super::{access, groups, records, settings, topics};
+use crate::cli::doctor::now_ms;
+use crate::cli::output::Failure;
+use crate::cli::transactions::survey::{self, Row};
+
+/// Sizes, settings and groups of a large cluster take a while to ask for.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+
+pub struct Cluster {
+    identity: Identity,
+    /// The broker whose settings are shown.
+    broker: NodeId,
+    admin: Admin,
+    config: Config,
+    collector: Arc<Collector>,
+    shows_records: bool,
+    topics: Kept<Vec<Topic>>,
+    groups: Kept<Vec<Group>>,
+}
+
+impl Cluster {
+    /// Asks the cluster who it is.
+    ///
+    /// - `shows_records`: the pages are shown to this machine alone, or behind a token.
+    /// - Errors: a wrong setting, or no answer.
+    pub fn ask(
+        servers: &str,
+        config: Config,
+        collector: Arc<Collector>,
+        shows_records: bool,
+    ) -> Result<Arc<Cluster>, Failure> {
+        let admin = Admin::new(&config).map_err(Failure::unanswered)?;
+        let described = admin.describe_cluster().wait();
+        let described = described.map_err(|error| Failure::unanswered(format!("{servers}: {error}")))?;
+        let Some((broker, _)) = described.nodes.iter().next() else {
+            let text = format!("{servers}: the cluster names no broker");
+            return Err(Failure::unanswered(text));
+        };
+        let software = match described.nodes.len() {
+            1 => String::from("Kafka, one broker"),
+            count => format!("Kafka, {count} brokers"),
+        };
+        Ok(Arc::new(Cluster {
+            identity: Identity {
+                software,
+                address: servers.to_owned(),
+                cluster_id: described.id.unwrap_or_default(),
+            },
+            broker: *broker,
+            admin,
+            config,
+            collector,
+            shows_records,
+            topics: Kept::new(KEPT_FOR),
+            groups: Kept::new(KEPT_FOR),
+        }))
+    }
+}
+
+fn open(row: Row) -> OpenTransaction {
+    let partitions = row.partitions.keys();
+    OpenTransaction {
+        transactional_id: row.transactional_id.unwrap_or_default(),
+        producer_id: row.producer_id,
+        state: row.state,
+        since_ms: row.started_ms,
+        partitions: partitions
+            .map(|partition| format!("{} {}", partition.topic, partition.partition))
+            .collect(),
+    }
+}
+
+/// An error as a sentence for the place where the answer would stand.
+pub fn untold(error: &Error) -> Untold {
+    Untold(format!("The cluster did not answer: {error}."))
+}
+
+impl Source for Cluster {
+    fn counts(&self) -> Told<Counts> {
+        Err(Untold::by_kafka("where the time of its requests goes"))
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn examination(&self) -> Told<Examination> {
+        let mut examination = self.collector.examine(now_ms());
+        examination.sort();
+        Ok(examination)
+    }
+
+    fn snapshots(&self) -> Told<Vec<Snapshot>> {
+        Ok(self.collector.snapshots(now_ms()))
+    }
+
+    fn promises(&self) -> Told<Promises> {
+        Ok(self.collector.promises(now_ms()))
+    }
+
+    fn topics(&self) -> Told<Vec<Topic>> {
+        self.topics.get(|| topics::list(&self.admin))
+    }
+
+    fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
+        topics::one(&self.admin, name, &self.topics()?)
+    }
+
+    fn groups(&self) -> Told<Vec<Group>> {
+        self.groups.get(|| groups::list(&self.admin))
+    }
+
+    fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
+        Err(Untold::by_kafka("its slowest requests"))
+    }
+
+    fn tenants(&self) -> Told<String> {
+        Err(Untold::by_kafka("what a client costs"))
+    }
+
+    fn settings(&self) -> Told<Vec<BrokerSetting>> {
+        settings::of_broker(&self.admin, self.broker)
+    }
+
+    fn peek(&self, ask: &Peek) -> Told<Peeked> {
+        match self.shows_records {
+            true => records::peek(&self.admin, &self.config, ask),
+            false => Err(Untold(String::from(
+                "Records are shown only where --listen is a loopback address: this one can be reached from other machines.",
+            ))),
+        }
+    }
+
+    fn access(&self) -> Told<Access> {
+        access::read(&self.admin)
+    }
+
+    fn transactions(&self) -> Told<Vec<OpenTransaction>> {
+        let known = survey::known(&self.admin).map_err(|error| untold(&error))?;
+        Ok(known.into_iter().filter(Row::is_open).map(open).collect())
+    }
+
+    fn now_ms(&self) -> i64 {
+        now_ms()
+    }
+}

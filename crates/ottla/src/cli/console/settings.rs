@@ -1,0 +1,57 @@
+//! Settings with their origins.
+
+use ottla_client::admin::{
+    Admin, ConfigEntries, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, NodeId,
+};
+use ottla_console::source::{BrokerSetting, Told, Untold};
+
+use super::cluster::untold;
+
+pub fn of_broker(admin: &Admin, broker: NodeId) -> Told<Vec<BrokerSetting>> {
+    let resource = ConfigResource::new(ConfigResourceKind::Broker, broker.0.to_string());
+    let entries = entries(admin, resource)?;
+    Ok(of(entries, |source| source != ConfigSource::Default))
+}
+
+/// The settings of a topic; those that it does not have itself are not set.
+pub fn of_topic(admin: &Admin, topic: &str) -> Told<Vec<BrokerSetting>> {
+    let entries = entries(admin, ConfigResource::topic(topic))?;
+    Ok(of(entries, |source| source == ConfigSource::Topic))
+}
+
+fn entries(admin: &Admin, resource: ConfigResource) -> Told<ConfigEntries> {
+    let answers = admin.describe_configs(vec![resource]).wait();
+    let answers = answers.map_err(|error| untold(&error))?;
+    let answer = answers.into_values().next();
+    let answer = answer.ok_or_else(|| Untold(String::from("The cluster told no settings.")))?;
+    answer.map_err(|error| untold(&error))
+}
+
+fn of(entries: ConfigEntries, is_set: impl Fn(ConfigSource) -> bool) -> Vec<BrokerSetting> {
+    entries
+        .into_iter()
+        .map(|(name, entry)| setting(name, entry, &is_set))
+        .collect()
+}
+
+fn setting(name: String, entry: ConfigEntry, is_set: &impl Fn(ConfigSource) -> bool) -> BrokerSetting {
+    BrokerSetting {
+        name,
+        is_set: is_set(entry.source),
+        is_secret: entry.is_sensitive && entry.source != ConfigSource::Default,
+        origin: String::from(origin(entry.source)),
+        value: entry.value,
+        ..BrokerSetting::default()
+    }
+}
+
+fn origin(source: ConfigSource) -> &'static str {
+    match source {
+        ConfigSource::Topic => "the topic",
+        ConfigSource::DynamicBroker => "this broker, at run time",
+        ConfigSource::DynamicDefaultBroker => "all brokers, at run time",
+        ConfigSource::StaticBroker => "the file",
+        ConfigSource::Default => "default",
+        _ => "itself",
+    }
+}
