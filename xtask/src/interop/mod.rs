@@ -9,6 +9,7 @@ pub mod cases;
 mod client_admin;
 mod client_metrics;
 pub mod clients;
+mod console;
 mod consumer_protocol;
 mod directories;
 pub mod doctor;
@@ -38,7 +39,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 20] = [
+const PARTS: [&str; 21] = [
     "clients",
     "tools",
     "takeover",
@@ -59,10 +60,12 @@ const PARTS: [&str; 20] = [
     "refusals",
     "sasl",
     "acls",
+    "console",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 8] = [
+const OWN_PARTS: [&str; 9] = [
+    "console",
     "acls",
     "telemetry",
     "admin",
@@ -130,6 +133,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "acls",
         "grow",
         "security",
+        "console",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
@@ -155,6 +159,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Kafka's tools on both, for every target.
     if has("acls") {
         acls::run(&mut table, &programs)?;
+    }
+    // Our pages and tools on Apache Kafka, for every target.
+    if has("console") {
+        console::run(&mut table, &programs)?;
     }
     // From Ottla to Apache Kafka, for every target.
     if has("grow") {
