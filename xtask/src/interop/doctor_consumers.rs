@@ -27,6 +27,8 @@ const COLD_RECORDS: &str = "60000";
 const COLD_RECORD_BYTES: &str = "2000";
 const COLD_BYTES_MIN: u64 = 60_000 * 2_000;
 const DISK_BYTES_PER_SECOND: u64 = 4_000_000;
+/// What the broker may keep in memory of what was just written: little of it.
+const LOG_MEMORY: &str = "ottla.log.memory.bytes=16777216";
 
 /// The consumer manages 250 records/s; more than 540 come to the hot partition, 20 to each of the
 /// others.
@@ -57,7 +59,7 @@ pub fn run(table: &mut Table, programs: &Programs) {
 }
 
 fn cold_read(programs: &Programs) -> Result<()> {
-    let stage = Stage::open(programs, "doctor-cold", 1)?;
+    let stage = Stage::open(programs, "doctor-cold", 1, &[LOG_MEMORY])?;
     let mut write = programs.kafka.java(256, PERFORMANCE);
     write.args(["--bootstrap-server", &stage.server.bootstrap()]);
     write.args(["--topic", "cold", "--num-records", COLD_RECORDS]);
@@ -75,7 +77,7 @@ fn cold_read(programs: &Programs) -> Result<()> {
 }
 
 fn skew(programs: &Programs) -> Result<()> {
-    let stage = Stage::open(programs, "doctor-skew", PARTITIONS)?;
+    let stage = Stage::open(programs, "doctor-skew", PARTITIONS, &[])?;
     let writer = Feeder::start(&stage.server.bootstrap(), "skew", PARTITIONS, OFFERED)?;
     let reader = stage.reader(programs, "skew", WORK_MICROS)?;
     let client = stage.verdict("SKEW")?;
@@ -94,7 +96,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn open(programs: &Programs, name: &str, partitions: i32) -> Result<Stage> {
+    fn open(programs: &Programs, name: &str, partitions: i32, overrides: &[&str]) -> Result<Stage> {
         let ottla = programs
             .ottla
             .as_deref()
@@ -105,7 +107,11 @@ impl Stage {
         )?;
         let admin = format!("127.0.0.1:{}", toolchain::free_port()?);
         let listener = format!("ottla.admin.listener={admin}");
-        let server = site.start_with(programs, Target::Ottla, &[&listener])?;
+        let server = site.start_with(
+            programs,
+            Target::Ottla,
+            &[&[listener.as_str()], overrides].concat(),
+        )?;
         Ok(Stage {
             ottla: ottla.to_owned(),
             site,

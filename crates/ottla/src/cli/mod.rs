@@ -9,6 +9,7 @@ mod grow;
 mod perf;
 mod quota;
 mod tenants;
+mod top;
 mod access;
 mod transactions;
 mod doctor;
@@ -17,6 +18,7 @@ mod server_properties;
 mod admin_address;
 mod servers;
 mod command_config;
+mod live;
 mod table;
 mod output;
 
@@ -41,6 +43,7 @@ enum Job {
     Bench(bench::Bench),
     Doctor(doctor::Doctor),
     Tenants(tenants::TenantsJob),
+    Top(top::Top),
     Demo(demo::Demo),
     Console(console::Console),
     Quota(quota::Quota),
@@ -61,6 +64,7 @@ pub fn run() -> ExitCode {
         Job::Bench(bench) => bench.run(),
         Job::Doctor(doctor) => doctor.run(),
         Job::Tenants(tenants) => tenants.run(),
+        Job::Top(top) => top.run(),
         Job::Demo(demo) => demo.run(),
         Job::Console(console) => console.run(),
         Job::Quota(quota) => quota.run(),

@@ -12,6 +12,7 @@ use ottla_lab::tenants::document::Document;
 
 use crate::cli::admin_address::AdminAddress;
 use crate::cli::doctor::text::Paper;
+use crate::cli::live;
 use crate::cli::output::{Failure, Format, print};
 
 /// The limit of an answer: ten thousand tenants are about 15 MB.
@@ -41,15 +42,8 @@ pub struct TenantsJob {
     watch: bool,
 
     /// Refresh interval of --watch in seconds, 0.1 to 3600
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "watch", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "watch", value_parser = live::interval)]
     interval: f64,
-}
-
-fn interval(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
-        _ => Err(String::from("must be seconds between 0.1 and 3600")),
-    }
 }
 
 impl TenantsJob {
@@ -95,7 +89,7 @@ fn document_of(door: &Door) -> Result<Document, String> {
 
 /// Two tenants over a minute of two event loops: one with many small requests, one with few.
 #[cfg(test)]
-fn sample() -> Document {
+pub fn sample() -> Document {
     const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/fixtures/tenants.json");
     Document::read(&std::fs::read_to_string(PATH).unwrap()).unwrap()
 }

@@ -1,34 +1,23 @@
 //! `ottla tenants --watch`: the table, refreshed at an interval.
 
-use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ottla_lab::ask::Door;
 use ottla_lab::tenants::document::Document;
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Wrap};
-use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use super::{document_of, figures, table};
 use crate::cli::doctor::text::{clean, cut};
-use crate::cli::doctor::watch::is_gone;
+use crate::cli::live::{self, Lost};
 use crate::cli::output::Failure;
-
-/// How long the screen waits for a key before it checks for news.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Rows for sentences under the table: at most this many, and at most one row in this many.
 const SENTENCE_ROWS_MAX: u16 = 6;
 const SENTENCE_ROWS_OF: u16 = 3;
-
-type News = Result<Document, String>;
 
 /// The content of the screen.
 struct Screen {
@@ -36,20 +25,16 @@ struct Screen {
     /// The last two answers.
     before: Option<Document>,
     last: Option<Document>,
-    lost: Option<(Instant, String)>,
+    lost: Lost,
 }
 
 impl Screen {
-    fn receive(&mut self, news: News, now: Instant) {
-        match news {
-            Ok(document) => {
-                self.before = self.last.replace(document);
-                self.lost = None;
-            }
-            Err(why) => {
-                let since = self.lost.take().map_or(now, |(since, _)| since);
-                self.lost = Some((since, why));
-            }
+    fn of(address: &str) -> Screen {
+        Screen {
+            address: address.to_owned(),
+            before: None,
+            last: None,
+            lost: Lost::default(),
         }
     }
 
@@ -60,6 +45,20 @@ impl Screen {
             Some(before) => last.since(before),
             None => last.clone(),
         })
+    }
+}
+
+impl live::Screen for Screen {
+    type Answer = Document;
+
+    fn receive(&mut self, answer: Result<Document, String>, now: Instant) {
+        match answer {
+            Ok(document) => {
+                self.before = self.last.replace(document);
+                self.lost.answered();
+            }
+            Err(why) => self.lost.failed(why, now),
+        }
     }
 
     fn draw(&self, frame: &mut Frame<'_>, now: Instant) {
@@ -72,14 +71,8 @@ impl Screen {
         ])
         .areas(area);
         let window = self.window();
-        let state = match (&self.lost, &window) {
-            (Some((since, why)), _) => {
-                let seconds = now.saturating_duration_since(*since).as_secs();
-                format!(
-                    "NO ANSWER for {seconds} s ({}); the last known state is below",
-                    clean(why)
-                )
-            }
+        let state = match (self.lost.line(now), &window) {
+            (Some(lost), _) => lost,
             (None, Some(window)) => figures::summary(window),
             (None, None) => String::from("waiting for the first answer"),
         };
@@ -100,77 +93,18 @@ impl Screen {
 ///
 /// - Errors: there is no terminal.
 pub fn run(door: &Door, interval_seconds: f64) -> Result<(), Failure> {
-    if !std::io::stdout().is_terminal() {
-        return Err(Failure::unanswered(
-            "--watch needs a terminal; without it the table is printed once",
-        ));
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())
-            .map_err(|error| Failure::unanswered(format!("cannot handle signals: {error}")))?;
-    }
-    let news = ask_again_and_again(door, interval_seconds)?;
-    // From here on the terminal is in raw mode; every exit path restores it, a panic included.
-    let mut terminal =
-        ratatui::try_init().map_err(|error| Failure::unanswered(format!("the terminal: {error}")))?;
-    let outcome = show(&mut terminal, door.address(), &stop, &news);
-    ratatui::restore();
-    outcome.map_err(|error| Failure::unanswered(format!("the terminal: {error}")))
-}
-
-fn show(
-    terminal: &mut ratatui::DefaultTerminal,
-    address: &str,
-    stop: &AtomicBool,
-    news: &Receiver<News>,
-) -> std::io::Result<()> {
-    let mut screen = Screen {
-        address: address.to_owned(),
-        before: None,
-        last: None,
-        lost: None,
-    };
-    loop {
-        while let Ok(one) = news.try_recv() {
-            screen.receive(one, Instant::now());
-        }
-        terminal.draw(|frame| screen.draw(frame, Instant::now()))?;
-        if stop.load(Ordering::Relaxed) || is_gone(TICK) {
-            return Ok(());
-        }
-        while !is_gone(Duration::ZERO) && event::poll(Duration::ZERO)? {
-            let Event::Key(key) = event::read()? else { continue };
-            let is_control_c =
-                key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-            let is_quit = matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_control_c;
-            if key.kind != KeyEventKind::Release && is_quit {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Polls the broker until the receiver is dropped.
-fn ask_again_and_again(door: &Door, interval_seconds: f64) -> Result<Receiver<News>, Failure> {
-    let (sender, news) = mpsc::channel();
+    let screen = Screen::of(door.address());
     let door = door.clone();
-    let ask = move || {
-        while sender.send(document_of(&door)).is_ok() {
-            std::thread::sleep(Duration::from_secs_f64(interval_seconds));
-        }
-    };
-    std::thread::Builder::new()
-        .name("tenants-watch".into())
-        .spawn(ask)
-        .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
-    Ok(news)
+    live::run(screen, interval_seconds, move || document_of(&door))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::sample;
     use super::*;
+    use crate::cli::live::Screen as _;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -187,12 +121,7 @@ mod tests {
     #[test]
     fn the_screen_shows_the_window_between_two_answers_and_survives_a_broker_that_is_gone() {
         let now = Instant::now();
-        let mut screen = Screen {
-            address: "127.0.0.1:9644".into(),
-            before: None,
-            last: None,
-            lost: None,
-        };
+        let mut screen = Screen::of("127.0.0.1:9644");
         assert!(lines(&screen, now)[0].ends_with("waiting for the first answer"));
         screen.receive(Ok(sample()), now);
         let shown = lines(&screen, now);
