@@ -22,7 +22,7 @@ use crate::services::Services;
 use crate::services::{ColdRead, Payer};
 use crate::slot::Slot;
 use crate::storage::Storage;
-use crate::time::{Clock, Moment, Timestamp};
+use crate::time::{Moment, Now, Timestamp};
 
 use super::config::GroupConfig;
 use super::loading;
@@ -31,7 +31,6 @@ use super::overview::GroupOverview;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, GroupTicket};
-use super::turn::Now;
 
 /// The log is reloaded at most this often, however often it fails: on a full disk every commit
 /// does.
@@ -235,7 +234,7 @@ impl Coordinator {
         partition: Arc<Partition>,
         end_offset: i64,
     ) {
-        let step = machine.arm(now(&*services.clock));
+        let step = machine.arm(Now::of(&*services.clock));
         state.stage = CoordinatorStage::Ready(Box::new(Ready {
             machine,
             partition,
@@ -262,7 +261,7 @@ impl Coordinator {
         }
         let step = ready
             .machine
-            .handle(now(&*storage.services.clock), ticket, request);
+            .handle(Now::of(&*storage.services.clock), ticket, request);
         match self.carry_out(&storage.services, &mut state, step, Some(ticket)) {
             Ok(Some(delivery)) => Submitted::Delivered(delivery),
             Ok(None) => {
@@ -278,7 +277,7 @@ impl Coordinator {
     pub fn act(&self, services: &Services, act: impl FnOnce(&mut Machine, Now) -> Step) {
         let mut state = self.lock();
         if let CoordinatorStage::Ready(ready) = &mut state.stage {
-            let step = act(&mut ready.machine, now(&*services.clock));
+            let step = act(&mut ready.machine, Now::of(&*services.clock));
             // If this failed, the waiting clients have been answered with the error.
             let _ = self.carry_out(services, &mut state, step, None);
         }
@@ -349,7 +348,9 @@ impl Coordinator {
             if state.parked.remove(&ticket).is_some()
                 && let CoordinatorStage::Ready(ready) = &mut state.stage
             {
-                ready.machine.abandon(now(&*services.clock), &group_id, ticket);
+                ready
+                    .machine
+                    .abandon(Now::of(&*services.clock), &group_id, ticket);
             }
         }
         let _ = self.carry_out(services, &mut state, Step::default(), None);
@@ -443,13 +444,6 @@ impl Coordinator {
         }
         self.state.clear_poison();
         guard
-    }
-}
-
-pub(super) fn now(clock: &dyn Clock) -> Now {
-    Now {
-        moment: clock.moment(),
-        timestamp: clock.timestamp(),
     }
 }
 

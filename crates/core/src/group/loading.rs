@@ -222,7 +222,7 @@ mod tests {
     use crate::group::config::GroupConfig;
     use crate::group::reply::GroupReply;
     use crate::group::request::{GroupRequest, GroupTicket, ListRequest, MemberRequest, OffsetFetchRequest};
-    use crate::group::turn::Now;
+    use crate::time::Now;
     use crate::time::{Moment, Timestamp};
 
     use super::*;

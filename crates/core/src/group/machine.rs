@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::time::Moment;
+use crate::time::{Moment, Now};
 
 use super::classic::{Group, GroupState};
 use super::commits;
@@ -25,7 +25,7 @@ use super::reply::{
 };
 use super::request::{GroupRequest, GroupTicket, JoinRequest, ListRequest, SyncRequest};
 use super::timer::{Timer, Timers};
-use super::turn::{MemberIds, Now, Turn};
+use super::turn::{MemberIds, Turn};
 
 pub struct Machine {
     config: Arc<GroupConfig>,

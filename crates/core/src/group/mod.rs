@@ -36,5 +36,5 @@ mod tests;
 #[cfg(test)]
 mod runtime_tests;
 
+pub use crate::time::Now;
 pub use groups::{Groups, OFFSETS_TOPIC};
-pub use turn::Now;

@@ -8,7 +8,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::random::Random;
 
-use crate::time::{Moment, Timestamp};
+use crate::time::{Moment, Now, Timestamp};
 
 use super::classic::{Group, GroupState};
 use super::config::GroupConfig;
@@ -19,7 +19,6 @@ use super::request::{
     GroupRequest, GroupTicket, JoinRequest, LeaveRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest, SyncRequest,
 };
-use super::turn::Now;
 
 const SEEDS: u64 = 120;
 const STEPS: u32 = 1_500;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
-use crate::time::{Moment, Timestamp};
+use crate::time::{Moment, Now, Timestamp};
 
 use super::classic::GroupState;
 use super::config::GroupConfig;
@@ -19,7 +19,6 @@ use super::request::{
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
     SyncRequest,
 };
-use super::turn::Now;
 
 pub(super) const GROUP: &str = "g";
 const DELAY_MS: i32 = 3_000;

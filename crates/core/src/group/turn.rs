@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ottla_wire::primitives::STRING_BYTES_MAX;
 use ottla_wire::random::Random;
 
-use crate::time::{Moment, Timestamp};
+use crate::time::Now;
 
 use super::classic::Group;
 use super::config::GroupConfig;
@@ -13,13 +13,6 @@ use super::record::{GroupRecord, StoredGroup};
 use super::reply::{GroupReply, Step};
 use super::request::GroupTicket;
 use super::timer::{Timer, Timers};
-
-/// Both clocks at one instant: deadlines use the first, records the second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    pub moment: Moment,
-    pub timestamp: Timestamp,
-}
 
 pub(super) struct Turn<'m> {
     pub now: Now,

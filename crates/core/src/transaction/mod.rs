@@ -1,3 +1,14 @@
 //! Transactions (KIP-98, KIP-890).
+//!
+//! Reading order: the modules below, from what the produce path asks to what is in the log.
 
 pub mod admission;
+pub mod config;
+pub mod machine;
+pub mod request;
+pub mod state;
+pub mod record;
+#[cfg(test)]
+mod machine_tests;
+#[cfg(test)]
+mod simulation;

@@ -13,8 +13,8 @@ use crate::group::machine::Machine;
 use crate::group::record::GroupRecord;
 use crate::group::reply::{GroupReply, Step};
 use crate::group::request::{GroupRequest, GroupTicket};
-use crate::group::turn::Now;
 use crate::image::topics::TopicsImage;
+use crate::time::Now;
 use crate::time::{Moment, Timestamp};
 
 use super::assignment::Partitions;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::group::classic::Group;
-use crate::group::turn::{Now, Turn};
+use crate::group::turn::Turn;
 use crate::image::topics::TopicsImage;
+use crate::time::Now;
 
 use super::assignor::{Assignor, AssignorInput, AssignorMember};
 use super::group::ConsumerGroup;

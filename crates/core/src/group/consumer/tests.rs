@@ -15,8 +15,8 @@ use crate::group::request::{
     GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
 };
-use crate::group::turn::Now;
 use crate::image::topics::TopicsImage;
+use crate::time::Now;
 use crate::time::{Moment, Timestamp};
 
 use super::assignment::{Partitions, flat};
