@@ -491,7 +491,10 @@ fn judge(state: &TransactionState, end: &EndRequest) -> Result<Judgement, ErrorC
     let is_rotated_since = end.producer_id == state.previous_producer_id
         && end.producer_epoch == LAST_EPOCH
         && state.producer_epoch == 0;
-    let is_repeated = is_v2 && (is_bumped_since || is_rotated_since);
+    // An end by an older client leaves the epoch as it is: then a request with the epoch before is
+    // that of a fenced producer.
+    let is_end_bumped = state.client_version >= EPOCH_PER_TRANSACTION;
+    let is_repeated = is_v2 && is_end_bumped && (is_bumped_since || is_rotated_since);
     if end.producer_id != state.producer_id && !is_repeated {
         return Err(ErrorCode::InvalidProducerIdMapping);
     }

@@ -332,7 +332,9 @@ type End = (Result<Producer, ErrorCode>, Status);
 
 fn end_of(status: Status, epoch: i16, is_commit: bool, version: i16) -> End {
     const NOW: i16 = 7;
-    let mut stage = Stage::with(state(status, NOW));
+    let mut before = state(status, NOW);
+    before.client_version = version;
+    let mut stage = Stage::with(before);
     let reply = only(stage.end((OLD, epoch), is_commit, version));
     let Reply::End(reply) = reply else {
         panic!("{reply:?}")
@@ -413,6 +415,17 @@ fn every_cell_of_the_table_for_older_clients() {
         assert_eq!(found, (reply, after), "{status:?}, commit {is_commit}");
         let fenced = end_of(status, 6, is_commit, 0);
         assert_eq!(fenced.0, Err(ErrorCode::ProducerFenced), "{status:?}");
+    }
+}
+
+/// Found by the simulation: a fenced producer repeated the commit of its successor, and took over
+/// its epoch.
+#[test]
+fn a_fenced_producer_does_not_repeat_the_end_of_an_older_client() {
+    for status in [Status::PrepareCommit, Status::CompleteCommit] {
+        let mut stage = Stage::with(state(status, 7));
+        let reply = only(stage.end((OLD, 6), true, 2));
+        assert_eq!(reply, Reply::End(Err(ErrorCode::ProducerFenced)), "{status:?}");
     }
 }
 
