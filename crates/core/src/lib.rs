@@ -16,6 +16,7 @@ mod submit;
 pub mod pending;
 pub mod group;
 pub mod transaction;
+pub(crate) mod coordinator;
 pub mod fetch;
 pub mod storage;
 pub mod growth;

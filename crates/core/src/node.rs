@@ -30,7 +30,8 @@ use crate::storage::{Parts, Storage};
 use crate::telemetry::Telemetry;
 use crate::tenant::{TenantKind, Tenants};
 use crate::time::{Clock, Moment};
-use crate::transaction::admission::{NoCoordinator, WriteGate};
+use crate::transaction::admission::WriteGate;
+use crate::transaction::transactions::Transactions;
 
 pub use crate::start::StartError;
 
@@ -68,13 +69,14 @@ pub struct Node {
     pub cold_cache: Arc<ColdCache>,
     pub read_ahead: ReadAhead,
     pub groups: Groups,
-    /// Decides about transactional writes.
+    pub transactions: Arc<Transactions>,
+    /// Decides about transactional writes: the coordinators, unless a test decides.
     pub write_gate: Arc<dyn WriteGate>,
     pub telemetry: Telemetry,
     /// The tenants that have connections; the shell assigns each connection to one.
     pub tenants: Arc<Tenants>,
     pub quotas: Arc<Quotas>,
-    pub producer_ids: ProducerIds,
+    pub producer_ids: Arc<ProducerIds>,
     pub(crate) security: Security,
     /// Who may do what.
     pub access: Access,
@@ -121,6 +123,9 @@ impl Node {
         let fetch_sessions = usize::try_from(config.network.fetch_sessions_max).unwrap_or(0);
         let cold_cache = Arc::new(ColdCache::new(config.storage.cold_read_cache_bytes));
         let groups = Groups::new(&config);
+        let producer_ids = Arc::new(ProducerIds::default());
+        let transactions = Transactions::new(config.transactions.clone(), producer_ids.clone());
+        let transactions = Arc::new(transactions);
         let telemetry = Telemetry::new(config.telemetry);
         let tenants = Arc::new(Tenants::new(config.tenants.clone()));
         let quota_config = QuotaConfig {
@@ -149,11 +154,12 @@ impl Node {
             cold_cache,
             read_ahead: ReadAhead::default(),
             groups,
-            write_gate: Arc::new(NoCoordinator),
+            write_gate: transactions.clone(),
+            transactions,
             telemetry,
             tenants,
             quotas: Arc::new(quotas),
-            producer_ids: ProducerIds::default(),
+            producer_ids,
             security,
             access,
             controller: Mutex::new(controller),
@@ -212,6 +218,7 @@ impl Node {
         self.services().set_executor(executor.clone());
         assert!(self.executor.set(executor).is_ok(), "the executor is set once");
         self.groups.start(&self.storage);
+        self.transactions.start(&self.storage);
     }
 
     pub fn executor(&self) -> &Arc<dyn NodeExecutor> {
@@ -276,11 +283,20 @@ impl Node {
     /// The moment at which the shell must call `on_deadline`. `Executor::deadline_changed`
     /// announces an earlier one.
     pub fn next_deadline(&self) -> Option<Moment> {
-        self.groups.next_deadline()
+        let groups = self.groups.next_deadline();
+        groups.into_iter().chain(self.transactions.next_deadline()).min()
     }
 
     pub fn on_deadline(&self, now: Moment) {
         self.groups.on_deadline(self.services(), now);
+        self.transactions.on_deadline(&self.storage, &self.groups, now);
+        if self.transactions.take_lack_of_ids() {
+            self.executor().control(Box::new(|node| {
+                let now = node.clock().timestamp();
+                // If this fails, the time-out comes again and asks again.
+                let _ = node.with_controller(|controller| node.producer_ids.ensure(controller, now));
+            }));
+        }
     }
 
     /// Does housekeeping; call about once a second on a thread that may wait for the disk.
@@ -294,6 +310,7 @@ impl Node {
             memory.tick();
         }
         self.groups.maintain(&self.storage);
+        self.transactions.maintain(&self.storage);
         self.telemetry.expire(self.clock().moment());
         self.quotas.maintain();
     }

@@ -53,6 +53,14 @@ impl Services {
             .as_ref()
     }
 
+    /// As `executor`, for wakers, which outlive the call that makes them.
+    pub(crate) fn shared_executor(&self) -> Arc<dyn Executor> {
+        let executor = self.executor.get();
+        executor
+            .expect("the shell sets an executor before it serves")
+            .clone()
+    }
+
     /// A sync found no descriptor: what it should have made durable waits for the next one.
     pub(crate) fn put_off(&self, sync: Weak<dyn Syncable>) {
         let mut put_off = self.put_off.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,7 @@ use tracing::{error, warn};
 use crate::config::NodeConfig;
 use crate::controller::topics::NewTopic;
 use crate::controller::{Controller, ControllerError};
+use crate::group::OFFSETS_TOPIC;
 use crate::node::Node;
 use crate::pending::PendingReply;
 use crate::quota::mutation::MutationQuota;
@@ -16,6 +17,7 @@ use crate::refusal::Refusal;
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::slot::Slot;
 use crate::time::Moment;
+use crate::transaction::transactions::TRANSACTIONS_TOPIC;
 
 /// Runs `job` on the controller thread. Its changes are published before the slot is filled.
 pub fn submit<T: Send + 'static>(
@@ -106,34 +108,50 @@ where
 pub enum InternalTopic {
     /// `__consumer_offsets`
     ConsumerOffsets,
+    /// `__transaction_state`
+    TransactionState,
 }
 
 impl InternalTopic {
     pub fn name(self) -> &'static str {
         match self {
-            InternalTopic::ConsumerOffsets => "__consumer_offsets",
+            InternalTopic::ConsumerOffsets => OFFSETS_TOPIC,
+            InternalTopic::TransactionState => TRANSACTIONS_TOPIC,
         }
     }
 
     /// Returns the definition that Apache Kafka uses, but with one replica, as there is one
     /// machine.
     pub fn definition(self, config: &NodeConfig) -> NewTopic {
-        match self {
+        let value = |key: &str, value: String| (key.to_owned(), Some(value));
+        let (partition_count, configs) = match self {
             InternalTopic::ConsumerOffsets => {
                 let settings = &config.offsets_topic;
-                let value = |key: &str, value: String| (key.to_owned(), Some(value));
-                NewTopic {
-                    name: self.name().to_owned(),
-                    partition_count: settings.partition_count,
-                    replication_factor: 1,
-                    assignments: Vec::new(),
-                    configs: vec![
-                        value("cleanup.policy", "compact".to_owned()),
-                        value("compression.type", "producer".to_owned()),
-                        value("segment.bytes", settings.segment_bytes.to_string()),
-                    ],
-                }
+                let configs = vec![
+                    value("cleanup.policy", "compact".to_owned()),
+                    value("compression.type", "producer".to_owned()),
+                    value("segment.bytes", settings.segment_bytes.to_string()),
+                ];
+                (settings.partition_count, configs)
             }
+            InternalTopic::TransactionState => {
+                let settings = &config.transactions;
+                let configs = vec![
+                    value("cleanup.policy", "compact".to_owned()),
+                    value("compression.type", "uncompressed".to_owned()),
+                    value("min.insync.replicas", settings.min_in_sync.to_string()),
+                    value("segment.bytes", settings.segment_bytes.to_string()),
+                    value("unclean.leader.election.enable", "false".to_owned()),
+                ];
+                (settings.partition_count, configs)
+            }
+        };
+        NewTopic {
+            name: self.name().to_owned(),
+            partition_count,
+            replication_factor: 1,
+            assignments: Vec::new(),
+            configs,
         }
     }
 }

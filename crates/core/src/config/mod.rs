@@ -38,6 +38,7 @@ pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 
 use crate::random::{SecretSeed, Seed};
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
+use crate::transaction::config::TransactionConfig;
 
 /// A line of the configuration that prevents a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,6 +236,7 @@ pub struct NodeConfig {
     pub delete_topics: bool,
     pub group: GroupConfig,
     pub offsets_topic: OffsetsTopicConfig,
+    pub transactions: TransactionConfig,
     pub storage: StorageConfig,
     pub network: NetworkConfig,
     pub telemetry: TelemetryConfig,
@@ -380,6 +382,7 @@ impl NodeConfig {
                 segment_bytes: read.int("offsets.topic.segment.bytes")?,
                 compression_codec: read.int("offsets.topic.compression.codec")?,
             },
+            transactions: transaction_config(&read)?,
             storage: storage_config(&read)?,
             network: network_config(&read)?,
             telemetry: telemetry_config(&read)?,
@@ -528,6 +531,21 @@ fn assignor(key: &str, name: &str) -> Result<String, ConfigError> {
         "range" | "org.apache.kafka.coordinator.group.assignor.RangeAssignor" => Ok("range".to_owned()),
         _ => Err(ConfigError::new(key, name, "the assignors are uniform and range")),
     }
+}
+
+fn transaction_config(read: &Properties<'_>) -> Result<TransactionConfig, ConfigError> {
+    Ok(TransactionConfig {
+        timeout_ms_max: read.int("transaction.max.timeout.ms")?,
+        expiration_ms: read.int("transactional.id.expiration.ms")?.into(),
+        expiry_interval_ms: read
+            .int("transaction.remove.expired.transaction.cleanup.interval.ms")?
+            .unsigned_abs()
+            .into(),
+        verifies: read.boolean("transaction.partition.verification.enable")?,
+        partition_count: read.int("transaction.state.log.num.partitions")?,
+        segment_bytes: read.int("transaction.state.log.segment.bytes")?,
+        min_in_sync: read.int("transaction.state.log.min.isr")?,
+    })
 }
 
 fn telemetry_config(read: &Properties<'_>) -> Result<TelemetryConfig, ConfigError> {

@@ -34,15 +34,28 @@ impl ProducerIds {
         controller: &mut Controller,
         now: Timestamp,
     ) -> Result<i64, ControllerError> {
-        if let Some(id) = self.take() {
-            return Ok(id);
+        loop {
+            if let Some(id) = self.take() {
+                return Ok(id);
+            }
+            self.ensure(controller, now)?;
         }
-        let first = controller.allocate_producer_ids(now)?;
-        let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
-        *block = Block {
-            next: first + 1,
-            end: first + PRODUCER_ID_BLOCK,
+    }
+
+    /// Allocates a new block if no id is at hand. Runs on the controller thread.
+    pub fn ensure(&self, controller: &mut Controller, now: Timestamp) -> Result<(), ControllerError> {
+        let is_empty = {
+            let block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+            block.next >= block.end
         };
-        Ok(first)
+        if is_empty {
+            let first = controller.allocate_producer_ids(now)?;
+            let mut block = self.block.lock().unwrap_or_else(PoisonError::into_inner);
+            *block = Block {
+                next: first,
+                end: first + PRODUCER_ID_BLOCK,
+            };
+        }
+        Ok(())
     }
 }

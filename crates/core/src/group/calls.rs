@@ -5,11 +5,11 @@ use std::task::Waker;
 
 use ottla_wire::error_code::ErrorCode;
 
-use crate::partition::WaitToken;
+use crate::coordinator::delivery::Syncing;
 use crate::services::Services;
 use crate::time::Moment;
 
-use super::coordinator::{Coordinator, Delivery, DeliverySlot, Submitted};
+use super::coordinator::{Coordinator, DeliverySlot, Submitted};
 use super::reply::GroupReply;
 use super::request::GroupTicket;
 
@@ -25,7 +25,7 @@ pub(crate) struct Call {
 
 enum CallStage {
     Parked(Parked),
-    Syncing(Syncing),
+    Syncing(Syncing<GroupReply>),
     Answered(GroupAnswer),
     Taken,
 }
@@ -38,13 +38,6 @@ struct Parked {
     ticket: GroupTicket,
     slot: Arc<DeliverySlot>,
     is_answered: bool,
-}
-
-/// The answer exists; its records are not durable yet.
-struct Syncing {
-    delivery: Delivery,
-    deadline: Moment,
-    token: Option<WaitToken>,
 }
 
 impl Drop for Parked {
@@ -122,36 +115,6 @@ impl Call {
         match &self.stage {
             CallStage::Syncing(syncing) => Some(syncing.deadline),
             _ => None,
-        }
-    }
-}
-
-impl Syncing {
-    fn new(services: &Services, delivery: Delivery, timeout_ms: u64) -> Syncing {
-        Syncing {
-            delivery,
-            deadline: services.clock.moment().after_ms(timeout_ms),
-            token: None,
-        }
-    }
-
-    /// `None`: not yet durable.
-    fn poll(&mut self, services: &Services, waker: &Waker) -> Option<Result<(), ErrorCode>> {
-        let Delivery {
-            partition,
-            durable_at,
-            ..
-        } = &self.delivery;
-        if partition.high_watermark() >= *durable_at {
-            return Some(Ok(()));
-        }
-        self.token = Some(partition.wait_for_high_watermark(*durable_at, waker));
-        if partition.high_watermark() >= *durable_at {
-            Some(Ok(()))
-        } else if partition.failure().is_some() || services.clock.moment() >= self.deadline {
-            Some(Err(ErrorCode::CoordinatorNotAvailable))
-        } else {
-            None
         }
     }
 }

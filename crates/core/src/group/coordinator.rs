@@ -11,43 +11,32 @@ use std::task::Waker;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use tracing::{error, warn};
 
+use crate::coordinator::batch;
+use crate::coordinator::delivery::Delivery as Delivered;
+use crate::coordinator::replay;
 use crate::partition::{Appended, Partition};
 use crate::random::Random;
 use crate::services::Services;
 use crate::services::{ColdRead, Payer};
 use crate::slot::Slot;
 use crate::storage::Storage;
-use crate::time::{Moment, Now, Timestamp};
+use crate::time::{Moment, Now};
 
 use super::config::GroupConfig;
-use super::loading;
 use super::machine::Machine;
 use super::overview::GroupOverview;
-use super::record::GroupRecord;
 use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, GroupTicket};
 
 /// The log is reloaded at most this often, however often it fails: on a full disk every commit
 /// does.
 const RELOAD_INTERVAL_MS: u64 = 1_000;
-/// Upper bound of a record's bytes in a batch beyond key and value: five varints and the
-/// attributes.
-const RECORD_OVERHEAD_BYTES: usize = 32;
 
-/// A reply and the offset it waits for.
-#[derive(Debug)]
-pub(super) struct Delivery {
-    pub reply: GroupReply,
-    pub partition: Arc<Partition>,
-    /// The reply may leave when the high watermark has reached this offset.
-    pub durable_at: i64,
-}
-
+pub(super) type Delivery = Delivered<GroupReply>;
 pub(super) type DeliverySlot = Slot<Result<Delivery, ErrorCode>>;
 
 /// The immediate outcome of a request.
@@ -191,7 +180,7 @@ impl Coordinator {
             offset: view.offsets.end,
             position: None,
         };
-        let result = loading::replay(&view.reader, end, &mut machine);
+        let result = replay::replay(&view.reader, end, &mut machine);
         let mut state = self.lock();
         match result {
             Ok(replayed) => {
@@ -383,7 +372,7 @@ impl Coordinator {
         };
         if !step.records.is_empty() {
             let timestamp = services.clock.timestamp();
-            let batches = build(&step.records, timestamp, self.codec, self.config.batch_bytes_max);
+            let batches = batch::build(&step.records, timestamp, self.codec, self.config.batch_bytes_max);
             match ready.partition.append_internal(services, &batches) {
                 Ok(appended) => ready.end_offset = appended.last_offset + 1,
                 Err(error) => {
@@ -445,24 +434,4 @@ impl Coordinator {
         self.state.clear_poison();
         guard
     }
-}
-
-/// Encodes the records in as few batches as the size limit allows. The changes of one request fit
-/// into one; a clean-up may take several.
-fn build(records: &[GroupRecord], timestamp: Timestamp, codec: Codec, batch_bytes_max: usize) -> Vec<u8> {
-    let options = BatchOptions {
-        compression: codec.into(),
-        ..BatchOptions::default()
-    };
-    let mut builder = BatchBuilder::new(options);
-    let (mut key, mut value) = (Vec::new(), Vec::new());
-    for record in records {
-        let value = record.encode(&mut key, &mut value);
-        let record_bytes = RECORD_OVERHEAD_BYTES + key.len() + value.map_or(0, <[u8]>::len);
-        if builder.record_count() > 0 && builder.uncompressed_bytes() + record_bytes > batch_bytes_max {
-            builder = BatchBuilder::append_to(builder.finish(), options);
-        }
-        builder.append(timestamp.0, Some(&key), value, &[]);
-    }
-    builder.finish()
 }

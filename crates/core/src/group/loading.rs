@@ -1,217 +1,41 @@
-//! Replays a partition of `__consumer_offsets` into a machine.
+//! What a group machine takes from its partition of `__consumer_offsets`.
 
-use std::fmt;
-use std::io;
-
-use ottla_log::disk::DiskFile;
-use ottla_log::{Bound, LogError, LogReader, Read, ReadError, ReadMode};
-use ottla_wire::primitives::DecodeError;
-use ottla_wire::records::batch::{Batch, BatchError, batches};
-use ottla_wire::records::compression::{self, Codec, CompressionError};
-use ottla_wire::records::control::{ControlError, ControlRecord, TransactionResult};
-use ottla_wire::records::record::{RecordError, Records};
+use ottla_wire::records::batch::BatchHeader;
+use ottla_wire::records::control::{ControlRecord, TransactionResult};
+use ottla_wire::records::record::Record;
 
 use super::machine::Machine;
 use super::record::GroupRecord;
+use crate::coordinator::replay::{LoadError, Replay, Taken};
 
-/// Bytes per read, like `offsets.load.buffer.size`; a larger batch is read whole.
-const READ_BYTES: u32 = 5 * 1024 * 1024;
-/// Bound of a decompressed batch: `message.max.bytes` bounds a coordinator's batch before
-/// compression; this allows for any setting of it.
-const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// The result of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    pub records: u64,
-    /// Records of unknown types. They stay in the log.
-    pub skipped: u64,
-    /// Damaged batches. Their contents are lost.
-    pub damages: Vec<String>,
-}
-
-/// Replays the log below `bound`, skipping damaged batches. Waits for the disk.
-pub fn replay(reader: &LogReader, bound: Bound, machine: &mut Machine) -> Result<Replayed, LoadError> {
-    let mut replayed = Replayed::default();
-    let mut offset = reader.start_offset();
-    loop {
-        let stopped = match reader.read(offset, READ_BYTES, true, bound, ReadMode::Blocking) {
-            Ok(Read::Region(read)) => {
-                let file = &*read.region.file;
-                let buffer =
-                    read_region(file, read.region.position, read.region.bytes).map_err(LoadError::Io)?;
-                replay_batches(&buffer, offset, machine, &mut replayed)?
-            }
-            Ok(_) => return Ok(replayed),
-            Err(ReadError::Log(damage @ LogError::Corrupt { .. })) => Stopped {
-                offset,
-                damage: Some(damage.to_string()),
-            },
-            Err(error) => return Err(LoadError::Read(error)),
-        };
-        offset = match stopped.damage {
-            Some(damage) => {
-                replayed.damages.push(damage);
-                let behind = reader.next_batch_behind(stopped.offset);
-                match behind.map_err(|error| LoadError::Read(ReadError::Log(error)))? {
-                    Some(behind) => behind,
-                    None => return Ok(replayed),
-                }
-            }
-            // A region begins with a whole batch, so the replay always advances.
-            None if stopped.offset > offset => stopped.offset,
-            None => return Err(LoadError::Incomplete { offset }),
-        };
-    }
-}
-
-/// Where the replay of a region ended: after its last whole batch, or at a damaged one.
-struct Stopped {
-    offset: i64,
-    damage: Option<String>,
-}
-
-fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec<u8>> {
-    let mut buffer = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], position + filled as u64)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => filled += count,
-        }
-    }
-    Ok(buffer)
-}
-
-/// Replays whole batches; a truncated last one is left for the next read.
-fn replay_batches(
-    bytes: &[u8],
-    from: i64,
-    machine: &mut Machine,
-    replayed: &mut Replayed,
-) -> Result<Stopped, LoadError> {
-    let mut stopped = Stopped {
-        offset: from,
-        damage: None,
-    };
-    for batch in batches(bytes) {
-        let intact = match batch {
-            Err(BatchError::Truncated { .. }) => break,
-            Ok(batch) => batch.verify_checksum().map(|()| batch),
-            Err(error) => Err(error),
-        };
-        match intact {
-            Ok(batch) => {
-                replay_batch(&batch, machine, replayed)?;
-                stopped.offset = batch.header.next_offset();
-            }
-            Err(error) => {
-                stopped.damage = Some(format!("batch at offset {}: {error}", stopped.offset));
-                break;
-            }
-        }
-    }
-    Ok(stopped)
-}
-
-fn replay_batch(batch: &Batch<'_>, machine: &mut Machine, replayed: &mut Replayed) -> Result<(), LoadError> {
-    let header = &batch.header;
-    let offset = header.base_offset;
-    let mut plain = Vec::new();
-    let records = match header.compression() {
-        Some(Codec::None) => batch.records(),
-        codec => {
-            let codec = codec.ok_or(LoadError::UnknownCodec { offset })?;
-            compression::decompress(codec, batch.record_bytes(), DECOMPRESSED_BYTES_MAX, &mut plain)
-                .map_err(|error| LoadError::Compression { offset, error })?;
-            Records::new(header, &plain)
-        }
-    };
-    for record in records {
-        let record = record.map_err(|error| LoadError::Record { offset, error })?;
+impl Replay for Machine {
+    fn take(&mut self, header: &BatchHeader, record: &Record<'_>) -> Result<Taken, LoadError> {
+        let offset = header.base_offset;
         if header.is_control() {
             let control =
-                ControlRecord::decode(&record).map_err(|error| LoadError::Control { offset, error })?;
+                ControlRecord::decode(record).map_err(|error| LoadError::Control { offset, error })?;
             if let ControlRecord::EndTransaction { result, .. } = control {
-                machine.apply_marker(header.producer_id, result == TransactionResult::Commit);
+                self.apply_marker(header.producer_id, result == TransactionResult::Commit);
             }
-            continue;
+            return Ok(Taken::Control);
         }
         let Some(key) = record.key else {
-            replayed.skipped += 1;
-            continue;
+            return Ok(Taken::Skipped);
         };
-        match GroupRecord::decode(key, record.value) {
-            Ok(Some(record)) if header.is_transactional() => {
-                machine.apply_transactional(header.producer_id, record);
+        let decoded = GroupRecord::decode(key, record.value).map_err(|error| LoadError::Content {
+            offset: record.offset,
+            problem: error.to_string(),
+        })?;
+        match decoded {
+            None => return Ok(Taken::Skipped),
+            Some(record) if header.is_transactional() => {
+                self.apply_transactional(header.producer_id, record);
             }
-            Ok(Some(record)) => machine.apply(&record),
-            Ok(None) => replayed.skipped += 1,
-            Err(error) => {
-                return Err(LoadError::Content {
-                    offset: record.offset,
-                    error,
-                });
-            }
+            Some(record) => self.apply(&record),
         }
-        replayed.records += 1;
-    }
-    Ok(())
-}
-
-/// Why a partition has no coordinator.
-#[derive(Debug)]
-pub enum LoadError {
-    Read(ReadError),
-    Io(io::Error),
-    UnknownCodec {
-        offset: i64,
-    },
-    Compression {
-        offset: i64,
-        error: CompressionError,
-    },
-    Record {
-        offset: i64,
-        error: RecordError,
-    },
-    Control {
-        offset: i64,
-        error: ControlError,
-    },
-    /// A record that cannot be decoded: skipping it would lose its contents.
-    Content {
-        offset: i64,
-        error: DecodeError,
-    },
-    /// The log has no whole batch where one should begin.
-    Incomplete {
-        offset: i64,
-    },
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Read(error) => write!(f, "{error}"),
-            LoadError::Io(error) => write!(f, "cannot read the log: {error}"),
-            LoadError::UnknownCodec { offset } => {
-                write!(f, "unknown compression of the batch at offset {offset}")
-            }
-            LoadError::Compression { offset, error } => write!(f, "batch at offset {offset}: {error}"),
-            LoadError::Record { offset, error } => {
-                write!(f, "record in the batch at offset {offset}: {error}")
-            }
-            LoadError::Control { offset, error } => write!(f, "control batch at offset {offset}: {error}"),
-            LoadError::Content { offset, error } => {
-                write!(f, "unreadable record at offset {offset}: {error}")
-            }
-            LoadError::Incomplete { offset } => write!(f, "no whole batch at offset {offset}"),
-        }
+        Ok(Taken::Applied)
     }
 }
-
-impl std::error::Error for LoadError {}
 
 #[cfg(test)]
 mod tests {
@@ -225,7 +49,10 @@ mod tests {
     use crate::time::Now;
     use crate::time::{Moment, Timestamp};
 
+    use ottla_wire::records::batch::{Batch, batches};
+
     use super::*;
+    use crate::coordinator::replay::{Replayed, replay_batches};
 
     /// For its origin see `golden/README.md`.
     const KAFKA_SEGMENT: &[u8] = include_bytes!("golden/kafka-4.3.0-consumer-offsets.log");

@@ -7,6 +7,7 @@ use ottla_wire::coordinator_records::legacy_offset_commit::LegacyOffsetCommitVal
 use ottla_wire::coordinator_records::offset_commit::{OffsetCommitKey, OffsetCommitValue};
 use ottla_wire::primitives::{DecodeError, Reader, Uuid};
 
+use crate::coordinator::batch::Encode;
 use crate::time::Timestamp;
 
 use super::consumer::record::ConsumerRecord;
@@ -211,6 +212,12 @@ impl GroupRecord {
             _ => return Ok(None),
         };
         Ok(Some(record))
+    }
+}
+
+impl Encode for GroupRecord {
+    fn encode<'b>(&self, key: &mut Vec<u8>, value: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        GroupRecord::encode(self, key, value)
     }
 }
 

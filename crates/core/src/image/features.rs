@@ -46,7 +46,7 @@ pub const KEPT_FEATURES: [KeptFeature; 7] = [
     kept(METADATA_VERSION, 23, 30, 30),
     kept(SHARE_VERSION, 0, 1, 0),
     kept(STREAMS_VERSION, 0, 1, 0),
-    kept(TRANSACTION_VERSION, 0, 2, 0),
+    kept(TRANSACTION_VERSION, 0, 2, 2),
 ];
 
 /// The levels of a newly formatted directory. 27 is 4.1-IV1: every Apache Kafka from 4.1 on can

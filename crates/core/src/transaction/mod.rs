@@ -3,6 +3,11 @@
 //! Reading order: the modules below, from what the produce path asks to what is in the log.
 
 pub mod admission;
+pub mod transactions;
+pub(crate) mod call;
+mod coordinator;
+mod finish;
+mod loading;
 pub mod config;
 pub mod machine;
 pub mod request;

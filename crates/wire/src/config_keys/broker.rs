@@ -8,7 +8,6 @@ use super::key::{
 const ONE_REPLICA: &str = "one machine has one replica of everything";
 const OWN_CONTROLLER: &str = "Ottla's controller runs inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
-const NO_TRANSACTIONS: &str = "transactions are not served yet";
 const JAVA_CLASS: &str = "it names a part of Java";
 const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
@@ -425,15 +424,18 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .unset(),
     int("telemetry.max.bytes", "1048576", "The maximum size of a push of client metrics, compressed; decompressed it may be eight times as large.").bytes().at_least(1)
         .costs("memory: one decompressed push at a time for the whole broker"),
-    int("transaction.max.timeout.ms", "900000", "The maximum timeout of a transaction.").ms().at_least(1).no_effect(NO_TRANSACTIONS),
-    boolean("transaction.partition.verification.enable", "true", "Whether a partition verifies with the coordinator before it accepts a transaction's first batch.")
+    int("transaction.abort.timed.out.transaction.cleanup.interval.ms", "10000", "How often transactions that have timed out are looked for.").ms().at_least(1)
+        .no_effect("each transaction has a timer of its own"),
+    int("transaction.max.timeout.ms", "900000", "The maximum timeout of a transaction: a producer that asks for more is refused.").ms().at_least(1),
+    boolean("transaction.partition.verification.enable", "true", "Whether a partition verifies with the coordinator before it accepts a transaction's first batch of a client that adds its partitions itself (before KIP-890).")
         .cluster_wide()
-        .no_effect(NO_TRANSACTIONS),
-    int("transaction.state.log.min.isr", "2", "The minimum number of in-sync replicas of __transaction_state.").at_least(1).no_effect(NO_TRANSACTIONS),
-    int("transaction.state.log.num.partitions", "50", "The number of partitions of __transaction_state.").at_least(1).no_effect(NO_TRANSACTIONS),
-    short("transaction.state.log.replication.factor", "3", "The replication factor of __transaction_state.").at_least(1).no_effect(NO_TRANSACTIONS),
-    int("transaction.state.log.segment.bytes", "104857600", "The segment size of __transaction_state.").bytes().at_least(1).no_effect(NO_TRANSACTIONS),
-    int("transactional.id.expiration.ms", "604800000", "How long a transactional id is kept after its last use.").ms().at_least(1).no_effect(NO_TRANSACTIONS),
+        .costs("without it a late batch can open a transaction that nothing ends"),
+    int("transaction.remove.expired.transaction.cleanup.interval.ms", "3600000", "How often transactional ids that have expired are looked for.").ms().at_least(1),
+    int("transaction.state.log.min.isr", "2", "The minimum number of in-sync replicas of __transaction_state: a setting of the topic, which counts once it has more replicas.").at_least(1),
+    int("transaction.state.log.num.partitions", "50", "The number of partitions of __transaction_state when it is created.").at_least(1),
+    short("transaction.state.log.replication.factor", "3", "The replication factor of __transaction_state.").at_least(1).no_effect(ONE_REPLICA),
+    int("transaction.state.log.segment.bytes", "104857600", "The segment size of __transaction_state when it is created.").bytes().at_least(1),
+    int("transactional.id.expiration.ms", "604800000", "How long a transactional id is kept after its last use.").ms().at_least(1),
     boolean("unclean.leader.election.enable", "false", "Whether a replica that is not in sync, and may lack records, can become leader.").cluster_wide()
         .no_effect("one machine has one replica, which leads"),
 ];

@@ -1,0 +1,337 @@
+//! All transaction coordinators of a broker: finds the coordinator of a transactional id, calls
+//! coordinators at their deadlines, and has the markers of decided transactions written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::task::{Poll, Wake, Waker};
+
+use ottla_wire::error_code::ErrorCode;
+use ottla_wire::primitives::Uuid;
+
+use super::admission::{Admission, Question, TransactionalWrite, WriteGate};
+use super::call::Call;
+use super::config::TransactionConfig;
+use super::coordinator::{Coordinator, Readiness};
+use super::finish::{Finishing, Progress};
+use super::request::{AddRequest, Reply, Request};
+use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
+use crate::controller::producer_ids::ProducerIds;
+use crate::group::Groups;
+use crate::group::groups::{Preparation, partition_for};
+use crate::refusal::Refusal;
+use crate::services::{Executor, Services};
+use crate::storage::Storage;
+use crate::time::Moment;
+
+pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
+/// A request waits at most this long for an earlier transaction to end.
+pub(crate) const PATIENCE_MS: u64 = 5_000;
+
+pub struct Transactions {
+    config: Arc<TransactionConfig>,
+    ids: Arc<ProducerIds>,
+    /// Indexed by partition of the topic.
+    coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
+    bell: Arc<Bell>,
+    /// A time-out needs producer ids, and none are at hand.
+    lacks_ids: AtomicBool,
+}
+
+/// Rung when a wait for a marker, or for a decision, has ended. Partitions ring it under their
+/// locks, so the work itself is done by the thread for deadlines.
+#[derive(Default)]
+struct Bell {
+    is_rung: AtomicBool,
+    executor: OnceLock<Arc<dyn Executor>>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.is_rung.store(true, Ordering::Release);
+        if let Some(executor) = self.executor.get() {
+            executor.deadline_changed();
+        }
+    }
+}
+
+/// An open transaction, for metrics and pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    pub id: Arc<str>,
+    pub state: TransactionState,
+}
+
+impl Transactions {
+    pub fn new(config: TransactionConfig, ids: Arc<ProducerIds>) -> Transactions {
+        Transactions {
+            config: Arc::new(config),
+            ids,
+            coordinators: RwLock::default(),
+            bell: Arc::default(),
+            lacks_ids: AtomicBool::new(false),
+        }
+    }
+
+    pub fn config(&self) -> &TransactionConfig {
+        &self.config
+    }
+
+    /// Starts to load every coordinator: a transaction that was decided before a crash blocks
+    /// readers until it is finished, and an open one must time out.
+    pub fn start(&self, storage: &Storage) {
+        // Set once; a second start would set the same.
+        let _ = self.bell.executor.set(storage.services.shared_executor());
+        for coordinator in self.all(storage) {
+            coordinator.load(storage, None);
+        }
+    }
+
+    /// Sends a request to the coordinator of `id`.
+    pub(crate) fn call(&self, storage: &Storage, id: &str, request: Request) -> Call {
+        match self.coordinator_of(storage, id) {
+            Some(coordinator) => self.call_coordinator(storage, &coordinator, request),
+            None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
+        }
+    }
+
+    /// Sends a request to every coordinator.
+    pub(crate) fn call_all(&self, storage: &Storage, request: &Request) -> Vec<Call> {
+        let all = self.all(storage);
+        let call = |coordinator| self.call_coordinator(storage, coordinator, request.clone());
+        all.iter().map(call).collect()
+    }
+
+    fn call_coordinator(&self, storage: &Storage, coordinator: &Arc<Coordinator>, request: Request) -> Call {
+        let submitted = coordinator.submit(storage, &mut || self.ids.take(), request);
+        Call::new(&storage.services, coordinator, submitted)
+    }
+
+    /// Whether the coordinator of `id` can take requests; if not, loads it and wakes `waker` then.
+    pub(crate) fn prepare(&self, storage: &Storage, id: &str, waker: &Waker) -> Preparation {
+        match self.coordinator_of(storage, id) {
+            None => Preparation::NoTopic,
+            Some(coordinator) => match coordinator.load(storage, Some(waker)) {
+                Readiness::Ready => Preparation::Ready,
+                Readiness::Loading => Preparation::Loading,
+                Readiness::Failed => Preparation::Failed,
+            },
+        }
+    }
+
+    /// Returns the open transactions that coordinators know.
+    pub fn open(&self) -> Vec<OpenTransaction> {
+        let open = self
+            .loaded()
+            .into_iter()
+            .flat_map(|coordinator| coordinator.open());
+        open.map(|(id, state)| OpenTransaction { id, state }).collect()
+    }
+
+    /// Whether decided transactions wait for their markers.
+    pub fn is_finishing(&self) -> bool {
+        let loaded = self.loaded();
+        loaded
+            .iter()
+            .any(|coordinator| !coordinator.finishing().is_empty())
+    }
+
+    /// Returns the partitions that markers wait for.
+    pub fn unfinished(&self) -> Vec<(Arc<str>, i32)> {
+        let mut places = Vec::new();
+        for coordinator in self.loaded() {
+            for finishing in coordinator.finishing().iter() {
+                places.extend(finishing.unfinished().cloned());
+            }
+        }
+        places
+    }
+
+    pub fn next_deadline(&self) -> Option<Moment> {
+        if self.bell.is_rung.load(Ordering::Acquire) {
+            return Some(Moment::from_nanos(0));
+        }
+        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
+        coordinators
+            .values()
+            .filter_map(|coordinator| coordinator.deadline())
+            .min()
+    }
+
+    pub fn on_deadline(&self, storage: &Storage, groups: &Groups, now: Moment) {
+        let is_rung = self.bell.is_rung.swap(false, Ordering::AcqRel);
+        for coordinator in self.loaded() {
+            let is_due = coordinator.deadline().is_some_and(|deadline| deadline <= now);
+            if is_due {
+                let fresh = &mut || self.ids.take();
+                if coordinator.act(storage, fresh, |machine, world| machine.on_deadline(world)) {
+                    self.lacks_ids.store(true, Ordering::Relaxed);
+                }
+            }
+            if is_due || is_rung {
+                self.write_markers(&coordinator, storage, groups);
+            }
+        }
+    }
+
+    fn write_markers(&self, coordinator: &Coordinator, storage: &Storage, groups: &Groups) {
+        let open = std::mem::take(&mut *coordinator.finishing());
+        if open.is_empty() {
+            return;
+        }
+        let waker = Waker::from(self.bell.clone());
+        let mut waiting = Vec::new();
+        let mut done: Vec<Finishing> = Vec::new();
+        for mut finishing in open {
+            match finishing.advance(storage, groups, &waker) {
+                Progress::Waiting => waiting.push(finishing),
+                Progress::Done => done.push(finishing),
+                Progress::Lost => {}
+            }
+        }
+        coordinator.finishing().extend(waiting);
+        for finishing in done {
+            let producer = finishing.producer();
+            coordinator.finished(storage, &mut || self.ids.take(), &finishing.finish.id, producer);
+        }
+        coordinator.renew_deadline(&storage.services);
+    }
+
+    /// Whether producer ids are to be allocated; asked once for each lack.
+    pub(crate) fn take_lack_of_ids(&self) -> bool {
+        self.lacks_ids.swap(false, Ordering::Relaxed)
+    }
+
+    /// Handles clients whose connections were closed, and reloads failed coordinators. Call about
+    /// once a second.
+    pub fn maintain(&self, storage: &Storage) {
+        for coordinator in self.all(storage) {
+            coordinator.load(storage, None);
+            coordinator.settle_abandoned();
+        }
+    }
+
+    fn coordinator_of(&self, storage: &Storage, id: &str) -> Option<Arc<Coordinator>> {
+        let topic = topic(storage)?;
+        Some(self.coordinator(&topic, partition_for(id, topic.partition_count)))
+    }
+
+    fn all(&self, storage: &Storage) -> Vec<Arc<Coordinator>> {
+        let Some(topic) = topic(storage) else {
+            return Vec::new();
+        };
+        (0..topic.partition_count)
+            .map(|index| self.coordinator(&topic, index))
+            .collect()
+    }
+
+    fn loaded(&self) -> Vec<Arc<Coordinator>> {
+        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
+        coordinators.values().cloned().collect()
+    }
+
+    /// Returns the coordinator of a partition. A topic that was deleted and created again has new
+    /// coordinators.
+    fn coordinator(&self, topic: &Topic, partition_index: i32) -> Arc<Coordinator> {
+        let is_current = |known: &&Arc<Coordinator>| known.topic_id == topic.topic_id;
+        {
+            let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
+                return known.clone();
+            }
+        }
+        let mut coordinators = self.coordinators.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
+            return known.clone();
+        }
+        let coordinator = Arc::new(Coordinator::new(
+            topic.topic_id,
+            partition_index,
+            self.config.clone(),
+            topic.batch_bytes_max,
+        ));
+        coordinators.insert(partition_index, coordinator.clone());
+        coordinator
+    }
+}
+
+/// The facts about its topic that a coordinator needs.
+struct Topic {
+    topic_id: Uuid,
+    /// At least 1.
+    partition_count: i32,
+    batch_bytes_max: usize,
+}
+
+fn topic(storage: &Storage) -> Option<Topic> {
+    let image = storage.image();
+    let topic = image.topic(TRANSACTIONS_TOPIC)?;
+    Some(Topic {
+        topic_id: topic.id,
+        partition_count: i32::try_from(topic.partitions.len())
+            .ok()
+            .filter(|count| *count > 0)?,
+        batch_bytes_max: usize::try_from(topic.config.max_message_bytes).unwrap_or(0),
+    })
+}
+
+impl WriteGate for Transactions {
+    fn verifies(&self) -> bool {
+        self.config.verifies
+    }
+
+    fn admit(&self, storage: &Storage, write: TransactionalWrite) -> Box<dyn Admission> {
+        let latest = storage.services.clock.moment().after_ms(PATIENCE_MS);
+        let add = AddRequest {
+            id: write.transactional_id.as_str().into(),
+            producer_id: write.producer_id,
+            producer_epoch: write.producer_epoch,
+            partitions: write.partitions,
+            client_version: EPOCH_PER_TRANSACTION,
+            until: write.deadline.min(latest),
+        };
+        let count = add.partitions.len();
+        let request = match write.question {
+            Question::Add => Request::Add(add),
+            Question::Verify => Request::Verify(add),
+        };
+        Box::new(Asked {
+            call: self.call(storage, &write.transactional_id, request),
+            count,
+        })
+    }
+}
+
+/// A question of the produce path that the coordinator has not answered yet.
+struct Asked {
+    call: Call,
+    /// Partitions that are asked about.
+    count: usize,
+}
+
+impl Admission for Asked {
+    fn poll(&mut self, services: &Services, waker: &Waker) -> Poll<Vec<Result<(), Refusal>>> {
+        if !self.call.poll(services, waker) {
+            return Poll::Pending;
+        }
+        let for_all = |decision: Result<(), ErrorCode>| vec![decision.map_err(Refusal::plain); self.count];
+        Poll::Ready(match self.call.take() {
+            Ok(Reply::Add(decision)) => for_all(decision),
+            Ok(Reply::Verify(Ok(belong))) => belong.into_iter().map(of_membership).collect(),
+            Ok(Reply::Verify(Err(error))) | Err(error) => for_all(Err(error)),
+            Ok(other) => unreachable!("{other:?} answers no question about partitions"),
+        })
+    }
+
+    fn deadline(&self) -> Option<Moment> {
+        self.call.deadline()
+    }
+}
+
+fn of_membership(belongs: bool) -> Result<(), Refusal> {
+    match belongs {
+        true => Ok(()),
+        false => Err(Refusal::plain(ErrorCode::TransactionAbortable)),
+    }
+}
