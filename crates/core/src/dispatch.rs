@@ -115,7 +115,6 @@ macro_rules! table {
                     )?
                     Ok(serve!($access $($operation)? $module, node, request, body, reply))
                 })*
-                api_key => Ok(Handled::Close(format!("{api_key} is not served"))),
             }
         }
 
@@ -130,6 +129,8 @@ macro_rules! table {
 }
 
 table! {
+    AddOffsetsToTxn => add_offsets_to_txn::AddOffsetsToTxnRequest, asks;
+    AddPartitionsToTxn => add_partitions_to_txn::AddPartitionsToTxnRequest, asks;
     AlterClientQuotas => alter_client_quotas::AlterClientQuotasRequest, cluster AlterConfigs;
     AlterConfigs => alter_configs::AlterConfigsRequest, asks;
     AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsRequest, cluster Alter;
@@ -154,8 +155,10 @@ table! {
     DescribeProducers => describe_producers::DescribeProducersRequest, asks;
     DescribeQuorum => describe_quorum::DescribeQuorumRequest, cluster Describe;
     DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsRequest, asks;
+    DescribeTransactions => describe_transactions::DescribeTransactionsRequest, asks;
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest, cluster Describe;
     ElectLeaders => elect_leaders::ElectLeadersRequest, cluster Alter;
+    EndTxn => end_txn::EndTxnRequest, asks;
     Fetch => fetch::FetchRequest by session_entries, asks;
     FindCoordinator => find_coordinator::FindCoordinatorRequest, asks;
     GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, open;
@@ -168,6 +171,7 @@ table! {
     ListGroups => list_groups::ListGroupsRequest, asks;
     ListOffsets => list_offsets::ListOffsetsRequest, asks;
     ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsRequest, cluster Describe;
+    ListTransactions => list_transactions::ListTransactionsRequest, asks;
     Metadata => metadata::MetadataRequest by answer_entries, asks;
     OffsetCommit => offset_commit::OffsetCommitRequest, asks;
     OffsetDelete => offset_delete::OffsetDeleteRequest, asks;
@@ -177,6 +181,7 @@ table! {
     SaslAuthenticate => sasl_authenticate::SaslAuthenticateRequest, open;
     SaslHandshake => sasl_handshake::SaslHandshakeRequest, open;
     SyncGroup => sync_group::SyncGroupRequest, asks;
+    TxnOffsetCommit => txn_offset_commit::TxnOffsetCommitRequest, asks;
     UpdateFeatures => update_features::UpdateFeaturesRequest, cluster Alter;
     WriteTxnMarkers => write_txn_markers::WriteTxnMarkersRequest, asks;
 }

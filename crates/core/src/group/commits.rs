@@ -58,13 +58,17 @@ impl Group {
             return Ok(());
         }
         if member.generation_id < 0 && member.member_id.is_empty() && member.group_instance_id.is_none() {
-            return Err(ErrorCode::UnknownMemberId);
+            // KIP-447: a transactional producer may name the group alone.
+            return match request.is_transactional {
+                true => Ok(()),
+                false => Err(ErrorCode::UnknownMemberId),
+            };
         }
         self.check_member(member.member_id, member.group_instance_id)?;
         if member.generation_id != self.generation {
             return Err(ErrorCode::IllegalGeneration);
         }
-        if self.state == GroupState::CompletingRebalance {
+        if self.state == GroupState::CompletingRebalance && !request.is_transactional {
             // The member knows the new generation but not its assignment yet.
             return Err(ErrorCode::RebalanceInProgress);
         }
@@ -107,7 +111,10 @@ impl Group {
                     partition: partition.partition,
                     value: Some(value),
                 };
-                turn.record(self, record);
+                match request.is_transactional {
+                    true => turn.step.transactional.push(record),
+                    false => turn.record(self, record),
+                }
             }
             partitions.push((partition.partition, error));
         }

@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+use ottla_wire::records::builder::BatchOptions;
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use tracing::{error, warn};
@@ -30,7 +31,7 @@ use super::config::GroupConfig;
 use super::machine::Machine;
 use super::overview::GroupOverview;
 use super::reply::{GroupReply, Step};
-use super::request::{GroupRequest, GroupTicket};
+use super::request::{GroupRequest, GroupTicket, OffsetCommitRequest};
 
 /// The log is reloaded at most this often, however often it fails: on a full disk every commit
 /// does.
@@ -307,6 +308,65 @@ impl Coordinator {
             services.executor().deadline_changed();
         }
         Ok((partition, appended))
+    }
+
+    /// Appends offsets to a producer's transaction: they take effect with its marker.
+    ///
+    /// - `ticket`: taken before the transaction coordinator was asked.
+    pub fn commit_in_transaction(
+        self: &Arc<Self>,
+        storage: &Storage,
+        commit: OffsetCommitRequest<'_>,
+        producer: (i64, i16),
+        log_ticket: ottla_log::Ticket,
+    ) -> Submitted {
+        match self.load(storage, None) {
+            Readiness::Ready => {}
+            Readiness::Loading => return Submitted::Refused(ErrorCode::CoordinatorLoadInProgress),
+            Readiness::Failed => return Submitted::Refused(ErrorCode::CoordinatorNotAvailable),
+        }
+        let services = &storage.services;
+        let mut state = self.lock();
+        let CoordinatorStage::Ready(ready) = &mut state.stage else {
+            return Submitted::Refused(ErrorCode::CoordinatorNotAvailable);
+        };
+        let now = Now::of(&*services.clock);
+        let mut step = ready
+            .machine
+            .handle(now, GroupTicket(u64::MAX), GroupRequest::OffsetCommit(commit));
+        let (_, reply) = step.replies.pop().expect("a commit is answered at once");
+        let offsets = std::mem::take(&mut step.transactional);
+        if !offsets.is_empty() {
+            let options = BatchOptions {
+                compression: self.codec.into(),
+                producer_id: producer.0,
+                producer_epoch: producer.1,
+                is_transactional: true,
+                ..BatchOptions::default()
+            };
+            let batches = batch::build_with(&offsets, now.timestamp, options, self.config.batch_bytes_max);
+            match ready.partition.append_offsets(services, log_ticket, &batches) {
+                Ok(appended) => ready.end_offset = appended.last_offset + 1,
+                Err(error) => {
+                    let code = ready.partition.refusal_code(&error);
+                    if code == ErrorCode::KafkaStorageError {
+                        self.fail(services, &mut state);
+                    }
+                    return Submitted::Refused(code);
+                }
+            }
+            for offset in offsets {
+                ready.machine.apply_transactional(producer.0, offset);
+            }
+        }
+        let delivery = Delivery {
+            reply,
+            partition: ready.partition.clone(),
+            durable_at: ready.end_offset,
+        };
+        // Sessions that the commit renewed.
+        let _ = self.carry_out(services, &mut state, step, None);
+        Submitted::Delivered(delivery)
     }
 
     /// Returns overviews of the known groups; none while they are being loaded.

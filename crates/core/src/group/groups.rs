@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Waker;
 
+use ottla_log::Ticket;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
@@ -21,7 +22,7 @@ use super::calls::Call;
 use super::config::GroupConfig;
 use super::coordinator::{Coordinator, Readiness};
 use super::overview::GroupOverview;
-use super::request::GroupRequest;
+use super::request::{GroupRequest, OffsetCommitRequest};
 
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
@@ -105,6 +106,30 @@ impl Groups {
                 Readiness::Failed => Preparation::Failed,
             },
         }
+    }
+
+    /// Commits offsets in a producer's transaction: see `Coordinator::commit_in_transaction`.
+    pub(crate) fn commit_in_transaction(
+        &self,
+        storage: &Storage,
+        commit: OffsetCommitRequest<'_>,
+        producer: (i64, i16),
+        ticket: Ticket,
+    ) -> Call {
+        let group_id = commit.member.group_id.to_owned();
+        let Some(coordinator) = self.coordinator_of(storage, &group_id) else {
+            return Call::answered(Err(ErrorCode::CoordinatorNotAvailable));
+        };
+        let submitted = coordinator.commit_in_transaction(storage, commit, producer, ticket);
+        let timeout_ms = self.config.offset_commit_timeout_ms;
+        Call::new(&storage.services, &coordinator, &group_id, submitted, timeout_ms)
+    }
+
+    /// Returns the partition of the offsets topic that holds a group; `None`: there is no such
+    /// topic.
+    pub(crate) fn partition_of(&self, storage: &Storage, group_id: &str) -> Option<i32> {
+        let topic = offsets_topic(storage)?;
+        Some(partition_for(group_id, topic.partition_count))
     }
 
     /// Ends a producer's transaction in a partition of the offsets topic: see

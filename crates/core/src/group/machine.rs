@@ -553,8 +553,8 @@ impl Machine {
 
 fn read(ticket: GroupTicket, reply: GroupReply) -> Step {
     Step {
-        records: Vec::new(),
         replies: vec![(ticket, reply)],
+        ..Step::default()
     }
 }
 

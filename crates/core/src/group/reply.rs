@@ -15,6 +15,8 @@ use super::request::GroupTicket;
 #[derive(Debug, Default)]
 pub struct Step {
     pub records: Vec<GroupRecord>,
+    /// Offsets of a transaction, which have not been applied: the log may refuse them.
+    pub transactional: Vec<GroupRecord>,
     pub replies: Vec<(GroupTicket, GroupReply)>,
 }
 

@@ -75,6 +75,8 @@ pub struct LeaveRequest<'a> {
 pub struct OffsetCommitRequest<'a> {
     /// Generation −1 and an empty member id: a consumer that manages its partitions itself.
     pub member: MemberRequest<'a>,
+    /// The commit takes effect when the producer's transaction commits.
+    pub is_transactional: bool,
     /// From version 9: the client knows the error code for a group that does not exist.
     pub knows_group_id_not_found: bool,
     /// `None`: the broker's retention.

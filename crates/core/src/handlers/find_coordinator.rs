@@ -1,9 +1,8 @@
 //! FindCoordinator, versions 0 to 6. 1: transactions. 4: KIP-699, many keys. 6: KIP-932, share
 //! groups.
 //!
-//! Deviation: the answer waits until the coordinator is loaded, and until `__consumer_offsets`
-//! exists, instead of making the client retry. There is no coordinator for transactions and share
-//! groups; the error message says so.
+//! Deviation: the answer waits until the coordinator is loaded, and until its topic exists, instead
+//! of making the client retry. There is no coordinator for share groups; the error message says so.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -81,7 +80,7 @@ struct Search {
     /// Parallel to `keys`: what the client may not ask for. Nothing is prepared for these.
     denied: Vec<Option<ErrorCode>>,
     listener_name: Arc<str>,
-    /// The controller's answer to the request for an offsets topic.
+    /// The controller's answer to the request for the coordinators' topic.
     creation: Option<Arc<Slot<Result<(), ErrorCode>>>>,
     deadline: Moment,
 }
@@ -107,7 +106,7 @@ impl FoundCoordinator {
 
 impl PendingReply for Search {
     fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        if self.key_type == GROUP_KEY
+        if matches!(self.key_type, GROUP_KEY | TRANSACTION_KEY)
             && !self.is_prepared(node, waker)
             && node.clock().moment() < self.deadline
         {
@@ -154,10 +153,14 @@ impl Search {
             .iter()
             .zip(&self.denied)
             .filter(|(_, denied)| denied.is_none())
-            .map(|(key, _)| node.groups.prepare(&node.storage, key, waker))
+            .map(|(key, _)| self.prepare(node, key, waker))
             .collect();
         if preparations.contains(&Preparation::NoTopic) {
-            let creation = ensure_internal_topic(node, InternalTopic::ConsumerOffsets);
+            let topic = match self.key_type {
+                TRANSACTION_KEY => InternalTopic::TransactionState,
+                _ => InternalTopic::ConsumerOffsets,
+            };
+            let creation = ensure_internal_topic(node, topic);
             let is_done = creation.take_or_register(waker).is_some();
             if !is_done {
                 self.creation = Some(creation);
@@ -167,18 +170,21 @@ impl Search {
         !preparations.contains(&Preparation::Loading)
     }
 
+    fn prepare(&self, node: &Node, key: &str, waker: &Waker) -> Preparation {
+        match self.key_type {
+            TRANSACTION_KEY => node.transactions.prepare(&node.storage, key, waker),
+            _ => node.groups.prepare(&node.storage, key, waker),
+        }
+    }
+
     fn find(&self, node: &Node, key: &str) -> FoundCoordinator {
         match self.key_type {
-            GROUP_KEY => match node.groups.prepare(&node.storage, key, Waker::noop()) {
+            GROUP_KEY | TRANSACTION_KEY => match self.prepare(node, key, Waker::noop()) {
                 Preparation::Ready => FoundCoordinator::HERE,
                 Preparation::Loading => FoundCoordinator::error(ErrorCode::CoordinatorLoadInProgress),
                 Preparation::NoTopic | Preparation::Failed => {
                     FoundCoordinator::error(ErrorCode::CoordinatorNotAvailable)
                 }
-            },
-            TRANSACTION_KEY => FoundCoordinator {
-                error: no_transactions(self.version),
-                message: Some("this broker does not support transactions yet"),
             },
             _ => FoundCoordinator {
                 error: ErrorCode::InvalidRequest,
@@ -234,16 +240,5 @@ impl Search {
             },
         };
         response.encode(&mut reply.bytes, self.version);
-    }
-}
-
-/// The code that makes clients give up at once. librdkafka, which asks for one key at a time,
-/// retries after any other code for as long as the application waits, and never shows the message;
-/// Java, which asks for many keys, shows the message with INVALID_REQUEST only; franz-go gives up
-/// on both.
-fn no_transactions(version: i16) -> ErrorCode {
-    match version {
-        ..FIRST_BATCH_VERSION => ErrorCode::TransactionalIdAuthorizationFailed,
-        _ => ErrorCode::InvalidRequest,
     }
 }

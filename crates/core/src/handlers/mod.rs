@@ -1,8 +1,12 @@
 //! The request handlers: one file per API, named like it.
 
+mod admitted;
 mod altered;
 mod authorized;
 mod group_calls;
+mod transaction_calls;
+pub(crate) mod add_offsets_to_txn;
+pub(crate) mod add_partitions_to_txn;
 pub(crate) mod alter_client_quotas;
 pub(crate) mod alter_configs;
 pub(crate) mod alter_partition_reassignments;
@@ -27,8 +31,10 @@ pub(crate) mod describe_log_dirs;
 pub(crate) mod describe_producers;
 pub(crate) mod describe_quorum;
 pub(crate) mod describe_topic_partitions;
+pub(crate) mod describe_transactions;
 pub(crate) mod describe_user_scram_credentials;
 pub(crate) mod elect_leaders;
+pub(crate) mod end_txn;
 pub(crate) mod fetch;
 pub(crate) mod find_coordinator;
 pub(crate) mod get_telemetry_subscriptions;
@@ -41,6 +47,7 @@ pub(crate) mod list_config_resources;
 pub(crate) mod list_groups;
 pub(crate) mod list_offsets;
 pub(crate) mod list_partition_reassignments;
+pub(crate) mod list_transactions;
 pub(crate) mod metadata;
 pub(crate) mod offset_commit;
 pub(crate) mod offset_delete;
@@ -52,6 +59,7 @@ pub(crate) mod sasl_authenticate;
 pub(crate) mod sasl_handshake;
 pub(crate) mod sync_group;
 pub(crate) mod transactional_produce;
+pub(crate) mod txn_offset_commit;
 pub(crate) mod update_features;
 pub(crate) mod write_txn_markers;
 

@@ -46,6 +46,7 @@ pub(crate) fn handle(
             member_id: body.member_id,
             group_instance_id: body.group_instance_id,
         },
+        is_transactional: false,
         knows_group_id_not_found: version >= 9,
         retention_ms: Some(body.retention_time_ms).filter(|ms| *ms != BROKER_RETENTION && version <= 4),
         topics: body
@@ -113,7 +114,7 @@ fn resolve<'a>(
     }
 }
 
-fn with_error(mut topics: Vec<CommittedTopic>, error: ErrorCode) -> Vec<CommittedTopic> {
+pub(super) fn with_error(mut topics: Vec<CommittedTopic>, error: ErrorCode) -> Vec<CommittedTopic> {
     let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
     for (_, earlier) in partitions.filter(|(_, earlier)| *earlier == ErrorCode::None) {
         *earlier = error;

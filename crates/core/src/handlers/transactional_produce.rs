@@ -15,19 +15,19 @@ use ottla_wire::primitives::DecodeError;
 use ottla_wire::produce::{ProducePartition, ProduceRequest, TopicName};
 use ottla_wire::records::batch::{BatchHeader, MAGIC};
 
+use super::admitted::Admitting;
 use super::produce::{Admitted, Begun, PartitionRefusal, serve};
 use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::image::topics::TopicImage;
 use crate::node::Node;
 use crate::partition::Partition;
-use crate::pending::{Handled, PendingReply};
+use crate::pending::Handled;
 use crate::placement::Unfolding;
 use crate::refusal::Refusal;
-use crate::reply::{ReplyBuffer, WaitKind};
+use crate::reply::ReplyBuffer;
 use crate::request::{OwnedRequest, Request};
-use crate::time::Moment;
-use crate::transaction::admission::{Admission, Question, TransactionalWrite};
+use crate::transaction::admission::{Question, TransactionalWrite};
 
 /// From this version on Produce adds partitions to the transaction itself (KIP-890).
 const FIRST_VERSION_THAT_ADDS: i16 = 12;
@@ -76,15 +76,19 @@ pub(crate) fn handle(
         begun.decide(&entered.asked, decisions, request.api_version);
         return serve(node, request, produce, begun, unfolding, reply);
     }
-    Ok(Handled::Pending(Box::new(ParkedProduce {
-        stage: Stage::Asking(Box::new(Asking {
-            request: OwnedRequest::of(request),
-            admission,
-            asked: entered.asked,
-            begun,
-            unfolding,
-        })),
-    })))
+    let asked = entered.asked;
+    let serve = move |node: &Node, request: &OwnedRequest, decisions, reply: &mut ReplyBuffer| {
+        let request = request.borrow();
+        begun.decide(&asked, decisions, request.api_version);
+        let served = ProduceRequest::decode(request.body, request.api_version)
+            .and_then(|produce| serve(node, &request, produce, begun, unfolding, reply));
+        served.expect("the same bytes were decoded before")
+    };
+    Ok(Admitting::handled(
+        OwnedRequest::of(request),
+        admission,
+        Box::new(serve),
+    ))
 }
 
 impl Begun {
@@ -222,85 +226,4 @@ fn may_write(caller: &Caller, topic: &TopicImage) -> bool {
 fn transactional_header(part: &ProducePartition<'_>) -> Option<BatchHeader> {
     let header = part.records?.first_chunk().map(BatchHeader::decode)?;
     (header.magic == MAGIC && header.is_transactional()).then_some(header)
-}
-
-/// A request that waits for the coordinator, and then for the disk.
-struct ParkedProduce {
-    stage: Stage,
-}
-
-enum Stage {
-    Asking(Box<Asking>),
-    Served(Box<dyn PendingReply>),
-    Over,
-}
-
-struct Asking {
-    request: OwnedRequest,
-    admission: Box<dyn Admission>,
-    asked: Vec<usize>,
-    begun: Begun,
-    unfolding: Unfolding,
-}
-
-impl Asking {
-    fn serve(mut self, node: &Node, decisions: Vec<Result<(), Refusal>>, reply: &mut ReplyBuffer) -> Handled {
-        let request = self.request.borrow();
-        self.begun.decide(&self.asked, decisions, request.api_version);
-        let served = ProduceRequest::decode(request.body, request.api_version)
-            .and_then(|produce| serve(node, &request, produce, self.begun, self.unfolding, reply));
-        served.expect("the same bytes were decoded before")
-    }
-}
-
-impl PendingReply for ParkedProduce {
-    fn poll(&mut self, node: &Node, waker: &Waker, reply: &mut ReplyBuffer) -> Poll<()> {
-        if let Stage::Asking(asking) = &mut self.stage {
-            let Poll::Ready(decisions) = asking.admission.poll(node.services(), waker) else {
-                return Poll::Pending;
-            };
-            let Stage::Asking(asking) = std::mem::replace(&mut self.stage, Stage::Over) else {
-                unreachable!("just matched")
-            };
-            match asking.serve(node, decisions, reply).settle(reply) {
-                Some(pending) => self.stage = Stage::Served(pending),
-                None => return Poll::Ready(()),
-            }
-        }
-        match &mut self.stage {
-            Stage::Served(pending) => pending.poll(node, waker, reply),
-            Stage::Asking(_) | Stage::Over => Poll::Ready(()),
-        }
-    }
-
-    fn deadline(&self) -> Option<Moment> {
-        match &self.stage {
-            Stage::Asking(asking) => asking.admission.deadline(),
-            Stage::Served(pending) => pending.deadline(),
-            Stage::Over => None,
-        }
-    }
-
-    fn waits_for(&self) -> WaitKind {
-        match &self.stage {
-            Stage::Served(pending) => pending.waits_for(),
-            Stage::Asking(_) | Stage::Over => WaitKind::Transaction,
-        }
-    }
-
-    fn is_alone(&self) -> bool {
-        match &self.stage {
-            Stage::Asking(_) => true,
-            Stage::Served(pending) => pending.is_alone(),
-            Stage::Over => false,
-        }
-    }
-
-    fn kept_bytes(&self) -> usize {
-        match &self.stage {
-            Stage::Asking(asking) => asking.request.body_bytes(),
-            Stage::Served(pending) => pending.kept_bytes(),
-            Stage::Over => 0,
-        }
-    }
 }

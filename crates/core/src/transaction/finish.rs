@@ -53,7 +53,7 @@ enum MarkerStage {
     Waiting {
         partition: Arc<Partition>,
         required: i64,
-        token: WaitToken,
+        _token: WaitToken,
     },
     Done,
 }
@@ -166,7 +166,7 @@ impl Marker {
                     self.stage = MarkerStage::Waiting {
                         partition,
                         required,
-                        token,
+                        _token: token,
                     };
                 }
                 // The topic was deleted, and the records with it.

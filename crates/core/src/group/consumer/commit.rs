@@ -12,7 +12,7 @@ impl ConsumerGroup {
     /// Checks what a commit says about its member. An old epoch is judged for each partition.
     pub fn check_commit(&self, request: &OffsetCommitRequest<'_>) -> Result<(), ErrorCode> {
         let asked = &request.member;
-        if asked.generation_id < 0 && self.members.is_empty() {
+        if asked.generation_id < 0 && (self.members.is_empty() || request.is_transactional) {
             // A commit by an administration tool, or by a consumer that manages its partitions
             // itself.
             return Ok(());
@@ -21,7 +21,7 @@ impl ConsumerGroup {
             .members
             .get(asked.member_id)
             .ok_or(ErrorCode::UnknownMemberId)?;
-        if !request.knows_group_id_not_found {
+        if !request.knows_group_id_not_found && !request.is_transactional {
             // Its client would not understand the error codes of this protocol.
             return Err(ErrorCode::UnsupportedVersion);
         }
