@@ -669,40 +669,6 @@ fn an_unknown_topic_or_partition_is_refused_alone() {
     assert_eq!(errors, [ErrorCode::None, unknown, unknown, unknown]);
 }
 
-#[test]
-fn transactions_are_refused_with_a_message_and_a_code_that_stops_retries() {
-    let broker = Broker::first_start(&MemoryDisk::new(1));
-    for version in 1..=6 {
-        let mut body = Vec::new();
-        let request = match version {
-            ..4 => FindCoordinatorRequest {
-                key_type: 1,
-                key: "tx",
-                ..Default::default()
-            },
-            _ => FindCoordinatorRequest {
-                key_type: 1,
-                coordinator_keys: vec!["tx"],
-                ..Default::default()
-            },
-        };
-        request.encode(&mut body, version);
-        decode(&broker.ask(ApiKey::FindCoordinator, version, &body), |reader| {
-            let response = FindCoordinatorResponse::decode(reader, version).unwrap();
-            let (code, words) = match response.coordinators.first() {
-                None => (response.error_code, response.error_message),
-                Some(only) => (only.error_code, only.error_message),
-            };
-            let expected = match version {
-                ..4 => ErrorCode::TransactionalIdAuthorizationFailed,
-                _ => ErrorCode::InvalidRequest,
-            };
-            assert_eq!(error(code), expected, "version {version}");
-            assert!(words.unwrap().contains("transactions"));
-        });
-    }
-}
-
 /// Every version from joining to deleting the group.
 #[test]
 fn every_version_of_every_group_api_is_answered_in_its_own_format() {

@@ -9,7 +9,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::*;
 use ottla_wire::primitives::Uuid;
 
-use super::metadata_tests::{Broker, poll, read, versions};
+use super::metadata_tests::{Broker, error, poll, read, versions};
 use crate::access::acl::{CLUSTER_NAME, Operation, PatternType, Permission, ResourceType};
 use crate::dispatch::CONTROLLED;
 use crate::image::access::AclImage;
@@ -384,11 +384,45 @@ fn cluster_rows() -> Vec<Row> {
     ]
 }
 
-/// APIs whose answer has no error code for a denial; each has a test of its own.
-const FILTERED: [ApiKey; 2] = [ApiKey::ListGroups, ApiKey::DescribeCluster];
+/// APIs whose answer has no error code for a denial, or whose needs differ by version; each has a
+/// test of its own.
+const FILTERED: [ApiKey; 4] = [
+    ApiKey::ListGroups,
+    ApiKey::DescribeCluster,
+    ApiKey::ListTransactions,
+    ApiKey::AddPartitionsToTxn,
+];
+
+fn transaction_rows() -> Vec<Row> {
+    vec![
+        row!(AddOffsetsToTxn [(TransactionalId, Write), (Group, Read)],
+        add_offsets_to_txn::AddOffsetsToTxnRequest {
+            transactional_id: TRANSACTIONAL_ID,
+            group_id: GROUP
+        } => AddOffsetsToTxnResponse: |names, version, answer| vec![answer.error_code]),
+        row!(EndTxn [(TransactionalId, Write)], end_txn::EndTxnRequest {
+            transactional_id: TRANSACTIONAL_ID
+        } => EndTxnResponse: |names, version, answer| vec![answer.error_code]),
+        row!(TxnOffsetCommit [(TransactionalId, Write), (Group, Read), (Topic, Read)],
+        txn_offset_commit::TxnOffsetCommitRequest {
+            transactional_id: TRANSACTIONAL_ID,
+            group_id: GROUP,
+            generation_id: -1,
+            topics: vec![txn_offset_commit::TxnOffsetCommitRequestTopic {
+                name: names.topic,
+                partitions: vec![txn_offset_commit::TxnOffsetCommitRequestPartition::default()],
+            }]
+        } => TxnOffsetCommitResponse: |names, version, answer| flat!(answer.topics => partitions)),
+        row!(DescribeTransactions [(TransactionalId, Describe)],
+        describe_transactions::DescribeTransactionsRequest {
+            transactional_ids: vec![TRANSACTIONAL_ID]
+        } => DescribeTransactionsResponse: |names, version, answer| flat!(answer.transaction_states)),
+    ]
+}
 
 fn rows() -> Vec<Row> {
     let mut rows = topic_rows();
+    rows.extend(transaction_rows());
     rows.extend(group_rows());
     rows.extend(setting_rows());
     rows.extend(cluster_rows());
@@ -824,7 +858,75 @@ fn a_transactional_id_needs_its_own_permission() {
         ask(&[(Cluster, IdempotentWrite)]),
         ErrorCode::TransactionalIdAuthorizationFailed.code()
     );
-    assert_eq!(ask(&[(TransactionalId, Write)]), ErrorCode::InvalidRequest.code());
+    // Let in, and then told that a transaction needs a timeout.
+    let let_in = ErrorCode::InvalidTransactionTimeout.code();
+    assert_eq!(ask(&[(TransactionalId, Write)]), let_in);
+}
+
+/// Clients need their id and the topics; from version 4 on brokers ask.
+#[test]
+fn partitions_are_added_by_those_who_may_write_to_them() {
+    let (broker, names) = broker_with_topic();
+    let ask = |version: i16, acls: &[Need]| {
+        set_acls(&broker, acls.iter().copied().map(allow));
+        let topics = || {
+            vec![add_partitions_to_txn::AddPartitionsToTxnTopic {
+                name: names.topic,
+                partitions: vec![0, 9],
+            }]
+        };
+        let request = match version {
+            ..4 => add_partitions_to_txn::AddPartitionsToTxnRequest {
+                v3_and_below_transactional_id: TRANSACTIONAL_ID,
+                v3_and_below_topics: topics(),
+                ..Default::default()
+            },
+            _ => add_partitions_to_txn::AddPartitionsToTxnRequest {
+                transactions: vec![add_partitions_to_txn::AddPartitionsToTxnTransaction {
+                    transactional_id: TRANSACTIONAL_ID,
+                    topics: topics(),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            },
+        };
+        let bytes = broker.ask(ApiKey::AddPartitionsToTxn, version, |body| {
+            request.encode(body, version);
+        });
+        read(&bytes, |reader| {
+            let decoded = add_partitions_to_txn::AddPartitionsToTxnResponse::decode(reader, version);
+            decoded.map(|answer| {
+                let by_transaction = answer.results_by_transaction.iter();
+                let topics = by_transaction.flat_map(|result| &result.topic_results);
+                let topics = topics.chain(&answer.results_by_topic_v3_and_below);
+                let partitions = topics.flat_map(|topic| &topic.results_by_partition);
+                let codes = partitions.map(|partition| partition.partition_error_code);
+                let codes = codes.chain((answer.error_code != 0).then_some(answer.error_code));
+                codes.map(error).collect::<Vec<ErrorCode>>()
+            })
+        })
+    };
+    let unknown = [
+        ErrorCode::OperationNotAttempted,
+        ErrorCode::UnknownTopicOrPartition,
+    ];
+    for version in 0..=3 {
+        assert_eq!(
+            ask(version, &[(Topic, Write)]),
+            [ErrorCode::TransactionalIdAuthorizationFailed; 2]
+        );
+        assert_eq!(
+            ask(version, &[(TransactionalId, Write)]),
+            [ErrorCode::TopicAuthorizationFailed; 2]
+        );
+        let both = [(TransactionalId, Write), (Topic, Write)];
+        assert_eq!(ask(version, &both), unknown);
+    }
+    for version in 4..=5 {
+        let client = [(TransactionalId, Write), (Topic, Write)];
+        assert_eq!(ask(version, &client), [ErrorCode::ClusterAuthorizationFailed]);
+        assert_eq!(ask(version, &[(Cluster, ClusterAction)]), unknown);
+    }
 }
 
 #[test]

@@ -75,6 +75,8 @@ mod tool_tests;
 mod record_tests;
 #[cfg(test)]
 mod transaction_tests;
+#[cfg(test)]
+mod transaction_flow_tests;
 
 use crate::request::Request;
 use crate::time::Moment;

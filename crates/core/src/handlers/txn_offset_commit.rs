@@ -42,15 +42,21 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let denied = caller
+    let allowed = caller
         .transactional_id(Operation::Write, body.transactional_id)
         .and_then(|()| caller.group(Operation::Read, body.group_id));
-    let entered = denied.and_then(|()| enter(node, &body, version));
-    let entered = match entered {
+    if let Err(denial) = allowed {
+        // Nothing is told about topics.
+        let mut denied = refuse(&resolve(&node.image(), &caller, &body), denial);
+        let partitions = denied.iter_mut().flat_map(|topic| &mut topic.partitions);
+        partitions.for_each(|(_, code)| *code = denial);
+        encode(&denied, version, reply);
+        return Handled::Replied;
+    }
+    let Entered { ticket, question } = match enter(node, &body, version) {
         Ok(entered) => entered,
         Err(error) => return refuse_all(node, &caller, &body, error, version, reply),
     };
-    let Entered { ticket, question } = entered;
     let Some(question) = question else {
         return commit(node, &caller, &body, ticket, version, reply);
     };
