@@ -45,6 +45,8 @@ func main() {
 		dataCases(s)
 		adminCases(s)
 		groupCases(s)
+	case "transactions":
+		transactions(s)
 	case "drain":
 		s.run(phase, func() { drain(s, rest) })
 	case "secured":

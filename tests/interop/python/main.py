@@ -44,8 +44,8 @@ def main() -> int:
         secured.run(suite, rest[0])
     elif phase == "secured-pure":
         secured_pure.run(suite, rest[0])
-    elif phase == "no-transactions":
-        suite.run("a transactional producer gives up", transactions.refused)
+    elif phase == "transactions":
+        transactions.run(suite)
     elif phase == "consumer-protocol":
         groups.run_consumer_protocol(suite)
     elif phase == "quota":

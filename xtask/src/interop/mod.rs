@@ -31,6 +31,7 @@ pub mod takeover;
 mod telemetry;
 pub mod toolchain;
 pub mod tools;
+mod transactions;
 
 use anyhow::{Result, bail, ensure};
 use clients::{CLIENTS, Clients};
@@ -39,7 +40,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 21] = [
+const PARTS: [&str; 22] = [
     "clients",
     "tools",
     "takeover",
@@ -61,6 +62,7 @@ const PARTS: [&str; 21] = [
     "sasl",
     "acls",
     "console",
+    "transactions",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
@@ -221,6 +223,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("consumer-protocol") {
         consumer_protocol::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    if has("transactions") {
+        transactions::run(&mut table, &programs, &clients, options.target)?;
     }
 
     if has("client-metrics") {

@@ -185,9 +185,6 @@ impl<'a> Journey<'a> {
         self.clients_do(&server, "visit", self.kinds)
             .into_iter()
             .for_each(|(name, outcome)| report(&format!("Ottla: {name}"), outcome));
-        self.client_does(Client::Librdkafka, &server, "no-transactions", &[])
-            .into_iter()
-            .for_each(|(name, outcome)| report(&format!("Ottla: {name}"), outcome));
         report("Ottla compacts the offsets topic", self.compact(&server));
         self.stop.stop(server)?;
         report(

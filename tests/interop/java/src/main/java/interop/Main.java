@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -31,6 +31,7 @@ public final class Main {
             }
             case "drain" -> suite.run("drain", () -> Drain.run(suite, rest));
             case "transactions" -> Transactions.write(suite, rest.get(0));
+            case "transaction-cases" -> TransactionCases.run(suite);
             case "use" -> Directories.use(suite, rest);
             case "facts" -> Directories.facts(suite, rest.get(0), rest);
             case "visit" -> Directories.visit(suite, rest);

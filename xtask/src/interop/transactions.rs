@@ -1,0 +1,197 @@
+//! Transactions: three clients, Kafka's tools, and a broker that is killed in the middle.
+
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::clients::{CLIENTS, Client, Clients};
+use super::server::{Programs, Server, Site, Target};
+use super::table::Table;
+use super::tools::{PRODUCER_PERF, TOPICS, Tools, contains};
+
+const TRANSACTIONS: &str = "org.apache.kafka.tools.TransactionsCommand";
+const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// Transactions of a tenth of a second each.
+const RECORDS: &str = "2000";
+const RATE: &str = "1000";
+
+pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Target) -> Result<()> {
+    let site = Site::create("transactions", &[])?;
+    let server = site.start(programs, target)?;
+    for client in CLIENTS {
+        let phase = match client {
+            Client::Java => "transaction-cases",
+            _ => "transactions",
+        };
+        let arguments = [phase, &server.bootstrap()];
+        for (name, outcome) in clients.run(&programs.kafka, client, &arguments, LIMIT)? {
+            report(table, &format!("{}: {name}", client.name()), outcome);
+        }
+    }
+    let tools = Tools {
+        kafka: &programs.kafka,
+        bootstrap: server.bootstrap(),
+    };
+    let outcome = measured(&tools);
+    report(
+        table,
+        "kafka-producer-perf-test --transactional-id",
+        said(outcome),
+    );
+    report(
+        table,
+        "kafka-transactions lists, describes and aborts",
+        said(use_tools(&tools)),
+    );
+    let name = "a broker that is killed in the middle of a transaction";
+    let server = match survive(programs, &site, server, target) {
+        Ok(server) => {
+            report(table, name, Ok(()));
+            server
+        }
+        Err(error) => {
+            report(table, name, Err(format!("{error:#}")));
+            return Ok(());
+        }
+    };
+    report(table, "clean stop", said(server.stop()));
+    Ok(())
+}
+
+fn said(outcome: Result<()>) -> Result<(), String> {
+    outcome.map_err(|error| format!("{error:#}"))
+}
+
+fn report(table: &mut Table, name: &str, outcome: Result<(), String>) {
+    let words = outcome.as_ref().err().map_or("ok", String::as_str);
+    println!("transactions: {name}: {words}");
+    table.add_other(format!("transactions: {name}"), outcome);
+}
+
+/// Kafka's own tool in the background; killed when dropped.
+struct Load(Child);
+
+impl Load {
+    fn start(tools: &Tools<'_>, topic: &str, records: &str, duration_ms: &str) -> Result<Load> {
+        let mut command = tools.kafka.tool(PRODUCER_PERF);
+        command.args(["--bootstrap-server", &tools.bootstrap, "--topic", topic]);
+        command.args([
+            "--num-records",
+            records,
+            "--throughput",
+            RATE,
+            "--record-size",
+            "10",
+        ]);
+        command.args([
+            "--transactional-id",
+            topic,
+            "--transaction-duration-ms",
+            duration_ms,
+        ]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start ProducerPerformance")?;
+        Ok(Load(child))
+    }
+
+    fn wait(mut self) -> Result<()> {
+        let status = self.0.wait()?;
+        ensure!(status.success(), "ProducerPerformance: {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Returns how many records a reader of committed ones finds.
+fn committed(tools: &Tools<'_>, topic: &str) -> Result<usize> {
+    let read = ["--topic", topic, "--from-beginning", "--timeout-ms", "5000"];
+    let isolation = ["--isolation-level", "read_committed"];
+    let (_, text) = tools.run_for_all(CONSOLE_CONSUMER, &[&read[..], &isolation].concat(), "")?;
+    let count = text.lines().rev().find_map(|line| {
+        let rest = line.strip_prefix("Processed a total of ")?;
+        rest.split(' ').next()?.parse().ok()
+    });
+    count.with_context(|| text.clone())
+}
+
+fn measured(tools: &Tools<'_>) -> Result<()> {
+    tools.run(TOPICS, &["--create", "--topic", "perf", "--partitions", "3"], "")?;
+    Load::start(tools, "perf", RECORDS, "100")?.wait()?;
+    let found = committed(tools, "perf")?;
+    ensure!(found.to_string() == RECORDS, "{found} records are committed");
+    Ok(())
+}
+
+fn use_tools(tools: &Tools<'_>) -> Result<()> {
+    tools.run(TOPICS, &["--create", "--topic", "held", "--partitions", "1"], "")?;
+    let load = Load::start(tools, "held", "1000000", "600000")?;
+    let mut listed = String::new();
+    for _ in 0..20 {
+        listed = tools.run(TRANSACTIONS, &["list"], "")?;
+        if listed
+            .lines()
+            .any(|line| line.starts_with("held") && line.contains("Ongoing"))
+        {
+            break;
+        }
+    }
+    contains(&listed, "held")?;
+    contains(&listed, "Ongoing")?;
+    let described = tools.run(TRANSACTIONS, &["describe", "--transactional-id", "held"], "")?;
+    contains(&described, "held-0")?;
+    let producers = ["describe-producers", "--topic", "held", "--partition", "0"];
+    contains(
+        &tools.run(TRANSACTIONS, &producers, "")?,
+        "CurrentTransactionStartOffset",
+    )?;
+    drop(load);
+    let force = ["forceTerminateTransaction", "--transactional-id", "held"];
+    tools.run(TRANSACTIONS, &force, "")?;
+    ensure!(
+        committed(tools, "held")? == 0,
+        "records of an aborted transaction are read"
+    );
+    let after = tools.run(TRANSACTIONS, &["describe", "--transactional-id", "held"], "")?;
+    ensure!(!after.contains("held-0"), "still open: {after}");
+    Ok(())
+}
+
+/// Whatever was decided is finished after the start, and what was open is aborted by its successor:
+/// nobody sees a part of a transaction.
+fn survive(programs: &Programs, site: &Site, server: Server, target: Target) -> Result<Server> {
+    let tools = Tools {
+        kafka: &programs.kafka,
+        bootstrap: server.bootstrap(),
+    };
+    tools.run(
+        TOPICS,
+        &["--create", "--topic", "killed", "--partitions", "3"],
+        "",
+    )?;
+    let load = Load::start(&tools, "killed", "6000", "50")?;
+    std::thread::sleep(Duration::from_secs(4));
+    server.kill()?;
+    let server = site.start(programs, target)?;
+    let tools = Tools {
+        kafka: &programs.kafka,
+        bootstrap: server.bootstrap(),
+    };
+    // The same producer goes on; none of its records is lost, none is twice.
+    load.wait()?;
+    let found = committed(&tools, "killed")?;
+    ensure!(found == 6_000, "{found} of 6000 records are committed");
+    Ok(server)
+}
