@@ -30,6 +30,7 @@ pub use ottla_core::config::ConfigResource;
 pub use ottla_core::config::RecoveryConfig;
 pub use ottla_core::effective_config;
 pub use ottla_core::telemetry::receiver as telemetry;
+pub use ottla_core::transaction::transactions;
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;
 pub use ottla_wire::records::compression::Codec;

@@ -115,7 +115,7 @@ api_keys! {
     Metadata = 3: metadata::MetadataRequest, served 0 to 13, "if the request creates a topic, the answer waits for the creation (one sync) and contains the topic; Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION and the client retries";
     OffsetCommit = 8: offset_commit::OffsetCommitRequest, served 2 to 10, "";
     OffsetFetch = 9: offset_fetch::OffsetFetchRequest, served 1 to 10, "a request by topic name does not return offsets of a deleted topic with the same name either";
-    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; there is no coordinator for transactions and share groups, which is answered with an error, for transactions up to version 3 with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, after which librdkafka stops retrying";
+    FindCoordinator = 10: find_coordinator::FindCoordinatorRequest, served 0 to 6, "the answer waits until the coordinator is loaded; there is no coordinator for share groups, which is answered with an error";
     JoinGroup = 11: join_group::JoinGroupRequest, served 0 to 9, "refused: duplicate protocol names, metadata larger than a quarter of max.message.bytes; assigning a member id writes no record";
     Heartbeat = 12: heartbeat::HeartbeatRequest, served 0 to 4, "";
     LeaveGroup = 13: leave_group::LeaveGroupRequest, served 0 to 5, "";
@@ -154,7 +154,7 @@ api_keys! {
     DescribeUserScramCredentials = 50: describe_user_scram_credentials::DescribeUserScramCredentialsRequest, served 0 to 0, "";
     AlterUserScramCredentials = 51: alter_user_scram_credentials::AlterUserScramCredentialsRequest, served 0 to 0, "";
     DescribeQuorum = 55: describe_quorum::DescribeQuorumRequest, served 0 to 2, "";
-    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version must be at least 23 (4.0-IV1); share and streams groups and transactions are not served at any level";
+    UpdateFeatures = 57: update_features::UpdateFeaturesRequest, served 0 to 2, "metadata.version must be at least 23 (4.0-IV1); share and streams groups are not served at any level";
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
     DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, served 0 to 0, "";

@@ -49,8 +49,6 @@ deviations! {
     ATTRIBUTES = "Produce": "A batch with the delete horizon bit, or an unassigned bit, is INVALID_RECORD; one that claims \
         LogAppendTime is INVALID_TIMESTAMP for every topic. Apache Kafka keeps these bits, and its cleaner interprets the first; \
         it clears the claim unless the topic has LogAppendTime itself.";
-    TRANSACTIONS = "Produce": "Transactional batches with a transactional id are INVALID_TXN_STATE: transactions are not served \
-        yet.";
     UNFOLDING = "Produce": "The compressed batches of a request may decompress to 100 MiB in total, or to 16 times the size of \
         the request if that is more; else MESSAGE_TOO_LARGE. Apache Kafka has no limit. librdkafka reads 100 MB of a batch by \
         default.";

@@ -34,8 +34,7 @@ pub struct Machine {
     ids: MemberIds,
     /// Number of applied records.
     order: u64,
-    /// Offsets of transactions without a marker, by producer id; they occur only in directories of
-    /// Apache Kafka.
+    /// Offsets of transactions without a marker, by producer id.
     open_transactions: BTreeMap<i64, Vec<(u64, GroupRecord)>>,
 }
 

@@ -1,5 +1,6 @@
-//! Reports transactions that are open in a directory when it is opened: Apache Kafka has begun
-//! them, and only Apache Kafka or an administrator (WriteTxnMarkers) ends them.
+//! Reports transactions that are open in a directory when it is opened. Their coordinator, which
+//! loads later, ends those that it knows; a hanging one is ended by an administrator
+//! (WriteTxnMarkers).
 //!
 //! They block consumers with `isolation.level=read_committed`, and in `__consumer_offsets` clients
 //! that ask for the offsets they touch. That is correct behaviour, but the operator must be able to
@@ -46,7 +47,7 @@ pub(crate) fn report(storage: &Storage) {
             since_unix_ms,
             open_for_s,
             others = open.others,
-            "a transaction is open: read_committed stops at it until it is ended (kafka-transactions abort)"
+            "a transaction is open: read_committed stops at it until its producer or its time-out ends it, or kafka-transactions abort"
         );
     }
     if found.len() > NAMED_MAX {

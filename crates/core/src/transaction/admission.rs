@@ -7,8 +7,6 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use ottla_wire::error_code::ErrorCode;
-
 use crate::refusal::Refusal;
 use crate::services::Services;
 use crate::storage::Storage;
@@ -64,28 +62,5 @@ pub trait Admission: Send {
     /// When to poll again even without a wake-up.
     fn deadline(&self) -> Option<Moment> {
         None
-    }
-}
-
-/// A decision that was made at once.
-#[derive(Debug, Default)]
-pub struct Decided(pub Vec<Result<(), Refusal>>);
-
-impl Admission for Decided {
-    fn poll(&mut self, _: &Services, _: &Waker) -> Poll<Vec<Result<(), Refusal>>> {
-        Poll::Ready(std::mem::take(&mut self.0))
-    }
-}
-
-/// Refuses every transactional write: there is no transaction coordinator.
-#[derive(Debug)]
-pub struct NoCoordinator;
-
-impl WriteGate for NoCoordinator {
-    fn admit(&self, _: &Storage, write: TransactionalWrite) -> Box<dyn Admission> {
-        let id = &write.transactional_id;
-        let message = format!("transactions are not served by this broker (transactional id {id})");
-        let refusal = Refusal::new(ErrorCode::InvalidTxnState, message);
-        Box::new(Decided(vec![Err(refusal); write.partitions.len()]))
     }
 }

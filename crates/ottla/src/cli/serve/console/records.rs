@@ -1,10 +1,11 @@
 //! Records, and transactions that are open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ottla_broker::AdminView;
 use ottla_broker::admin::records::{self, LookedRecord};
+use ottla_broker::transactions::OpenTransaction as KnownTransaction;
 use ottla_console::source::{OpenTransaction, Peek, Peeked, PeekedRecord, Told, Untold};
 
 /// Records are shown only to this machine: there is no authentication.
@@ -45,24 +46,46 @@ fn record(record: LookedRecord) -> PeekedRecord {
     }
 }
 
-/// Transactions are known by what they have written: by producer id, with the partitions in which
-/// they are open.
+/// Those that coordinators know, and those that are open in a partition and that none knows
+/// (hanging ones), by producer id.
 pub fn open_transactions(view: &AdminView) -> Vec<OpenTransaction> {
+    let known = view.node.transactions.open();
+    let claimed: BTreeSet<i64> = known.iter().map(|open| open.state.producer_id).collect();
+    let mut all: Vec<OpenTransaction> = known.into_iter().map(known_to_coordinator).collect();
+    all.extend(hanging(view, &claimed));
+    all
+}
+
+fn known_to_coordinator(open: KnownTransaction) -> OpenTransaction {
+    let partitions = open.state.partitions.iter();
+    OpenTransaction {
+        transactional_id: open.id.to_string(),
+        producer_id: open.state.producer_id,
+        state: String::from(open.state.status.name()),
+        since_ms: Some(open.state.started.0).filter(|ms| *ms >= 0),
+        partitions: partitions
+            .map(|(topic, index)| format!("{topic} {index}"))
+            .collect(),
+    }
+}
+
+fn hanging(view: &AdminView, claimed: &BTreeSet<i64>) -> Vec<OpenTransaction> {
     let mut open: BTreeMap<i64, OpenTransaction> = BTreeMap::new();
     for partition in view.node.storage.partitions.all() {
         let producers: Vec<(i64, i64)> = partition.with_log(|log| {
             let active = log
                 .active_producers()
-                .filter(|producer| producer.transaction_first_offset >= 0);
+                .filter(|producer| producer.transaction_first_offset >= 0)
+                .filter(|producer| !claimed.contains(&producer.producer_id));
             active
                 .map(|producer| (producer.producer_id, producer.last_timestamp))
                 .collect()
         });
         for (producer_id, last_ms) in producers {
             let transaction = open.entry(producer_id).or_insert_with(|| OpenTransaction {
-                transactional_id: String::from("not known here"),
+                transactional_id: String::from("no coordinator knows it"),
                 producer_id,
-                state: String::from("open"),
+                state: String::from("Hanging"),
                 since_ms: Some(last_ms),
                 partitions: Vec::new(),
             });
