@@ -1,0 +1,131 @@
+//! The Debian package: the binary, its systemd unit, its configuration and its user.
+//!
+//! A `.deb` is an `ar` archive of a version, a tar of control files and a tar of the files.
+
+use super::archive::{self, Entry, FILE, PROGRAM};
+use super::{Release, VERSION};
+use anyhow::{Context, Result};
+use md5::{Digest, Md5};
+
+pub fn name() -> String {
+    format!("ottla_{VERSION}_amd64.deb")
+}
+
+pub const UNIT: &str = "usr/lib/systemd/system/ottla.service";
+pub const PROPERTIES: &str = "etc/ottla/server.properties";
+
+pub fn build(release: &Release) -> Result<Vec<u8>> {
+    let files = files(release)?;
+    let control = control(release, &files)?;
+    let time = release.commit_time_s;
+    let members = [
+        ("debian-binary", b"2.0\n".to_vec()),
+        ("control.tar.gz", archive::gzip(&archive::tar(control, "./", time)?)?),
+        ("data.tar.gz", archive::gzip(&archive::tar(files, "./", time)?)?),
+    ];
+    Ok(ar(&members, time))
+}
+
+/// What is installed, directories included.
+fn files(release: &Release) -> Result<Vec<Entry>> {
+    let debian = |name: &str| read(release, &format!("debian/{name}"));
+    let documents = "usr/share/doc/ottla";
+    let mut files = vec![
+        Entry::file("usr/bin/ottla", PROGRAM, release.binary.clone()),
+        Entry::file(UNIT, FILE, read(release, "systemd/ottla.service")?),
+        Entry::file("usr/lib/sysusers.d/ottla.conf", FILE, read(release, "systemd/sysusers.conf")?),
+        Entry::file(PROPERTIES, FILE, read(release, "systemd/server.properties")?),
+        Entry::file(format!("{documents}/copyright"), FILE, copyright(release)?),
+        Entry::file(
+            format!("{documents}/changelog.gz"),
+            FILE,
+            archive::gzip(&changelog(release)?)?,
+        ),
+        Entry::file(
+            "usr/share/man/man1/ottla.1.gz",
+            FILE,
+            archive::gzip(&debian("ottla.1")?)?,
+        ),
+        Entry::file("usr/share/lintian/overrides/ottla", FILE, debian("lintian-overrides")?),
+    ];
+    files.extend(directories(&files));
+    Ok(files)
+}
+
+/// Every directory above the files.
+fn directories(files: &[Entry]) -> Vec<Entry> {
+    let mut paths: Vec<&str> = files
+        .iter()
+        .flat_map(|file| file.path.match_indices('/').map(|(at, _)| &file.path[..at]))
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths.into_iter().map(|path| Entry::directory(path, 0o755)).collect()
+}
+
+fn control(release: &Release, files: &[Entry]) -> Result<Vec<Entry>> {
+    let mut sums = String::new();
+    let mut bytes_total = 0;
+    for file in files {
+        if let archive::Content::File(bytes) = &file.content {
+            bytes_total += bytes.len();
+            // The configuration is the administrator's: dpkg compares it by its own record.
+            if file.path != PROPERTIES {
+                let sum = super::hexadecimal(&Md5::digest(bytes));
+                sums.push_str(&format!("{sum}  {}\n", file.path));
+            }
+        }
+    }
+    let text = String::from_utf8(read(release, "debian/control")?)?
+        .replace("@VERSION@", VERSION)
+        .replace("@KIB@", &bytes_total.div_ceil(1024).to_string());
+    let script = |name: &str| -> Result<Entry> {
+        Ok(Entry::file(name, PROGRAM, read(release, &format!("debian/{name}"))?))
+    };
+    Ok(vec![
+        Entry::file("control", FILE, text),
+        Entry::file("conffiles", FILE, format!("/{PROPERTIES}\n")),
+        Entry::file("md5sums", FILE, sums),
+        script("postinst")?,
+        script("prerm")?,
+        script("postrm")?,
+    ])
+}
+
+fn read(release: &Release, path: &str) -> Result<Vec<u8>> {
+    let path = release.packaging(path);
+    std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// Debian's form of the licence, then those of the libraries.
+fn copyright(release: &Release) -> Result<Vec<u8>> {
+    let mut text = read(release, "debian/copyright")?;
+    text.extend(&release.notices);
+    Ok(text)
+}
+
+/// One entry: the project's CHANGELOG has the rest.
+fn changelog(release: &Release) -> Result<Vec<u8>> {
+    let seconds = i64::try_from(release.commit_time_s)?;
+    let time = jiff::Timestamp::from_second(seconds)?;
+    let time = time.strftime("%a, %d %b %Y %H:%M:%S +0000");
+    let text = format!(
+        "ottla ({VERSION}) unstable; urgency=medium\n\n  * Release {VERSION}; CHANGELOG.md of the sources has the changes.\n\n \
+         -- The Ottla developers <ottla@localhost>  {time}\n"
+    );
+    Ok(text.into_bytes())
+}
+
+/// The common form of `ar`: 60 bytes of text before each member, members at even positions.
+fn ar(members: &[(&str, Vec<u8>)], modified_s: u64) -> Vec<u8> {
+    let mut archive = b"!<arch>\n".to_vec();
+    for (name, bytes) in members {
+        let header = format!("{name:<16}{modified_s:<12}0     0     100644  {:<10}`\n", bytes.len());
+        archive.extend(header.as_bytes());
+        archive.extend(bytes);
+        if bytes.len() % 2 == 1 {
+            archive.push(b'\n');
+        }
+    }
+    archive
+}
