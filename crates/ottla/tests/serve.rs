@@ -126,8 +126,7 @@ fn a_service_manager_is_told_of_the_start_and_of_the_stop() {
     let path = directory.0.join("socket");
     let name = format!("ottla-serve-{}", std::process::id());
     let in_file = UnixDatagram::bind(&path).unwrap();
-    let by_name =
-        UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name.as_bytes()).unwrap()).unwrap();
+    let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name.as_bytes()).unwrap()).unwrap();
     let variables = [path.display().to_string(), format!("@{name}")];
     for (socket, variable) in [in_file, by_name].into_iter().zip(variables) {
         // Without a limit a datagram that is never sent would be waited for forever.

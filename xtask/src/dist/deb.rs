@@ -20,7 +20,10 @@ pub fn build(release: &Release) -> Result<Vec<u8>> {
     let time = release.commit_time_s;
     let members = [
         ("debian-binary", b"2.0\n".to_vec()),
-        ("control.tar.gz", archive::gzip(&archive::tar(control, "./", time)?)?),
+        (
+            "control.tar.gz",
+            archive::gzip(&archive::tar(control, "./", time)?)?,
+        ),
         ("data.tar.gz", archive::gzip(&archive::tar(files, "./", time)?)?),
     ];
     Ok(ar(&members, time))
@@ -33,7 +36,11 @@ fn files(release: &Release) -> Result<Vec<Entry>> {
     let mut files = vec![
         Entry::file("usr/bin/ottla", PROGRAM, release.binary.clone()),
         Entry::file(UNIT, FILE, read(release, "systemd/ottla.service")?),
-        Entry::file("usr/lib/sysusers.d/ottla.conf", FILE, read(release, "systemd/sysusers.conf")?),
+        Entry::file(
+            "usr/lib/sysusers.d/ottla.conf",
+            FILE,
+            read(release, "systemd/sysusers.conf")?,
+        ),
         Entry::file(PROPERTIES, FILE, read(release, "systemd/server.properties")?),
         Entry::file(format!("{documents}/copyright"), FILE, copyright(release)?),
         Entry::file(
@@ -46,7 +53,11 @@ fn files(release: &Release) -> Result<Vec<Entry>> {
             FILE,
             archive::gzip(&debian("ottla.1")?)?,
         ),
-        Entry::file("usr/share/lintian/overrides/ottla", FILE, debian("lintian-overrides")?),
+        Entry::file(
+            "usr/share/lintian/overrides/ottla",
+            FILE,
+            debian("lintian-overrides")?,
+        ),
     ];
     files.extend(directories(&files));
     Ok(files)
@@ -60,7 +71,10 @@ fn directories(files: &[Entry]) -> Vec<Entry> {
         .collect();
     paths.sort_unstable();
     paths.dedup();
-    paths.into_iter().map(|path| Entry::directory(path, 0o755)).collect()
+    paths
+        .into_iter()
+        .map(|path| Entry::directory(path, 0o755))
+        .collect()
 }
 
 fn control(release: &Release, files: &[Entry]) -> Result<Vec<Entry>> {
@@ -80,7 +94,11 @@ fn control(release: &Release, files: &[Entry]) -> Result<Vec<Entry>> {
         .replace("@VERSION@", VERSION)
         .replace("@KIB@", &bytes_total.div_ceil(1024).to_string());
     let script = |name: &str| -> Result<Entry> {
-        Ok(Entry::file(name, PROGRAM, read(release, &format!("debian/{name}"))?))
+        Ok(Entry::file(
+            name,
+            PROGRAM,
+            read(release, &format!("debian/{name}"))?,
+        ))
     };
     Ok(vec![
         Entry::file("control", FILE, text),
@@ -120,7 +138,10 @@ fn changelog(release: &Release) -> Result<Vec<u8>> {
 fn ar(members: &[(&str, Vec<u8>)], modified_s: u64) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for (name, bytes) in members {
-        let header = format!("{name:<16}{modified_s:<12}0     0     100644  {:<10}`\n", bytes.len());
+        let header = format!(
+            "{name:<16}{modified_s:<12}0     0     100644  {:<10}`\n",
+            bytes.len()
+        );
         archive.extend(header.as_bytes());
         archive.extend(bytes);
         if bytes.len() % 2 == 1 {

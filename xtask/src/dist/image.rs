@@ -56,19 +56,35 @@ pub fn build(release: &Release) -> Result<Vec<u8>> {
 fn layer(release: &Release) -> Result<Vec<u8>> {
     let path = release.packaging("oci/server.properties");
     let properties = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-    let mut entries: Vec<Entry> = ["etc", "etc/ottla", "usr", "usr/bin", "usr/share", "var", "var/lib"]
-        .into_iter()
-        .map(|path| Entry::directory(path, 0o755))
-        .collect();
+    let mut entries: Vec<Entry> = [
+        "etc",
+        "etc/ottla",
+        "usr",
+        "usr/bin",
+        "usr/share",
+        "var",
+        "var/lib",
+    ]
+    .into_iter()
+    .map(|path| Entry::directory(path, 0o755))
+    .collect();
     // A named volume takes the owner of the directory in the image.
     entries.push(Entry::directory(DATA.trim_start_matches('/'), 0o750).owned_by(USER));
     entries.push(Entry::directory("tmp", 0o1777));
     entries.push(Entry::file("usr/bin/ottla", PROGRAM, release.binary.clone()));
     entries.push(Entry::file("etc/ottla/server.properties", FILE, properties));
     entries.push(Entry::file("usr/share/LICENSE", FILE, release.license.clone()));
-    entries.push(Entry::file("usr/share/THIRD-PARTY.txt", FILE, release.notices.clone()));
+    entries.push(Entry::file(
+        "usr/share/THIRD-PARTY.txt",
+        FILE,
+        release.notices.clone(),
+    ));
     // `localhost` has to have an address without a name server.
-    entries.push(Entry::file("etc/hosts", FILE, "127.0.0.1 localhost\n::1 localhost\n"));
+    entries.push(Entry::file(
+        "etc/hosts",
+        FILE,
+        "127.0.0.1 localhost\n::1 localhost\n",
+    ));
     archive::tar(entries, "", release.commit_time_s)
 }
 

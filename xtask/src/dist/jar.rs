@@ -32,9 +32,15 @@ pub fn build(release: &Release) -> Result<Vec<u8>> {
     command
         .args(["-q", "-B", "package", &format!("-Drevision={VERSION}")])
         .arg(format!("-Doutput.directory={}", home.join("build").display()))
-        .arg(format!("-Dresource.directory={}", home.join("resources").display()))
+        .arg(format!(
+            "-Dresource.directory={}",
+            home.join("resources").display()
+        ))
         // An earlier time than 1980 has no place in a zip, and Maven refuses it.
-        .arg(format!("-Dproject.build.outputTimestamp={}", release.commit_time_s))
+        .arg(format!(
+            "-Dproject.build.outputTimestamp={}",
+            release.commit_time_s
+        ))
         .current_dir(release.packaging("java"));
     run_quietly(&mut command).context("maven could not build packaging/java")?;
     let jar = home.join("build").join(name());

@@ -33,8 +33,6 @@ pub struct Release {
     pub notices: Vec<u8>,
     /// The time of the commit, the time of every file in every archive.
     pub commit_time_s: u64,
-    /// Where packages are written.
-    pub output: PathBuf,
 }
 
 impl Release {
@@ -89,7 +87,8 @@ const PACKAGES: [Package; 7] = [
     },
 ];
 
-const USAGE: &str = "usage: cargo xtask dist [--binary FILE] [--only archive,wheel,npm,deb,image,jar] [--check | --no-check]";
+const USAGE: &str =
+    "usage: cargo xtask dist [--binary FILE] [--only archive,wheel,npm,deb,image,jar] [--check | --no-check]";
 
 #[derive(Default)]
 struct Options {
@@ -159,7 +158,6 @@ fn package(options: &Options, output: &Path) -> Result<()> {
         license: fs::read(toolchain::root().join("LICENSE"))?,
         notices: notices::collect()?.into_bytes(),
         commit_time_s: commit_time_s()?,
-        output: output.to_owned(),
     };
     fs::create_dir_all(output)?;
     for package in PACKAGES.iter().filter(|package| options.wants(package.name)) {
@@ -198,7 +196,9 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 fn commit_time_s() -> Result<u64> {
     let mut command = Command::new("git");
-    command.args(["log", "-1", "--format=%ct"]).current_dir(toolchain::root());
+    command
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(toolchain::root());
     let text = toolchain::output_of(&mut command).context("git log")?;
     text.trim().parse().context("the time of the commit")
 }

@@ -50,7 +50,8 @@ struct Kind {
     kind: Option<String>,
 }
 
-const HEAD: &str = "Ottla's program contains the libraries below, each under its own licence, and the GNU C Library
+const HEAD: &str =
+    "Ottla's program contains the libraries below, each under its own licence, and the GNU C Library
 (LGPL-2.1-or-later), to which it is linked statically; Ottla's sources and `cargo xtask dist` link it
 to another version of that library.
 ";
@@ -62,8 +63,17 @@ pub fn collect() -> Result<String> {
     let mut list = String::new();
     // The same text is shared by many libraries.
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for library in metadata.packages.iter().filter(|library| linked.contains(&library.id)) {
-        let Library { name, version, license, .. } = library;
+    for library in metadata
+        .packages
+        .iter()
+        .filter(|library| linked.contains(&library.id))
+    {
+        let Library {
+            name,
+            version,
+            license,
+            ..
+        } = library;
         let license = license.as_deref().unwrap_or("see below");
         list.push_str(&format!("{name} {version}: {license}\n"));
         for text in license_texts(library)? {
@@ -102,11 +112,16 @@ fn linked(metadata: &Metadata) -> Result<BTreeSet<String>> {
         if !reached.insert(id.to_owned()) {
             continue;
         }
-        let node = edges.get(id).with_context(|| format!("cargo metadata has no node {id}"))?;
+        let node = edges
+            .get(id)
+            .with_context(|| format!("cargo metadata has no node {id}"))?;
         let used = node.deps.iter().filter(|used| used.is_linked());
         open.extend(used.map(|used| used.pkg.as_str()));
     }
-    let own = metadata.packages.iter().filter(|library| library.source.is_none());
+    let own = metadata
+        .packages
+        .iter()
+        .filter(|library| library.source.is_none());
     own.for_each(|library| {
         reached.remove(&library.id);
     });
@@ -122,7 +137,9 @@ impl Dependency {
 
 /// The licence files in a library's sources.
 fn license_texts(library: &Library) -> Result<Vec<String>> {
-    let folder = Path::new(&library.manifest_path).parent().unwrap_or(Path::new("/"));
+    let folder = Path::new(&library.manifest_path)
+        .parent()
+        .unwrap_or(Path::new("/"));
     let mut texts = Vec::new();
     let mut names: Vec<String> = fs::read_dir(folder)
         .with_context(|| format!("listing {}", folder.display()))?
@@ -142,9 +159,16 @@ fn license_texts(library: &Library) -> Result<Vec<String>> {
 
 fn is_license(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["LICENSE", "LICENCE", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE"]
-        .iter()
-        .any(|start| name.starts_with(start))
+    [
+        "LICENSE",
+        "LICENCE",
+        "COPYING",
+        "NOTICE",
+        "COPYRIGHT",
+        "UNLICENSE",
+    ]
+    .iter()
+    .any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -156,7 +180,10 @@ mod tests {
     fn what_is_linked_is_named_and_nothing_else() {
         let text = collect().unwrap();
         assert!(text.contains("\nrustix 1."), "{text}");
-        assert!(text.contains("Permission is hereby granted, free of charge"), "{text}");
+        assert!(
+            text.contains("Permission is hereby granted, free of charge"),
+            "{text}"
+        );
         assert!(!text.contains("\ncc 1."), "{text}");
         assert!(!text.contains("\nvt100 0."), "{text}");
         assert!(!text.contains("\nottla-broker"), "{text}");

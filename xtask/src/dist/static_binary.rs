@@ -40,7 +40,9 @@ pub fn build() -> Result<Vec<u8>> {
 fn flags() -> Result<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = std::env::home_dir().map(|home| home.join(".cargo"));
-    let cargo_home = cargo_home.or(home).context("neither CARGO_HOME nor HOME is set")?;
+    let cargo_home = cargo_home
+        .or(home)
+        .context("neither CARGO_HOME nor HOME is set")?;
     let flags = [
         "-Ctarget-feature=+crt-static".to_owned(),
         format!("--remap-path-prefix={}=/cargo", cargo_home.display()),
@@ -54,7 +56,11 @@ fn flags() -> Result<String> {
 /// which a binary that is not static cannot start.
 fn names_interpreter(elf: &[u8]) -> bool {
     const PT_INTERP: u32 = 3;
-    let half = |at: usize| Some(usize::from(u16::from_le_bytes(elf.get(at..at + 2)?.try_into().ok()?)));
+    let half = |at: usize| {
+        Some(usize::from(u16::from_le_bytes(
+            elf.get(at..at + 2)?.try_into().ok()?,
+        )))
+    };
     let headers = || {
         let start = u64::from_le_bytes(elf.get(32..40)?.try_into().ok()?);
         Some((usize::try_from(start).ok()?, half(54)?, half(56)?))

@@ -12,7 +12,11 @@ use sha2::{Digest, Sha256};
 
 /// The binary is static: it needs a kernel and no C library, so glibc's tags and musl's both hold.
 /// Installers know one of them, whatever the distribution.
-const PLATFORMS: [&str; 3] = ["manylinux2014_x86_64", "manylinux_2_17_x86_64", "musllinux_1_1_x86_64"];
+const PLATFORMS: [&str; 3] = [
+    "manylinux2014_x86_64",
+    "manylinux_2_17_x86_64",
+    "musllinux_1_1_x86_64",
+];
 
 pub fn name() -> String {
     format!("ottla-{VERSION}-py3-none-{}.whl", PLATFORMS.join("."))
