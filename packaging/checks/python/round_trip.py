@@ -17,7 +17,8 @@ def round_trip(bootstrap_servers: str) -> None:
         producer.produce(topic, value, on_delivery=lambda error, _: error and refusals.append(error))
     left = producer.flush(30)
     assert (left, refusals) == (0, []), (left, refusals)
-    assert consume(bootstrap_servers, topic) == sent
+    # Order holds within a partition, and a topic may have several.
+    assert sorted(consume(bootstrap_servers, topic)) == sorted(sent)
 
 
 def consume(bootstrap_servers: str, topic: str) -> list:

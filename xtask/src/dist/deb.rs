@@ -31,33 +31,20 @@ pub fn build(release: &Release) -> Result<Vec<u8>> {
 
 /// What is installed, directories included.
 fn files(release: &Release) -> Result<Vec<Entry>> {
-    let debian = |name: &str| read(release, &format!("debian/{name}"));
-    let documents = "usr/share/doc/ottla";
+    let file =
+        |path: &str, source: &str| -> Result<Entry> { Ok(Entry::file(path, FILE, read(release, source)?)) };
+    let packed =
+        |path: &str, bytes: &[u8]| -> Result<Entry> { Ok(Entry::file(path, FILE, archive::gzip(bytes)?)) };
     let mut files = vec![
         Entry::file("usr/bin/ottla", PROGRAM, release.binary.clone()),
-        Entry::file(UNIT, FILE, read(release, "systemd/ottla.service")?),
-        Entry::file(
-            "usr/lib/sysusers.d/ottla.conf",
-            FILE,
-            read(release, "systemd/sysusers.conf")?,
-        ),
-        Entry::file(PROPERTIES, FILE, read(release, "systemd/server.properties")?),
-        Entry::file(format!("{documents}/copyright"), FILE, copyright(release)?),
-        Entry::file(
-            format!("{documents}/changelog.gz"),
-            FILE,
-            archive::gzip(&changelog(release)?)?,
-        ),
-        Entry::file(
-            "usr/share/man/man1/ottla.1.gz",
-            FILE,
-            archive::gzip(&debian("ottla.1")?)?,
-        ),
-        Entry::file(
-            "usr/share/lintian/overrides/ottla",
-            FILE,
-            debian("lintian-overrides")?,
-        ),
+        file(UNIT, "systemd/ottla.service")?,
+        file("usr/lib/sysusers.d/ottla.conf", "systemd/sysusers.conf")?,
+        file(PROPERTIES, "systemd/server.properties")?,
+        file("usr/share/doc/ottla/copyright", "debian/copyright")?,
+        packed("usr/share/doc/ottla/THIRD-PARTY.txt.gz", &release.notices)?,
+        packed("usr/share/doc/ottla/changelog.gz", &changelog(release)?)?,
+        packed("usr/share/man/man1/ottla.1.gz", &read(release, "debian/ottla.1")?)?,
+        file("usr/share/lintian/overrides/ottla", "debian/lintian-overrides")?,
     ];
     files.extend(directories(&files));
     Ok(files)
@@ -115,13 +102,6 @@ fn read(release: &Release, path: &str) -> Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Debian's form of the licence, then those of the libraries.
-fn copyright(release: &Release) -> Result<Vec<u8>> {
-    let mut text = read(release, "debian/copyright")?;
-    text.extend(&release.notices);
-    Ok(text)
-}
-
 /// One entry: the project's CHANGELOG has the rest.
 fn changelog(release: &Release) -> Result<Vec<u8>> {
     let seconds = i64::try_from(release.commit_time_s)?;
@@ -129,7 +109,7 @@ fn changelog(release: &Release) -> Result<Vec<u8>> {
     let time = time.strftime("%a, %d %b %Y %H:%M:%S +0000");
     let text = format!(
         "ottla ({VERSION}) unstable; urgency=medium\n\n  * Release {VERSION}; CHANGELOG.md of the sources has the changes.\n\n \
-         -- The Ottla developers <ottla@localhost>  {time}\n"
+         -- The Ottla developers <ottla@users.noreply.github.com>  {time}\n"
     );
     Ok(text.into_bytes())
 }
