@@ -1,5 +1,5 @@
-//! The image: an OCI layout with one layer, FROM nothing, as a tar that `docker load`, `podman load`
-//! and `skopeo copy oci-archive:` read.
+//! The image: an OCI layout with one layer, from scratch, as a tar that `docker load`,
+//! `podman load` and `skopeo copy oci-archive:` read.
 
 use super::archive::{self, Entry, FILE, PROGRAM};
 use super::{Release, VERSION, hexadecimal};

@@ -45,8 +45,7 @@ fn flags() -> Result<String> {
         .context("neither CARGO_HOME nor HOME is set")?;
     let flags = [
         "-Ctarget-feature=+crt-static".to_owned(),
-        // A megabyte less: the program relocates itself at its start by a list of addresses, most of
-        // them neighbours.
+        // A megabyte less: a start relocates by a bitmap of addresses instead of a list.
         "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
         format!("--remap-path-prefix={}=/cargo", cargo_home.display()),
         format!("--remap-path-prefix={}=/ottla", toolchain::root().display()),
