@@ -68,6 +68,7 @@ fn run_image(place: &Place, home: &Path, config: &Value) -> Result<()> {
         .args([
             "--unshare-user",
             "--unshare-pid",
+            "--as-pid-1",
             "--unshare-ipc",
             "--die-with-parent",
         ])
@@ -92,7 +93,7 @@ fn run_image(place: &Place, home: &Path, config: &Value) -> Result<()> {
     ]);
     let served = Served::start(&mut container, home)?;
     round_trip(place, &format!("localhost:{port}"))?;
-    served.stop()?;
+    served.stop_inside()?;
     ensure!(
         data.join("meta.properties").exists(),
         "the data is not in the volume"

@@ -35,8 +35,22 @@ impl Served {
     }
 
     /// Stops as a supervisor would; the status must be 0.
-    pub fn stop(mut self) -> Result<()> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+    pub fn stop(self) -> Result<()> {
+        let process = Pid::from_child(&self.child);
+        self.stop_process(process)
+    }
+
+    /// The same for the process in a sandbox, whose status the sandbox passes on, but not signals.
+    pub fn stop_inside(self) -> Result<()> {
+        let sandbox = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{sandbox}/task/{sandbox}/children"))?;
+        let first = children.split(' ').next().unwrap_or_default();
+        let process = first.parse().ok().and_then(Pid::from_raw);
+        self.stop_process(process.context("the sandbox has no process")?)
+    }
+
+    fn stop_process(mut self, process: Pid) -> Result<()> {
+        kill_process(process, Signal::TERM)?;
         let status = self.child.wait()?;
         ensure!(
             status.success(),
