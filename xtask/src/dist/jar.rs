@@ -21,9 +21,11 @@ pub fn build(release: &Release) -> Result<Vec<u8>> {
     )?;
     toolchain::need("mvn", &["--version"], "Maven (Debian: maven)")?;
     let project = write_project(release)?;
-    let mut command = Command::new("mvn");
+    // The permissions of compiled classes go into the jar.
+    let mut command = Command::new("sh");
     command
-        .args(["-q", "-B", "package"])
+        .args(["-c", "umask 022 && exec \"$@\"", "sh"])
+        .args(["mvn", "-q", "-B", "package"])
         .arg(format!(
             "-Dproject.build.outputTimestamp={}",
             release.commit_time_s
