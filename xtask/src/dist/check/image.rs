@@ -82,7 +82,7 @@ fn run_image(place: &Place, home: &Path, config: &Value) -> Result<()> {
     {
         container.arg("--bind").arg(&data).arg(volume);
     }
-    ensure!(words.first().is_some(), "the entry point is empty");
+    ensure!(!words.is_empty(), "the entry point is empty");
     container.args(["--chdir", image::DATA]).args(words).args([
         "--override",
         &format!("listeners=PLAINTEXT://0.0.0.0:{port}"),
