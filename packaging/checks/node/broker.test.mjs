@@ -63,6 +63,12 @@ test("what the broker says against a start is in the error", async () => {
   await assert.rejects(startBroker({ properties: { "num.partitions": "none" } }), /status 2.*num\.partitions/s);
 });
 
+test("a program that cannot be started is named in the error", async (t) => {
+  process.env.OTTLA_BINARY = "/nowhere/ottla";
+  t.after(() => delete process.env.OTTLA_BINARY);
+  await assert.rejects(startBroker(), /\/nowhere\/ottla/);
+});
+
 test("a broker that is killed is no success", async () => {
   const broker = await startBroker();
   process.kill(broker.pid, "SIGKILL");

@@ -130,3 +130,44 @@ pub fn zip(entries: Vec<Entry>) -> Result<Vec<u8>> {
     }
     Ok(writer.finish()?.into_inner())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries() -> [Entry; 3] {
+        [
+            Entry::directory("a", 0o755),
+            Entry::file("a/one", FILE, "1"),
+            Entry::file("b", PROGRAM, "2"),
+        ]
+    }
+
+    #[test]
+    fn the_order_in_which_a_file_system_lists_does_not_change_an_archive() {
+        let forward = tar(entries().into(), "p/", 1_790_000_000).unwrap();
+        let backward = tar(entries().into_iter().rev().collect(), "p/", 1_790_000_000).unwrap();
+        assert_eq!(forward, backward);
+        let mut archive = tar::Archive::new(forward.as_slice());
+        let paths: Vec<String> = archive
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .collect();
+        assert_eq!(paths, ["p/a/", "p/a/one", "p/b"]);
+    }
+
+    #[test]
+    fn an_archive_has_neither_the_time_nor_the_user_of_its_making() {
+        let bytes = tar(entries().into(), "", 1_790_000_000).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        for entry in archive.entries().unwrap() {
+            let header = entry.unwrap().header().clone();
+            assert_eq!(header.mtime().unwrap(), 1_790_000_000);
+            assert_eq!((header.uid().unwrap(), header.gid().unwrap()), (0, 0));
+        }
+        // The header's time, and the flag for a name.
+        let packed = gzip(&bytes).unwrap();
+        assert_eq!((packed[3], &packed[4..8]), (0, [0; 4].as_slice()));
+    }
+}

@@ -130,3 +130,24 @@ fn ar(members: &[(&str, Vec<u8>)], modified_s: u64) -> Vec<u8> {
     }
     archive
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ar;
+
+    #[test]
+    fn members_of_an_ar_archive_begin_at_even_positions() {
+        let archive = ar(
+            &[("odd", b"123".to_vec()), ("even", b"12".to_vec())],
+            1_790_000_000,
+        );
+        assert_eq!(archive.len(), 8 + 60 + 4 + 60 + 2);
+        let first = &archive[8..68];
+        assert_eq!(
+            first,
+            b"odd             1790000000  0     0     100644  3         `\n"
+        );
+        assert_eq!(&archive[68..72], b"123\n");
+        assert!(archive[72..].starts_with(b"even "));
+    }
+}

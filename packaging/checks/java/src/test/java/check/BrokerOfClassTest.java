@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.github.ottla.junit.OttlaBroker;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.MethodOrderer;
+import org.junit.jupiter.api.Nested;
 import org.junit.jupiter.api.Order;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestMethodOrder;
@@ -17,6 +18,7 @@ class BrokerOfClassTest {
     static final OttlaBroker broker = new OttlaBroker().with("num.partitions", "3");
 
     private static long first;
+    private static long inside;
 
     @Test
     @Order(1)
@@ -34,8 +36,20 @@ class BrokerOfClassTest {
         assertEquals(first, broker.pid());
     }
 
+    /** JUnit calls the extension's methods for nested classes as well. */
+    @Nested
+    class WithAClassInside {
+        @Test
+        void isTheSameInIt() {
+            assertTrue(ProcessHandle.of(broker.pid()).isPresent());
+            inside = broker.pid();
+        }
+    }
+
     @AfterAll
     static void stillRuns() {
         assertTrue(ProcessHandle.of(first).isPresent());
+        assertEquals(first, inside);
+        assertEquals(first, broker.pid());
     }
 }

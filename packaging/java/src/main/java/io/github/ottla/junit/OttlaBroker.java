@@ -24,10 +24,11 @@ public final class OttlaBroker
         implements BeforeAllCallback, AfterAllCallback, BeforeEachCallback, AfterEachCallback {
     private final Map<String, String> properties = new TreeMap<>();
     private BrokerProcess process;
-    private boolean isOfClass;
+    /** Of the class with the static field, and of classes nested in it that have begun and not ended. */
+    private int classes;
 
     /** Sets a key of server.properties. */
-    public OttlaBroker with(String key, String value) {
+    public synchronized OttlaBroker with(String key, String value) {
         if (process != null) {
             throw new IllegalStateException("the broker is running: " + key + " must be set before");
         }
@@ -56,28 +57,33 @@ public final class OttlaBroker
     }
 
     @Override
-    public void beforeAll(ExtensionContext context) {
-        isOfClass = true;
-        process = BrokerProcess.start(properties);
+    public synchronized void beforeAll(ExtensionContext context) {
+        if (classes == 0) {
+            process = BrokerProcess.start(properties);
+        }
+        classes++;
     }
 
     @Override
-    public void beforeEach(ExtensionContext context) {
-        if (!isOfClass) {
+    public synchronized void beforeEach(ExtensionContext context) {
+        if (classes == 0) {
             process = BrokerProcess.start(properties);
         }
     }
 
     @Override
-    public void afterEach(ExtensionContext context) {
-        if (!isOfClass) {
+    public synchronized void afterEach(ExtensionContext context) {
+        if (classes == 0) {
             stop();
         }
     }
 
     @Override
-    public void afterAll(ExtensionContext context) {
-        stop();
+    public synchronized void afterAll(ExtensionContext context) {
+        classes--;
+        if (classes == 0) {
+            stop();
+        }
     }
 
     private void stop() {
@@ -88,7 +94,7 @@ public final class OttlaBroker
         }
     }
 
-    private BrokerProcess running() {
+    private synchronized BrokerProcess running() {
         if (process == null) {
             throw new IllegalStateException("the broker runs only during tests: is its field registered with"
                     + " @RegisterExtension?");
