@@ -1,11 +1,12 @@
-//! The Debian package: unpacked by dpkg, read by lintian, its unit verified by systemd, and the
-//! program run as the unit does.
+//! The Debian package: read by lintian, installed by dpkg into an empty root, its unit verified by
+//! systemd, the program run as the unit does, then removed and purged.
 
 use super::served::Served;
 use super::{Place, round_trip};
 use crate::dist::{VERSION, deb};
 use crate::interop::toolchain::{free_port, need, output_of, run_quietly};
 use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +16,7 @@ const EXPOSURE_TENTHS_MAX: &str = "20";
 
 pub fn check(place: &Place) -> Result<String> {
     need("dpkg-deb", &["--version"], "Debian's tools (Debian: dpkg)")?;
+    need("bwrap", &["--version"], "bubblewrap (Debian: bubblewrap)")?;
     need("lintian", &["--version"], "lintian (Debian: lintian)")?;
     need(
         "systemd-analyze",
@@ -23,7 +25,13 @@ pub fn check(place: &Place) -> Result<String> {
     )?;
     let package = place.package(&deb::name())?;
     let root = place.home.join("deb");
-    run_quietly(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root)).context("dpkg-deb -x")?;
+    prepare(&root)?;
+    dpkg(&root, "--install", package.as_os_str())?;
+    let users = fs::read_to_string(root.join("etc/passwd"))?;
+    ensure!(
+        users.contains("\nottla:") || users.starts_with("ottla:"),
+        "the user ottla is missing"
+    );
     let version = output_of(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version"))?;
     ensure!(version.trim() == VERSION, "the package has version {version}");
     let mut lintian = Command::new("lintian");
@@ -33,9 +41,72 @@ pub fn check(place: &Place) -> Result<String> {
     output_of(&mut lintian).context("lintian")?;
     let exposure = verify_unit(&root)?;
     serve(place, &root)?;
+    dpkg(&root, "--remove", "ottla".as_ref())?;
+    ensure!(
+        !root.join("usr/bin/ottla").exists(),
+        "the program stays after a removal"
+    );
+    ensure!(
+        root.join(deb::PROPERTIES).exists(),
+        "a removal takes the configuration"
+    );
+    dpkg(&root, "--purge", "ottla".as_ref())?;
+    ensure!(
+        !root.join(deb::PROPERTIES).exists(),
+        "the configuration stays after a purge"
+    );
+    ensure!(
+        root.join(DATA).join("meta.properties").exists(),
+        "a purge takes the data"
+    );
     Ok(format!(
         "dpkg-deb, lintian, systemd-analyze (exposure {exposure}); librdkafka"
     ))
+}
+
+/// The data of the service, below the root.
+const DATA: &str = "var/lib/ottla";
+
+/// What dpkg and the package's scripts expect of a system.
+fn prepare(root: &Path) -> Result<()> {
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc", "run", "tmp"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    for file in ["var/lib/dpkg/status", "var/lib/dpkg/available"] {
+        fs::write(root.join(file), "")?;
+    }
+    Ok(())
+}
+
+/// Runs dpkg as root of a namespace in which nothing but `root` can be written; the package's
+/// scripts run outside of `root`, which has no shell, with its path in DPKG_ROOT.
+fn dpkg(root: &Path, action: &str, what: &OsStr) -> Result<()> {
+    let mut command = Command::new("bwrap");
+    command
+        .args([
+            "--unshare-user",
+            "--uid",
+            "0",
+            "--gid",
+            "0",
+            "--ro-bind",
+            "/",
+            "/",
+        ])
+        .args(["--dev", "/dev", "--proc", "/proc", "--bind"])
+        .args([root, root])
+        .arg("--setenv")
+        .arg("TMPDIR")
+        .arg(root.join("tmp"))
+        .args([
+            "dpkg",
+            "--force-script-chrootless",
+            "--force-depends",
+            "--log=/dev/null",
+        ])
+        .arg(format!("--root={}", root.display()))
+        .args([action.as_ref(), what]);
+    run_quietly(&mut command).with_context(|| format!("dpkg {action}"))
 }
 
 /// Verifies the unit inside `root`, and returns systemd's score of exposure.
@@ -96,7 +167,7 @@ fn serve(place: &Place, root: &Path) -> Result<()> {
     let port = free_port()?;
     serve
         .args(["--override", &format!("listeners=PLAINTEXT://127.0.0.1:{port}")])
-        .args(["--override", &format!("log.dirs={}", root.join("data").display())])
+        .args(["--override", &format!("log.dirs={}", root.join(DATA).display())])
         .args(["--override", "ottla.admin.listener="]);
     let served = Served::start(&mut serve, root)?;
     round_trip(place, &format!("127.0.0.1:{port}"))?;
