@@ -15,7 +15,7 @@ use std::process::Command;
 const EXPOSURE_TENTHS_MAX: &str = "20";
 
 pub fn check(place: &Place) -> Result<String> {
-    need("dpkg-deb", &["--version"], "Debian's tools (Debian: dpkg)")?;
+    need("dpkg", &["--version"], "Debian's tools (Debian: dpkg)")?;
     need("bwrap", &["--version"], "bubblewrap (Debian: bubblewrap)")?;
     need("lintian", &["--version"], "lintian (Debian: lintian)")?;
     need(
@@ -25,43 +25,46 @@ pub fn check(place: &Place) -> Result<String> {
     )?;
     let package = place.package(&deb::name())?;
     let root = place.home.join("deb");
-    prepare(&root)?;
-    dpkg(&root, "--install", package.as_os_str())?;
-    let users = fs::read_to_string(root.join("etc/passwd"))?;
-    ensure!(
-        users.contains("\nottla:") || users.starts_with("ottla:"),
-        "the user ottla is missing"
-    );
-    let version = output_of(Command::new("dpkg-deb").arg("-f").arg(&package).arg("Version"))?;
-    ensure!(version.trim() == VERSION, "the package has version {version}");
-    let mut lintian = Command::new("lintian");
-    lintian
-        .args(["--allow-root", "--fail-on", "error,warning"])
-        .arg(&package);
-    output_of(&mut lintian).context("lintian")?;
+    lint(&package)?;
+    install(&root, &package)?;
     let exposure = verify_unit(&root)?;
     serve(place, &root)?;
-    dpkg(&root, "--remove", "ottla".as_ref())?;
+    remove(&root)?;
+    Ok(format!(
+        "lintian, dpkg, systemd-analyze (exposure {exposure}), removed, purged; librdkafka"
+    ))
+}
+
+fn lint(package: &Path) -> Result<()> {
+    let version = output_of(Command::new("dpkg-deb").arg("-f").arg(package).arg("Version"))?;
+    ensure!(version.trim() == VERSION, "the package has version {version}");
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--allow-root", "--fail-on", "error,warning"]);
+    output_of(lintian.arg(package)).context("lintian").map(drop)
+}
+
+fn install(root: &Path, package: &Path) -> Result<()> {
+    prepare(root)?;
+    dpkg(root, "--install", package.as_os_str())?;
+    let users = fs::read_to_string(root.join("etc/passwd"))?;
+    let has_user = users.lines().any(|line| line.starts_with("ottla:"));
+    ensure!(has_user, "the user ottla is missing");
+    Ok(())
+}
+
+/// A removal leaves the configuration, a purge the data.
+fn remove(root: &Path) -> Result<()> {
+    let exists = |path: &str| root.join(path).exists();
+    dpkg(root, "--remove", "ottla".as_ref())?;
+    ensure!(!exists("usr/bin/ottla"), "a removal leaves the program");
+    ensure!(exists(deb::PROPERTIES), "a removal takes the configuration");
+    dpkg(root, "--purge", "ottla".as_ref())?;
+    ensure!(!exists(deb::PROPERTIES), "a purge leaves the configuration");
     ensure!(
-        !root.join("usr/bin/ottla").exists(),
-        "the program stays after a removal"
-    );
-    ensure!(
-        root.join(deb::PROPERTIES).exists(),
-        "a removal takes the configuration"
-    );
-    dpkg(&root, "--purge", "ottla".as_ref())?;
-    ensure!(
-        !root.join(deb::PROPERTIES).exists(),
-        "the configuration stays after a purge"
-    );
-    ensure!(
-        root.join(DATA).join("meta.properties").exists(),
+        exists(&format!("{DATA}/meta.properties")),
         "a purge takes the data"
     );
-    Ok(format!(
-        "dpkg-deb, lintian, systemd-analyze (exposure {exposure}); librdkafka"
-    ))
+    Ok(())
 }
 
 /// The data of the service, below the root.
