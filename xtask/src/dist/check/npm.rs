@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 pub fn check(place: &Place) -> Result<String> {
-    need("node", &["--version"], "Node.js 20 or newer (Debian: nodejs)")?;
+    need("node", &["--version"], "Node.js 18.18 or newer (Debian: nodejs)")?;
     need("npm", &["--version"], "npm (Debian: npm)")?;
     let project = place.home.join("node");
     fs::create_dir_all(&project)?;
