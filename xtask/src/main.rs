@@ -8,6 +8,7 @@ mod commit_paths;
 mod console;
 mod crash;
 mod damage;
+mod dist;
 mod docs;
 mod doctor_rules;
 mod doctor_truth;
@@ -62,6 +63,9 @@ tasks:
                       clients with a bottleneck that was built: is the doctor right, does its change help, does the true remedy
                       (network namespaces: needs root); --strict fails when the doctor was wrong about a client;
                       --publish writes docs/measurements/doctor-truth.md
+  dist [--binary FILE] [--only archive,wheel,npm,deb,image,jar] [--check | --no-check]
+                      make the packages of a release in target/dist, each from one static binary, then install each in an empty
+                      place and run a real client against the broker that it starts (--check: only that)
   bench-client [--quick | --full] [--pairs N] [--clients a,b] [--only case,case*] [--target ottla|kafka] [--publish] [--as-built]
                       compare our client with Java's, librdkafka, franz-go, krafka and confluent-kafka on one broker";
 
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
         "commit-paths" => commit_paths::run(rest),
+        "dist" => dist::run(rest),
         "console" => console::run(rest),
         "doctor-truth" => doctor_truth::run(rest),
         "memory-pressure" => memory_pressure::run(rest),

@@ -359,8 +359,10 @@ fn pages(root: &Path) -> Result<Vec<Complaint>> {
 /// Finds paths of a developer's machine, which must not be in the repository.
 fn machine_paths(root: &Path) -> Result<Vec<Complaint>> {
     let mut found = Vec::new();
-    for extension in ["rs", "md", "toml", "sh", "py", "go", "java", "xml", "yml"] {
-        for folder in ["crates", "xtask", "docs", "tests", "fuzz"] {
+    for extension in [
+        "rs", "md", "toml", "sh", "py", "go", "java", "xml", "yml", "js", "mjs", "ts",
+    ] {
+        for folder in ["crates", "xtask", "docs", "tests", "fuzz", "packaging"] {
             let folder = root.join(folder);
             if folder.is_dir() {
                 collect(root, &folder, extension, &mut found)?;

@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -100,6 +102,45 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
         child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(directory.0.join(".kafka_cleanshutdown").exists(), "{log}");
+    }
+}
+
+/// A test that is killed cannot signal its broker, but the kernel closes its pipe.
+#[test]
+fn a_broker_that_stops_with_its_standard_input_does_so_and_cleanly() {
+    let directory = Directory::new("stdin");
+    let mut command = serve(&directory.0, &["--stop-with-stdin"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    ready_line(&mut child);
+    // Text is no end.
+    child.stdin.as_mut().unwrap().write_all(b"text").unwrap();
+    assert!(child.try_wait().unwrap().is_none());
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(directory.0.join(".kafka_cleanshutdown").exists());
+}
+
+#[test]
+fn a_service_manager_is_told_of_the_start_and_of_the_stop() {
+    let directory = Directory::new("notify");
+    let path = directory.0.join("socket");
+    let name = format!("ottla-serve-{}", std::process::id());
+    let in_file = UnixDatagram::bind(&path).unwrap();
+    let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name.as_bytes()).unwrap()).unwrap();
+    let variables = [path.display().to_string(), format!("@{name}")];
+    for (socket, variable) in [in_file, by_name].into_iter().zip(variables) {
+        // Without a limit a datagram that is never sent would be waited for forever.
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut command = serve(&directory.0.join("data"), &[]);
+        let mut child = command.env("NOTIFY_SOCKET", variable).spawn().unwrap();
+        ready_line(&mut child);
+        let mut received = [0; 64];
+        let length = socket.recv(&mut received).unwrap();
+        assert_eq!(&received[..length], b"READY=1");
+        signal(&child, Signal::TERM);
+        let length = socket.recv(&mut received).unwrap();
+        assert_eq!(&received[..length], b"STOPPING=1");
+        assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 }
 

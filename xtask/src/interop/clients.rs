@@ -140,7 +140,7 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, Outcome> {
     cases
 }
 
-fn prepare_python() -> Result<PathBuf> {
+pub fn prepare_python() -> Result<PathBuf> {
     toolchain::need(
         "python3",
         &["--version"],

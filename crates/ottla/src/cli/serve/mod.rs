@@ -4,6 +4,7 @@ pub(super) mod doctor;
 mod activity;
 mod console;
 mod log_line;
+mod supervisor;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use doctor::Doctor;
 use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use supervisor::{State, notify};
 use tracing::{Subscriber, info, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -63,6 +65,10 @@ pub struct Serve {
     /// State a client's settings to the doctor by its properties file; may be repeated
     #[arg(long, value_name = "[CLIENT=]FILE")]
     client_config: Vec<String>,
+
+    /// Stop when standard input ends, so that a test that is killed leaves no broker behind
+    #[arg(long)]
+    stop_with_stdin: bool,
 }
 
 impl Serve {
@@ -82,6 +88,11 @@ impl Serve {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
+        if self.stop_with_stdin
+            && let Err(error) = supervisor::stop_with_stdin()
+        {
+            return fail(&format!("cannot start threads: {error}"), 1);
+        }
         let mut doctor = Doctor::new(statements);
         let additions = Additions {
             recovery: RecoveryConfig {
@@ -103,9 +114,11 @@ impl Serve {
         let mut output = std::io::stdout();
         // A closed standard output does not stop the broker.
         let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());
+        notify(State::Ready);
         if let Some(signal) = signals.forever().next() {
             info!(signal, "stopping");
         }
+        notify(State::Stopping);
         stop(broker, signals, Instant::now())
     }
 }
