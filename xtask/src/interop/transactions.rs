@@ -158,7 +158,7 @@ fn use_tools(tools: &Tools<'_>) -> Result<()> {
         "CurrentTransactionStartOffset",
     )?;
     drop(load);
-    let force = ["forceTerminateTransaction", "--transactional-id", "held"];
+    let force = ["forceTerminateTransaction", "--transactionalId", "held"];
     tools.run(TRANSACTIONS, &force, "")?;
     ensure!(
         committed(tools, "held")? == 0,

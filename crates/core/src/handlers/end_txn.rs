@@ -8,7 +8,7 @@
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::end_txn::{EndTxnRequest, EndTxnResponse};
 
-use super::transaction_calls::{client_version, code_for, reply_when_answered};
+use super::transaction_calls::{client_version, code_for, patience, reply_when_answered};
 use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::node::Node;
@@ -39,6 +39,7 @@ pub(crate) fn handle(
         producer_epoch: body.producer_epoch,
         is_commit: body.committed,
         client_version: client_version(request, FIRST_VERSION_WITH_EPOCHS),
+        until: patience(node),
     };
     let asks = vec![(id, Ask::End(end))];
     reply_when_answered(node, asks, reply, move |_, mut answers, reply| {

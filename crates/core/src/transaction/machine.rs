@@ -107,7 +107,7 @@ impl Machine {
             Request::Init(init) => self.init(world, init, step),
             Request::Add(add) => self.add(world, add, step),
             Request::Verify(add) => self.verify(add),
-            Request::End(end) => self.end(world, &end, step),
+            Request::End(end) => self.end(world, end, step),
             Request::Describe(id) => Outcome::Reply(Reply::Describe(self.transactions.get(&id).cloned())),
             Request::List => Outcome::Reply(Reply::List(self.all())),
         };
@@ -133,6 +133,7 @@ impl Machine {
         let (id, until) = match &request {
             Request::Init(init) => (&init.id, init.until),
             Request::Add(add) | Request::Verify(add) => (&add.id, add.until),
+            Request::End(end) => (&end.id, end.until),
             _ => unreachable!("only these wait"),
         };
         let parked = self.parked.entry(id.clone()).or_default();
@@ -274,12 +275,13 @@ impl Machine {
         Outcome::Reply(Reply::Verify(Ok(add.partitions.iter().map(belongs).collect())))
     }
 
-    fn end(&mut self, world: &mut World<'_>, end: &EndRequest, step: &mut Step) -> Outcome {
+    fn end(&mut self, world: &mut World<'_>, end: EndRequest, step: &mut Step) -> Outcome {
         let Some(state) = self.transactions.get(&end.id) else {
             return Outcome::Reply(Reply::End(Err(ErrorCode::InvalidProducerIdMapping)));
         };
-        let reply = match judge(state, end) {
+        let reply = match judge(state, &end) {
             Err(error) => Err(error),
+            Ok(Judgement::Wait) => return Outcome::Park(Request::End(end)),
             Ok(Judgement::Decided) => Ok(state.producer_when_complete()),
             Ok(Judgement::Decide) => {
                 let is_bumped = end.client_version >= EPOCH_PER_TRANSACTION;
@@ -413,6 +415,7 @@ impl Machine {
                 let reply = match one.request {
                     Request::Init(_) => Reply::Init(Err(late)),
                     Request::Verify(_) => Reply::Verify(Err(late)),
+                    Request::End(_) => Reply::End(Err(late)),
                     _ => Reply::Add(Err(late)),
                 };
                 step.replies.push((one.ticket, reply));
@@ -482,6 +485,8 @@ enum Judgement {
     Decide,
     /// It has ended that way already: the answer to this request was lost.
     Decided,
+    /// It is about the next transaction, and the previous one has not ended.
+    Wait,
 }
 
 fn judge(state: &TransactionState, end: &EndRequest) -> Result<Judgement, ErrorCode> {
@@ -523,7 +528,8 @@ fn judge_v2(status: Status, is_commit: bool, is_repeated: bool) -> Result<Judgem
         (status, true) if is_same_end(status, is_commit) => Ok(Judgement::Decided),
         (_, true) => Err(ErrorCode::InvalidTxnState),
         (Status::Ongoing, false) => Ok(Judgement::Decide),
-        (Status::PrepareCommit | Status::PrepareAbort, false) => Err(ErrorCode::ProducerFenced),
+        // franz-go aborts the next transaction before the markers of the last one are written.
+        (Status::PrepareCommit | Status::PrepareAbort, false) => Ok(Judgement::Wait),
         // A producer may abort although it has written nothing: its next epoch fences what is
         // still on the way.
         (_, false) if !is_commit => Ok(Judgement::Decide),

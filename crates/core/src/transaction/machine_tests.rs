@@ -106,12 +106,14 @@ impl Stage {
     }
 
     fn end(&mut self, producer: Producer, is_commit: bool, client_version: i16) -> Step {
+        let until = self.until();
         self.ask(Request::End(EndRequest {
             id: ID.into(),
             producer_id: producer.0,
             producer_epoch: producer.1,
             is_commit,
             client_version,
+            until,
         }))
     }
 
@@ -335,7 +337,12 @@ fn end_of(status: Status, epoch: i16, is_commit: bool, version: i16) -> End {
     let mut before = state(status, NOW);
     before.client_version = version;
     let mut stage = Stage::with(before);
-    let reply = only(stage.end((OLD, epoch), is_commit, version));
+    let step = stage.end((OLD, epoch), is_commit, version);
+    if step.replies.is_empty() {
+        // It waits for the end of the previous transaction.
+        return (Err(ErrorCode::ConcurrentTransactions), stage.state().status);
+    }
+    let reply = only(step);
     let Reply::End(reply) = reply else {
         panic!("{reply:?}")
     };
@@ -347,7 +354,7 @@ fn end_of(status: Status, epoch: i16, is_commit: bool, version: i16) -> End {
 /// with the decision, which is in the log.
 #[test]
 fn every_cell_of_the_table_for_epochs_per_transaction() {
-    use ErrorCode::{InvalidTxnState as State, ProducerFenced as Fenced};
+    use ErrorCode::{ConcurrentTransactions as Waits, InvalidTxnState as State, ProducerFenced as Fenced};
     use Status::{CompleteAbort, CompleteCommit, Empty, Ongoing, PrepareAbort, PrepareCommit};
     const CURRENT: i16 = 7;
     const REPEATED: i16 = 6;
@@ -363,13 +370,13 @@ fn every_cell_of_the_table_for_epochs_per_transaction() {
         (Ongoing,        false, REPEATED, Err(Fenced),  Ongoing),
         (Ongoing,        true,  CURRENT,  bumped,       PrepareCommit),
         (Ongoing,        true,  REPEATED, Err(Fenced),  Ongoing),
-        (PrepareAbort,   false, CURRENT,  Err(Fenced),  PrepareAbort),
+        (PrepareAbort,   false, CURRENT,  Err(Waits),   PrepareAbort),
         (PrepareAbort,   false, REPEATED, same,         PrepareAbort),
-        (PrepareAbort,   true,  CURRENT,  Err(Fenced),  PrepareAbort),
+        (PrepareAbort,   true,  CURRENT,  Err(Waits),   PrepareAbort),
         (PrepareAbort,   true,  REPEATED, Err(State),   PrepareAbort),
-        (PrepareCommit,  false, CURRENT,  Err(Fenced),  PrepareCommit),
+        (PrepareCommit,  false, CURRENT,  Err(Waits),   PrepareCommit),
         (PrepareCommit,  false, REPEATED, Err(State),   PrepareCommit),
-        (PrepareCommit,  true,  CURRENT,  Err(Fenced),  PrepareCommit),
+        (PrepareCommit,  true,  CURRENT,  Err(Waits),   PrepareCommit),
         (PrepareCommit,  true,  REPEATED, same,         PrepareCommit),
         (CompleteAbort,  false, CURRENT,  bumped,       PrepareAbort),
         (CompleteAbort,  false, REPEATED, same,         CompleteAbort),
@@ -427,6 +434,19 @@ fn a_fenced_producer_does_not_repeat_the_end_of_an_older_client() {
         let reply = only(stage.end((OLD, 6), true, 2));
         assert_eq!(reply, Reply::End(Err(ErrorCode::ProducerFenced)), "{status:?}");
     }
+}
+
+/// franz-go does that when nothing of a transaction has been written.
+#[test]
+fn an_abort_right_behind_a_commit_waits_for_its_end() {
+    let mut stage = Stage::with(state(Status::Ongoing, 4));
+    let ended = stage.end((OLD, 4), true, 2);
+    let committed = finish(&ended);
+    assert!(stage.end((OLD, 5), false, 2).replies.is_empty(), "it waits");
+    let step = stage.finished(&committed);
+    let aborted = finish(&step);
+    assert_eq!((aborted.is_commit, aborted.producer_epoch), (false, 6));
+    assert_eq!(only(step), Reply::End(Ok((OLD, 6))));
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub struct EndRequest {
     pub is_commit: bool,
     /// The transaction version that the client's request shows.
     pub client_version: i16,
+    pub until: Moment,
 }
 
 /// Producer id and epoch.

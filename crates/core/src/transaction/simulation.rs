@@ -271,6 +271,7 @@ impl Sim {
             producer_epoch: producer.1,
             is_commit,
             client_version: if client.is_v2 { 2 } else { 0 },
+            until: self.until(),
         };
         let asked = Asked::End {
             client: number,
