@@ -49,6 +49,8 @@ deviations! {
     ATTRIBUTES = "Produce": "A batch with the delete horizon bit, or an unassigned bit, is INVALID_RECORD; one that claims \
         LogAppendTime is INVALID_TIMESTAMP for every topic. Apache Kafka keeps these bits, and its cleaner interprets the first; \
         it clears the claim unless the topic has LogAppendTime itself.";
+    TRANSACTIONS = "Produce": "A transactional batch without a producer id is INVALID_TXN_STATE: no producer could end its \
+        transaction. Apache Kafka appends it.";
     UNFOLDING = "Produce": "The compressed batches of a request may decompress to 100 MiB in total, or to 16 times the size of \
         the request if that is more; else MESSAGE_TOO_LARGE. Apache Kafka has no limit. librdkafka reads 100 MB of a batch by \
         default.";

@@ -169,8 +169,8 @@ fn use_tools(tools: &Tools<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whatever was decided is finished after the start, and what was open is aborted by its successor:
-/// nobody sees a part of a transaction.
+/// What was decided is finished after the start, and the producer goes on with what was open: no
+/// reader sees a part of a transaction.
 fn survive(programs: &Programs, site: &Site, server: Server, target: Target) -> Result<Server> {
     let tools = Tools {
         kafka: &programs.kafka,

@@ -11,6 +11,7 @@ mod resource;
 mod sasl;
 mod security;
 mod topic;
+mod transaction;
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +36,10 @@ pub use sasl::{
 };
 pub use security::{ListenerSecurity, SecurityByListener, effective_security, is_of_security};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
+pub use transaction::TransactionConfig;
 
 use crate::random::{SecretSeed, Seed};
 use crate::tenant::{TenantConfig, TenantKind, TenantLimits};
-use crate::transaction::config::TransactionConfig;
 
 /// A line of the configuration that prevents a start.
 #[derive(Clone, Debug, PartialEq, Eq)]

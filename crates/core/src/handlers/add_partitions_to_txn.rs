@@ -4,7 +4,7 @@
 //!
 //! - All partitions of a transaction are added, or none: where one is unknown or forbidden, the
 //!   others are answered OPERATION_NOT_ATTEMPTED.
-//! - While the producer's previous transaction is being ended, the request waits, where Apache Kafka
+//! - While the producer's previous transaction is being ended, the request waits; Apache Kafka
 //!   answers CONCURRENT_TRANSACTIONS.
 
 use std::sync::Arc;

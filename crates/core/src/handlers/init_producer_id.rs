@@ -1,8 +1,8 @@
 //! InitProducerId, versions 0 to 5 (KIP-98). 3: KIP-360, a producer that lost its sequence asks
 //! with its old id.
 //!
-//! With a transactional id the coordinator answers. It aborts what the predecessor has left open, and
-//! the answer waits for that, where Apache Kafka answers CONCURRENT_TRANSACTIONS.
+//! With a transactional id the coordinator answers. It aborts what the predecessor has left open,
+//! and the answer waits for that; Apache Kafka answers CONCURRENT_TRANSACTIONS.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! TxnOffsetCommit, versions 0 to 5 (KIP-98): commits offsets in a producer's transaction. 3: KIP-447,
-//! the consumer's member id and generation. 5: KIP-890, adds the partition of the offsets to the
-//! transaction.
+//! TxnOffsetCommit, versions 0 to 5 (KIP-98): commits offsets in a producer's transaction. 3:
+//! KIP-447, the consumer's member id and generation. 5: KIP-890, adds the partition of the offsets
+//! to the transaction.
 
 use std::task::{Poll, Waker};
 

@@ -14,12 +14,12 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
-use super::config::TransactionConfig;
 use super::finish::Finishing;
 use super::machine::{Machine, World};
 use super::record::TransactionRecord;
 use super::request::{Effect, Producer, Reply, Request, Step, Ticket};
 use super::state::TransactionState;
+use crate::config::TransactionConfig;
 use crate::coordinator::batch::{self, Encode};
 use crate::coordinator::delivery;
 use crate::coordinator::replay;

@@ -2,8 +2,8 @@
 //!
 //! The decision is durable before the first marker is appended, and every marker is durable before
 //! the transaction counts as complete: otherwise a power cut could leave a torn transaction, or one
-//! whose marker is never written again. To write a marker twice is harmless, so that all of this may
-//! be interrupted anywhere and begun again after a restart.
+//! whose marker is never written again. To write a marker twice is harmless, so that all of this
+//! may be interrupted anywhere and begun again after a restart.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -3,8 +3,8 @@
 //!
 //! It applies what it decides at once; the caller makes the records durable before it lets replies
 //! and effects out. So the state after the last record is the state, and nothing is ever pending in
-//! between. A request that must wait for the previous transaction to end waits in here, where Apache
-//! Kafka would send it away with CONCURRENT_TRANSACTIONS.
+//! between. A request that must wait for the previous transaction to end waits in here; Apache
+//! Kafka sends it away with CONCURRENT_TRANSACTIONS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::records::batch::NO_PRODUCER_EPOCH;
 
-use super::config::TransactionConfig;
 use super::record::TransactionRecord;
 use super::request::{
     AddRequest, Effect, EndRequest, Finish, InitRequest, Producer, Reply, Request, Step, Ticket,
 };
 use super::state::{EPOCH_PER_TRANSACTION, LAST_EPOCH, Status, TransactionState};
+use crate::config::TransactionConfig;
 use crate::time::{Moment, Now};
 
 /// A time-out that finds no producer id is tried again after this.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
 
-use super::config::TransactionConfig;
 use super::machine::{Machine, World};
 use super::record::TransactionRecord;
 use super::request::{
     AddRequest, Effect, EndRequest, Finish, InitRequest, Producer, Reply, Request, Step, Ticket,
 };
 use super::state::{LAST_EPOCH, Status, TransactionState};
+use crate::config::TransactionConfig;
 use crate::time::{Moment, Now, Timestamp};
 
 const ID: &str = "billing";
@@ -227,7 +227,7 @@ fn a_new_producer_aborts_what_its_predecessor_left_open_and_waits_for_that() {
             Reply::Add(Err(ErrorCode::ProducerFenced))
         );
         let step = stage.finished(&aborted);
-        // The epoch that fenced is nobody's.
+        // The epoch that fenced is never given out.
         assert_eq!(only(step), Reply::Init(Ok((OLD, 6))));
     }
 }

@@ -8,7 +8,6 @@ pub(crate) mod call;
 mod coordinator;
 mod finish;
 mod loading;
-pub mod config;
 pub mod machine;
 pub mod request;
 pub mod state;

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::random::Random;
 
-use super::config::TransactionConfig;
 use super::machine::{Machine, World};
 use super::record::TransactionRecord;
 use super::request::{
     AddRequest, Effect, EndRequest, Finish, InitRequest, Producer, Reply, Request, Step, Ticket,
 };
 use super::state::{Status, TransactionState};
+use crate::config::TransactionConfig;
 use crate::time::{Moment, Now, Timestamp};
 
 const SEEDS: u64 = 300;

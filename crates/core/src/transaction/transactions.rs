@@ -11,11 +11,11 @@ use ottla_wire::primitives::Uuid;
 
 use super::admission::{Admission, Question, TransactionalWrite, WriteGate};
 use super::call::Call;
-use super::config::TransactionConfig;
 use super::coordinator::{Coordinator, Readiness};
 use super::finish::{Finishing, Progress};
 use super::request::{AddRequest, Reply, Request};
 use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
+use crate::config::TransactionConfig;
 use crate::controller::producer_ids::ProducerIds;
 use crate::group::Groups;
 use crate::group::groups::{Preparation, partition_for};

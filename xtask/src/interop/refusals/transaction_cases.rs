@@ -54,7 +54,7 @@ fn expected(claim: Claim) -> Expected {
     match (claim.is_transactional, claim.has_transactional_id) {
         (false, _) => Expected::Both(plain),
         (true, false) => Expected::Both("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (true, true) if has_producer => differ("NOT_ENOUGH_REPLICAS", "INVALID_TXN_STATE", &TRANSACTIONS),
+        (true, true) if has_producer => Expected::Both("NOT_ENOUGH_REPLICAS"),
         (true, true) => differ(plain, "INVALID_TXN_STATE", &TRANSACTIONS),
     }
 }
