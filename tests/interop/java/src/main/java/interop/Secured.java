@@ -15,6 +15,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.SaslAuthenticationException;
@@ -127,8 +128,11 @@ final class Secured {
             Throwable failure = Suite.failure(producer.send(new ProducerRecord<>(connection.topic(), "key", "value")));
             // For the topic, or for the producer's id, which takes permission to write to any topic.
             Suite.isA(AuthorizationException.class, failure);
-        } catch (AuthorizationException expected) {
-            // The metadata of the topic were denied before the record was sent.
+        } catch (KafkaException failure) {
+            // Denied before the record was sent: the metadata of the topic, or the producer's id, whose
+            // refusal is the cause of another exception.
+            boolean isOfMetadata = failure instanceof AuthorizationException;
+            Suite.isA(AuthorizationException.class, isOfMetadata ? failure : failure.getCause());
         }
     }
 
