@@ -80,15 +80,21 @@ impl Machine {
 
     /// Starts timers and finishes what was decided. Call once, when the replay is complete.
     ///
-    /// - A decision found in the log may so far be in memory only: a process was killed before it
-    ///   was synced. It is written again, and markers follow when that is durable.
+    /// - What is found in the log may so far be in memory only: a process was killed before it was
+    ///   synced. A decision is written again, and markers follow when that is durable; an open
+    ///   transaction is written again before more data relies on it.
     pub fn arm(&mut self, world: &mut World<'_>) -> Step {
         let mut step = Step::default();
         let ids: Vec<Arc<str>> = self.transactions.keys().cloned().collect();
         for id in ids {
             let state = &self.transactions[&id];
-            if state.status.is_prepared() {
-                self.finish(&id, &mut step);
+            match state.status {
+                Status::PrepareCommit | Status::PrepareAbort => self.finish(&id, &mut step),
+                Status::Ongoing => step.records.push(TransactionRecord {
+                    id: id.clone(),
+                    state: Some(state.clone()),
+                }),
+                _ => {}
             }
             self.arm_timeout(&id, world.now);
         }
@@ -170,6 +176,13 @@ impl Machine {
             return Outcome::Park(Request::Init(init));
         }
         if state.status == Status::Ongoing {
+            // A zombie that names its old epoch must not end its successor's transaction.
+            if init
+                .expected
+                .is_some_and(|(_, epoch)| epoch != state.producer_epoch)
+            {
+                return refuse(ErrorCode::ProducerFenced);
+            }
             // Its producer is fenced by the abort; the new one gets the epoch behind that.
             if !self.abort_and_fence(&init.id, world, step) {
                 return Outcome::Reply(Reply::NeedsProducerId);

@@ -233,6 +233,15 @@ fn a_new_producer_aborts_what_its_predecessor_left_open_and_waits_for_that() {
 }
 
 #[test]
+fn a_zombie_does_not_end_its_successors_transaction() {
+    let mut stage = Stage::with(state(Status::Ongoing, 4));
+    let step = stage.init(Some((OLD, 3)));
+    assert!(step.effects.is_empty());
+    assert_eq!(only(step), Reply::Init(Err(ErrorCode::ProducerFenced)));
+    assert_eq!(stage.state().status, Status::Ongoing);
+}
+
+#[test]
 fn partitions_are_added_once_and_verified() {
     let mut stage = Stage::with(state(Status::Empty, 4));
     let step = stage.add((OLD, 4), 0);
@@ -519,6 +528,12 @@ fn what_was_decided_before_a_restart_is_written_again_and_finished() {
     let step = stage.act(Machine::arm);
     assert_eq!(step.records.len(), 1);
     assert!(finish(&step).is_commit);
+    // An open transaction as well: data that follows relies on it.
+    let mut stage = Stage::with(state(Status::Ongoing, 4));
+    let step = stage.act(Machine::arm);
+    assert_eq!((step.records.len(), step.effects.len()), (1, 0));
+    let mut stage = Stage::with(state(Status::CompleteCommit, 4));
+    assert!(stage.act(Machine::arm).records.is_empty());
 }
 
 #[test]

@@ -71,7 +71,9 @@ pub fn run<S: Screen>(
     ask: impl Fn() -> Result<S::Answer, String> + Send + 'static,
 ) -> Result<(), Failure> {
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::unanswered("a live screen needs a terminal"));
+        return Err(Failure::unanswered(
+            "--watch needs a terminal; without it the page is printed once",
+        ));
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP] {
