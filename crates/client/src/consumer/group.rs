@@ -21,7 +21,7 @@ use super::assignor::user_data::LastAssignment;
 use super::assignor::{RebalanceProtocol, common_protocol};
 use super::commit::Commits;
 use super::committed::Fetches;
-use super::coordinator::{Coordinator, CoordinatorLookup};
+use super::coordinator::{Coordinator, CoordinatorKind, CoordinatorLookup};
 use super::group_network::GroupNetwork;
 use super::heartbeat::Heartbeat;
 use super::poll_activity::PollActivity;
@@ -204,6 +204,7 @@ impl GroupMembership {
         let client = &config.client;
         let backoff = Backoff::new(client.retry_backoff_ms, client.retry_backoff_ms_max);
         let coordinator = Coordinator::new(
+            CoordinatorKind::Group,
             group_id.clone(),
             client.request_timeout_ms,
             backoff,

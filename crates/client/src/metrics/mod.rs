@@ -1,6 +1,6 @@
 //! The client's metrics, under Kafka's names.
 //!
-//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics` and `ConsumerMetrics`; code
+//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics, TransactionCall` and `ConsumerMetrics`; code
 //! outside this folder knows no metric's name. `ClientMetrics` holds those of one client and takes
 //! snapshots: as values, as Prometheus text, and as the payload that a broker subscribed to
 //! (KIP-714).
@@ -34,7 +34,7 @@ pub mod reference;
 pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
 pub use self::instance_id::InstanceId;
 pub use self::network::NetworkMetrics;
-pub use self::producer::{BufferState, ProducerMetrics};
+pub use self::producer::{BufferState, ProducerMetrics, TransactionCall};
 pub use self::registry::ClientMetrics;
 pub use self::sensor::{ClientKind, Metric, MetricKind, Value};
 pub use self::telemetry::Telemetry;

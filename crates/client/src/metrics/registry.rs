@@ -33,13 +33,10 @@ sensors! {
 }
 
 /// Parts of Kafka's metric names that this client does not have, and why.
-pub(super) const LEFT_OUT: [(&str, &str); 2] = [
-    ("txn-", "there are no transactions in this client"),
-    (
-        "successful-authentication-no-reauth-total",
-        "only a broker can know it; a client's is always 0",
-    ),
-];
+pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
+    "successful-authentication-no-reauth-total",
+    "only a broker can know it; a client's is always 0",
+)];
 
 /// The metrics of one producer, consumer or admin client.
 #[derive(Debug)]
