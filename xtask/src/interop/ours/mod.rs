@@ -12,6 +12,7 @@ mod data;
 mod admin;
 mod groups;
 mod java;
+mod transactions;
 mod load;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -39,6 +40,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "drain" => suite.run("drain", |suite| drain::run(suite, rest)),
         "beside-java" => java::run(&mut suite)?,
         "transactions" => java::transactions(&mut suite)?,
+        "transactional-producer" => {
+            transactions::run(&mut suite, rest.first().map_or("", String::as_str));
+        }
         "old" => data::old_broker(&mut suite),
         other => bail!("unknown phase {other}"),
     }

@@ -44,8 +44,8 @@ use crate::wait;
 /// let producer = TransactionalProducer::new(&config)?;
 /// producer.init()?;
 /// let transaction = producer.begin()?;
-/// transaction.send(&Record::new("debits").key("alice").value("-5"))?;
-/// transaction.send(&Record::new("credits").key("bob").value("+5"))?;
+/// drop(transaction.send(&Record::new("debits").key("alice").value("-5"))?);
+/// drop(transaction.send(&Record::new("credits").key("bob").value("+5"))?);
 /// match transaction.commit() {
 ///     Ok(()) => println!("both or none: both"),
 ///     Err(CommitError::Abortable(transaction, reason)) => {
@@ -353,7 +353,7 @@ impl Transaction<'_> {
     /// let transaction = producer.begin()?;
     /// let mut offsets = BTreeMap::new();
     /// for record in &records {
-    ///     transaction.send(&Record::new("out").value(record.value.unwrap_or_default()))?;
+    ///     drop(transaction.send(&Record::new("out").value(record.value.unwrap_or_default()))?);
     ///     let partition = TopicPartition::new(record.topic, record.partition);
     ///     offsets.insert(partition, OffsetAndMetadata::new(record.offset + 1));
     /// }
