@@ -315,11 +315,13 @@ impl Error {
     /// Whether a transaction in which this error came can only be aborted (KIP-1050). The producer
     /// is usable afterwards.
     pub fn needs_abort(&self) -> bool {
-        !self.needs_new_producer() && !self.is_transaction_fatal() && !matches!(self, Error::IllegalState { .. })
+        !self.needs_new_producer()
+            && !self.is_transaction_fatal()
+            && !matches!(self, Error::IllegalState { .. })
     }
 
-    /// Whether the transactional id is another producer's now, or its coordinator has forgotten
-    /// this one (KIP-1050, "application recoverable"). Reset the positions of what was consumed,
+    /// Whether the transactional id is another producer's now, or its coordinator has ended the
+    /// transaction or forgotten the producer (KIP-1050, "application recoverable"). Reset the positions of what was consumed,
     /// and make a new producer or call
     /// [`TransactionalProducer::init`](crate::producer::TransactionalProducer::init) again.
     pub fn needs_new_producer(&self) -> bool {
@@ -328,7 +330,8 @@ impl Error {
             Error::Broker {
                 code: ErrorCode::ProducerFenced
                     | ErrorCode::InvalidProducerEpoch
-                    | ErrorCode::InvalidProducerIdMapping,
+                    | ErrorCode::InvalidProducerIdMapping
+                    | ErrorCode::InvalidTxnState,
                 ..
             }
         )
@@ -341,7 +344,6 @@ impl Error {
                 code,
                 ErrorCode::TransactionalIdAuthorizationFailed
                     | ErrorCode::ClusterAuthorizationFailed
-                    | ErrorCode::InvalidTxnState
                     | ErrorCode::InvalidTransactionTimeout
                     | ErrorCode::UnsupportedVersion
             ),

@@ -125,7 +125,13 @@ impl<'a> Against<'a> {
     fn finalize(&self, version: u8) -> Result<()> {
         let mut tool = self.programs.kafka.tool("org.apache.kafka.tools.FeatureCommand");
         let feature = format!("transaction.version={version}");
-        tool.args(["--bootstrap-server", &self.bootstrap, "downgrade", "--feature", &feature]);
+        tool.args([
+            "--bootstrap-server",
+            &self.bootstrap,
+            "downgrade",
+            "--feature",
+            &feature,
+        ]);
         run_quietly(&mut tool).context("kafka-features downgrade")
     }
 

@@ -171,11 +171,7 @@ impl Coordinator {
         let message = FindCoordinatorRequest {
             key: if is_batched { "" } else { &self.key },
             key_type,
-            coordinator_keys: if is_batched {
-                vec![&self.key]
-            } else {
-                Vec::new()
-            },
+            coordinator_keys: if is_batched { vec![&self.key] } else { Vec::new() },
         };
         let mut body = Vec::new();
         message.encode(&mut body, api_version);
@@ -259,12 +255,8 @@ fn decode(body: &[u8], version: i16, key: &Arc<str>) -> Result<(i32, Address), E
     let response = FindCoordinatorResponse::decode(&mut Reader::new(body), version)
         .map_err(|error| malformed(error.to_string()))?;
     let (code, id, host, port) = if version >= BATCHED_FROM_VERSION {
-        let of_key = response
-            .coordinators
-            .iter()
-            .find(|found| found.key == &**key);
-        let found =
-            of_key.ok_or_else(|| malformed(format!("no coordinator of {key} in the answer")))?;
+        let of_key = response.coordinators.iter().find(|found| found.key == &**key);
+        let found = of_key.ok_or_else(|| malformed(format!("no coordinator of {key} in the answer")))?;
         (found.error_code, found.node_id, found.host, found.port)
     } else {
         (
@@ -279,10 +271,7 @@ fn decode(body: &[u8], version: i16, key: &Arc<str>) -> Result<(i32, Address), E
     }
     let port = u16::try_from(port).map_err(|_| malformed(format!("port {port}")))?;
     if id < 0 {
-        return Err(Error::broker(
-            ErrorCode::CoordinatorNotAvailable,
-            key.clone(),
-        ));
+        return Err(Error::broker(ErrorCode::CoordinatorNotAvailable, key.clone()));
     }
     let address = Address {
         host: host.into(),

@@ -432,6 +432,10 @@ impl ProducerMachine {
     fn note_failed(&mut self, batch: &SealedBatch, error: &Error) {
         if let Some(transactions) = &mut self.transactions {
             transactions.note_failed(error, batch.sending.sequence.is_some());
+            // Before the result is known: the next send of the transaction is refused.
+            if let Some(trouble) = transactions.trouble() {
+                self.commands.transactions.set_trouble(trouble);
+            }
         }
         self.metrics.records_failed(&batch.topic, batch.record_count);
         events::batch_failed(

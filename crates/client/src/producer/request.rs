@@ -116,7 +116,11 @@ fn topics<'e, 'a>(entries: &'e [Entry<'a>]) -> impl Iterator<Item = &'e [Entry<'
 /// The 61 bytes in front of a batch's records, checksum included.
 fn batch_header(batch: &SealedBatch, is_transactional: bool) -> [u8; HEADER_BYTES] {
     let sequence = batch.sending.sequence;
-    let transactional = if is_transactional { attributes::TRANSACTIONAL } else { 0 };
+    let transactional = if is_transactional {
+        attributes::TRANSACTIONAL
+    } else {
+        0
+    };
     let mut header = BatchHeader {
         base_offset: 0,
         batch_length: (batch.wire_bytes() - LENGTH_PREFIX_BYTES) as i32,

@@ -256,7 +256,12 @@ impl ProducerMachine {
             return;
         }
         // A transaction that is being ended is ended first.
-        if deadline > now && self.transactions.as_ref().is_some_and(|transactions| transactions.is_busy()) {
+        if deadline > now
+            && self
+                .transactions
+                .as_ref()
+                .is_some_and(|transactions| transactions.is_busy())
+        {
             return;
         }
         self.telemetry.close(now);
@@ -293,7 +298,10 @@ impl ProducerMachine {
     }
 
     fn rules(&self) -> Rules {
-        let is_ending = self.transactions.as_ref().is_some_and(|transactions| transactions.is_hurried());
+        let is_ending = self
+            .transactions
+            .as_ref()
+            .is_some_and(|transactions| transactions.is_hurried());
         let is_hurried = is_ending
             || self.commands.close_deadline().is_some()
             || self.accumulator.pool().waiting_threads() > 0;
@@ -408,9 +416,14 @@ impl ProducerMachine {
         let (lowest, highest) = self
             .transactions
             .as_ref()
-            .map_or((request::VERSION_MIN, i16::MAX), |transactions| transactions.produce_versions());
+            .map_or((request::VERSION_MIN, i16::MAX), |transactions| {
+                transactions.produce_versions()
+            });
         let lowest = lowest.max(request::VERSION_MIN);
-        let version = match self.cluster.version_within(node, ApiKey::Produce, lowest, highest) {
+        let version = match self
+            .cluster
+            .version_within(node, ApiKey::Produce, lowest, highest)
+        {
             Ok(version) => version,
             Err(error) => return self.fail_group(group, &error),
         };

@@ -17,13 +17,22 @@ const CASES: [(&str, Case); 11] = [
     ("transactions without records", empty),
     ("a second producer fences the first", fenced),
     ("a failed send must be aborted", failed_send),
-    ("the coordinator aborts a transaction that takes too long", takes_too_long),
+    (
+        "the coordinator aborts a transaction that takes too long",
+        takes_too_long,
+    ),
     ("offsets are committed with the transaction", offsets),
     ("offsets of a member that is gone are refused", stale_member),
     ("threads share a transaction", threads),
     ("one transaction after the other", in_a_row),
-    ("a commit that is not finished in time is finished later", unfinished),
-    ("consume, transform, produce: exactly once with restarts", exactly_once),
+    (
+        "a commit that is not finished in time is finished later",
+        unfinished,
+    ),
+    (
+        "consume, transform, produce: exactly once with restarts",
+        exactly_once,
+    ),
 ];
 
 /// - `mark`: distinguishes the topics and ids of several runs against one broker.
@@ -107,7 +116,13 @@ fn commit(transaction: Transaction<'_>) -> Result<()> {
 fn commit_abort_drop(bench: &Bench<'_>) -> Result<()> {
     let topic = bench.topic("ends", 2)?;
     let producer = bench.ready("ends")?;
-    for (what, end) in [("first", 'c'), ("second", 'a'), ("third", 'd'), ("fourth", 'c'), ("fifth", 'd')] {
+    for (what, end) in [
+        ("first", 'c'),
+        ("second", 'a'),
+        ("third", 'd'),
+        ("fourth", 'c'),
+        ("fifth", 'd'),
+    ] {
         let transaction = producer.begin()?;
         send(&transaction, &topic, 0, &named(what, 10))?;
         let last = transaction.send(&text_record(&topic, 1, what))?;
@@ -161,7 +176,11 @@ fn fenced(bench: &Bench<'_>) -> Result<()> {
     let error = old.begin().map(drop).err().context("the old producer goes on")?;
     ensure!(error.needs_new_producer(), "begin of the old producer: {error}");
     commit(taken)?;
-    same(&vec![vec!["of the new".to_string()]], &bench.committed(&topic, 1, 1)?, "committed")?;
+    same(
+        &vec![vec!["of the new".to_string()]],
+        &bench.committed(&topic, 1, 1)?,
+        "committed",
+    )?;
     // The way back: now the other one is fenced, also when only a record tells it.
     old.init()?;
     let transaction = old.begin()?;
@@ -180,7 +199,9 @@ fn fenced(bench: &Bench<'_>) -> Result<()> {
 
 fn failed_send(bench: &Bench<'_>) -> Result<()> {
     let topic = bench.name("small");
-    bench.suite.create_topic(&topic, 1, &[("max.message.bytes", "1000")])?;
+    bench
+        .suite
+        .create_topic(&topic, 1, &[("max.message.bytes", "1000")])?;
     let producer = bench.ready("small")?;
     let transaction = producer.begin()?;
     transaction.send(&text_record(&topic, 0, "small"))?.wait()?;
@@ -199,7 +220,11 @@ fn failed_send(bench: &Bench<'_>) -> Result<()> {
     let transaction = producer.begin()?;
     send(&transaction, &topic, 0, &named("later", 3))?;
     commit(transaction)?;
-    same(&vec![named("later", 3)], &bench.committed(&topic, 1, 3)?, "committed")?;
+    same(
+        &vec![named("later", 3)],
+        &bench.committed(&topic, 1, 3)?,
+        "committed",
+    )?;
     producer.close(MINUTE)?;
     Ok(())
 }
@@ -223,13 +248,21 @@ fn takes_too_long(bench: &Bench<'_>) -> Result<()> {
     let transaction = producer.begin()?;
     send(&transaction, &topic, 0, &named("quick", 2))?;
     commit(transaction)?;
-    same(&vec![named("quick", 2)], &bench.committed(&topic, 1, 2)?, "committed")?;
+    same(
+        &vec![named("quick", 2)],
+        &bench.committed(&topic, 1, 2)?,
+        "committed",
+    )?;
     producer.close(MINUTE)?;
     Ok(())
 }
 
 fn member(bench: &Bench<'_>, group: &str, topic: &str) -> Result<Consumer> {
-    let settings = [("group.id", group), ("isolation.level", "read_committed"), ("max.poll.records", "10")];
+    let settings = [
+        ("group.id", group),
+        ("isolation.level", "read_committed"),
+        ("max.poll.records", "10"),
+    ];
     let mut consumer = bench.suite.consumer(&settings)?;
     consumer.subscribe([topic])?;
     Ok(consumer)
@@ -272,8 +305,16 @@ fn offsets(bench: &Bench<'_>) -> Result<()> {
     transaction.send_offsets(&at(i64::try_from(records.len())?), &metadata)?;
     commit(transaction)?;
     let expected = Some(i64::try_from(records.len())?);
-    same(&expected, &group_offset(bench, &group, &source)?, "after a commit")?;
-    same(&vec![named("kept", 1)], &bench.committed(&target, 1, 1)?, "committed")?;
+    same(
+        &expected,
+        &group_offset(bench, &group, &source)?,
+        "after a commit",
+    )?;
+    same(
+        &vec![named("kept", 1)],
+        &bench.committed(&target, 1, 1)?,
+        "committed",
+    )?;
     // Offsets alone make a transaction, too.
     let transaction = producer.begin()?;
     transaction.send_offsets(&at(5), &metadata)?;
@@ -295,19 +336,30 @@ fn stale_member(bench: &Bench<'_>) -> Result<()> {
     let producer = bench.ready("stale")?;
     let offsets = BTreeMap::from([(partition(&source, 0), OffsetAndMetadata::new(4))]);
     let transaction = producer.begin()?;
-    let error = transaction.send_offsets(&offsets, &old).err().context("offsets of a member that has left")?;
+    let error = transaction
+        .send_offsets(&offsets, &old)
+        .err()
+        .context("offsets of a member that has left")?;
     ensure!(error.needs_abort(), "{error}");
     match transaction.commit() {
         Err(CommitError::Abortable(transaction, _)) => transaction.abort()?,
         other => bail!("commit after refused offsets: {other:?}"),
     }
-    same(&None, &group_offset(bench, &group, &source)?, "the group's offset")?;
+    same(
+        &None,
+        &group_offset(bench, &group, &source)?,
+        "the group's offset",
+    )?;
     let mut consumer = member(bench, &group, &source)?;
     polled(&mut consumer)?;
     let transaction = producer.begin()?;
     transaction.send_offsets(&offsets, &consumer.group_metadata().context("a member")?)?;
     commit(transaction)?;
-    same(&Some(4), &group_offset(bench, &group, &source)?, "the offset of the new member")?;
+    same(
+        &Some(4),
+        &group_offset(bench, &group, &source)?,
+        "the offset of the new member",
+    )?;
     consumer.close(MINUTE)?;
     producer.close(MINUTE)?;
     Ok(())
@@ -336,7 +388,11 @@ fn threads(bench: &Bench<'_>) -> Result<()> {
         }
     }
     let expected = [named("0", 500), named("2", 500)].concat();
-    same(&vec![expected; 4], &bench.committed(&topic, 4, 4_000)?, "committed")?;
+    same(
+        &vec![expected; 4],
+        &bench.committed(&topic, 4, 4_000)?,
+        "committed",
+    )?;
     producer.close(MINUTE)?;
     Ok(())
 }
@@ -350,7 +406,11 @@ fn in_a_row(bench: &Bench<'_>) -> Result<()> {
         drop(transaction.send(&text_record(&topic, 0, &value))?);
         commit(transaction)?;
     }
-    same(&vec![named("row", COUNT)], &bench.committed(&topic, 1, COUNT)?, "committed")?;
+    same(
+        &vec![named("row", COUNT)],
+        &bench.committed(&topic, 1, COUNT)?,
+        "committed",
+    )?;
     let end = bench.suite.offset(&topic, 0, OffsetSpec::Latest)?;
     same(&i64::try_from(2 * COUNT)?, &end, "records and markers")?;
     producer.close(MINUTE)?;
@@ -380,7 +440,12 @@ fn unfinished(bench: &Bench<'_>) -> Result<()> {
 }
 
 /// Where an application of the next case stops without a word.
-const STOPS: [&str; 4] = ["while it sends", "before the offsets", "before the commit", "after the commit"];
+const STOPS: [&str; 4] = [
+    "while it sends",
+    "before the offsets",
+    "before the commit",
+    "after the commit",
+];
 
 fn exactly_once(bench: &Bench<'_>) -> Result<()> {
     const PER_PARTITION: usize = 120;
@@ -400,7 +465,14 @@ fn exactly_once(bench: &Bench<'_>) -> Result<()> {
 }
 
 /// One life of the application; returns how many records it has committed.
-fn work(bench: &Bench<'_>, group: &str, source: &str, target: &str, stop: &str, left: usize) -> Result<usize> {
+fn work(
+    bench: &Bench<'_>,
+    group: &str,
+    source: &str,
+    target: &str,
+    stop: &str,
+    left: usize,
+) -> Result<usize> {
     let producer = bench.ready("eos")?;
     let mut consumer = member(bench, group, source)?;
     let mut done = 0;

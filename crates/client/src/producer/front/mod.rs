@@ -149,8 +149,9 @@ impl Producer {
         if config.transactional_id.is_some() {
             return Err(Error::Config {
                 key: "transactional.id".into(),
-                message: "transactional.id needs a TransactionalProducer: a Producer sends outside of transactions"
-                    .into(),
+                message:
+                    "transactional.id needs a TransactionalProducer: a Producer sends outside of transactions"
+                        .into(),
             });
         }
         Producer::run(config, partitioner, delivery, machine)

@@ -80,8 +80,8 @@ pub enum CommitError<'a> {
     /// max.block.ms has passed, and the outcome is not known yet. Call `commit` again. It cannot be
     /// aborted any more.
     Unfinished(Transaction<'a>, Error),
-    /// Another producer has taken the transactional id, or its coordinator does not know this one
-    /// any more. Nothing of the transaction is seen, unless an earlier `commit` of it was
+    /// Another producer has taken the transactional id, or the coordinator has aborted the
+    /// transaction after transaction.timeout.ms, or does not know this producer any more. Nothing of the transaction is seen, unless an earlier `commit` of it was
     /// `Unfinished`. [`TransactionalProducer::init`] is the way back; positions of consumers whose
     /// offsets were part of it must be reset to the committed ones.
     Recoverable(Error),
@@ -395,7 +395,9 @@ impl Transaction<'_> {
         });
         let outcome = self
             .producer
-            .call(TransactionCall::SendOffsets, |waiter| Call::Offsets(offsets, waiter))
+            .call(TransactionCall::SendOffsets, |waiter| {
+                Call::Offsets(offsets, waiter)
+            })
             .await?;
         outcome.into_result()
     }

@@ -188,13 +188,14 @@ pub(super) fn decode(
                 id: answer.producer_id,
                 epoch: answer.producer_epoch,
             };
-            let result = check(answer.error_code).and_then(|()| match producer.id >= 0 && producer.epoch >= 0 {
-                true => Ok(Answer::Initialized(producer)),
-                false => Err(Error::Malformed {
-                    address: "transaction coordinator".into(),
-                    reason: format!("producer id {} and epoch {}", producer.id, producer.epoch).into(),
-                }),
-            });
+            let result =
+                check(answer.error_code).and_then(|()| match producer.id >= 0 && producer.epoch >= 0 {
+                    true => Ok(Answer::Initialized(producer)),
+                    false => Err(Error::Malformed {
+                        address: "transaction coordinator".into(),
+                        reason: format!("producer id {} and epoch {}", producer.id, producer.epoch).into(),
+                    }),
+                });
             Decoded {
                 throttle_time_ms: answer.throttle_time_ms,
                 result,
@@ -205,7 +206,8 @@ pub(super) fn decode(
             let results = answer.results_by_topic_v3_and_below.iter().flat_map(|topic| {
                 topic.results_by_partition.iter().map(|partition| {
                     let index = partition.partition_index;
-                    let what = || format!("{}-{index} in a transaction of {transactional_id}", topic.name).into();
+                    let what =
+                        || format!("{}-{index} in a transaction of {transactional_id}", topic.name).into();
                     let error = Error::from_code(partition.partition_error_code, what);
                     ((Arc::from(topic.name), index), error)
                 })
@@ -255,7 +257,10 @@ fn committed(offsets: &OffsetsToCommit, answer: &TxnOffsetCommitResponse<'_>) ->
             let Some(error) = Error::from_code(partition.error_code, what) else {
                 continue;
             };
-            if refusal.as_ref().is_none_or(|first| first.is_retriable() && !error.is_retriable()) {
+            if refusal
+                .as_ref()
+                .is_none_or(|first| first.is_retriable() && !error.is_retriable())
+            {
                 refusal = Some(error);
             }
         }

@@ -90,6 +90,10 @@ impl Transactions {
         self.state.note_failed(error, is_numbered);
     }
 
+    pub fn trouble(&self) -> Option<&Error> {
+        self.state.trouble()
+    }
+
     /// A leader says that another producer has the transactional id.
     pub fn lose(&mut self, error: Error) {
         self.state.lose(error);

@@ -506,8 +506,7 @@ impl TransactionState {
             return Some(Ask::AddPartitions(new.collect()));
         }
         let (offsets, _) = self.offsets.front()?;
-        let is_added =
-            self.protocol == Protocol::Implicit || self.groups.contains(&offsets.group.group_id);
+        let is_added = self.protocol == Protocol::Implicit || self.groups.contains(&offsets.group.group_id);
         Some(match is_added {
             true => Ask::CommitOffsets(Arc::clone(offsets)),
             false => Ask::AddOffsets(Arc::clone(offsets)),
@@ -565,9 +564,7 @@ impl TransactionState {
                 self.is_started = true;
                 self.is_doubtful = false;
                 // It is not there any more after a limit or an abort.
-                let is_it = |(offsets, _): &mut (Arc<OffsetsToCommit>, Waiter)| {
-                    matches!(&ask, Ask::CommitOffsets(asked) if Arc::ptr_eq(asked, offsets))
-                };
+                let is_it = |(offsets, _): &mut (Arc<OffsetsToCommit>, Waiter)| matches!(&ask, Ask::CommitOffsets(asked) if Arc::ptr_eq(asked, offsets));
                 if let Some((_, waiter)) = self.offsets.pop_front_if(is_it) {
                     waiter.tell(Outcome::Done);
                 }
@@ -668,13 +665,13 @@ impl TransactionState {
                     waiter.tell(Outcome::Refused(error.clone()));
                 }
             }
-            // The producer's epoch could not be raised, and must not be used again.
-            (_, Ask::Init { expected: Some(_) }) | (Class::Lost, _) => self.lose(error),
             (_, Ask::End { is_commit: false }) if self.is_doubtful && is_invalid_state(&error) => {
                 // The request that should have begun the transaction never arrived.
                 self.must_renew = true;
                 self.ended(None);
             }
+            // The producer's epoch could not be raised, and must not be used again.
+            (_, Ask::Init { expected: Some(_) }) | (Class::Lost, _) => self.lose(error),
             (Class::Fatal, _) | (_, Ask::End { is_commit: false }) => self.die(error),
             (_, _) => self.fail(error),
         }
@@ -708,10 +705,7 @@ impl TransactionState {
         };
         self.not_before = Moment::from_nanos(now.nanos().saturating_add(nanos));
         Reaction {
-            must_find_coordinator: matches!(
-                class,
-                Class::Unanswered | Class::Retry { is_elsewhere: true }
-            ),
+            must_find_coordinator: matches!(class, Class::Unanswered | Class::Retry { is_elsewhere: true }),
             conflict_nanos: None,
         }
     }
@@ -755,11 +749,12 @@ fn classify(error: &Error) -> Class {
         ErrorCode::RequestTimedOut | ErrorCode::NetworkException => Class::Unanswered,
         ErrorCode::InvalidProducerEpoch
         | ErrorCode::ProducerFenced
-        | ErrorCode::InvalidProducerIdMapping => Class::Lost,
+        | ErrorCode::InvalidProducerIdMapping
+        // With version 2 of transactions the answer after the coordinator has aborted by itself.
+        | ErrorCode::InvalidTxnState => Class::Lost,
         ErrorCode::TransactionalIdAuthorizationFailed
         | ErrorCode::ClusterAuthorizationFailed
         | ErrorCode::InvalidTransactionTimeout
-        | ErrorCode::InvalidTxnState
         | ErrorCode::UnsupportedVersion => Class::Fatal,
         code if code.is_retriable() => Class::Retry { is_elsewhere: false },
         _ => Class::Abortable,
