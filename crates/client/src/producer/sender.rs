@@ -158,6 +158,11 @@ impl Machine for ProducerMachine {
         if self.commands.fatal().is_none() {
             self.request_producer_id(now, actions);
             self.plan(now, actions);
+            // Planning has met partitions that must be added before their batches can go.
+            let must_add = |transactions: &mut Box<Transactions>| transactions.take_new_partition();
+            if self.transactions.as_mut().is_some_and(must_add) {
+                self.transact(now, actions);
+            }
         }
         // Connections that were requested, and answers to requests that get none (acks=0), are
         // there only after a turn.

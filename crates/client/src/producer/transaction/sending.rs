@@ -44,6 +44,8 @@ pub(in crate::producer) struct Transactions {
     group: Option<(Arc<str>, Coordinator)>,
     /// The lookup in flight.
     looking_for: Option<CoordinatorKind>,
+    /// A partition is to be added since the transaction last had its turn.
+    has_new_partition: bool,
 }
 
 impl Transactions {
@@ -71,6 +73,7 @@ impl Transactions {
             coordinator,
             group: None,
             looking_for: None,
+            has_new_partition: false,
         }))
     }
 
@@ -79,7 +82,14 @@ impl Transactions {
     }
 
     pub fn admits(&mut self, topic: &Arc<str>, partition: i32) -> bool {
-        self.state.admits(topic, partition)
+        let is_admitted = self.state.admits(topic, partition);
+        self.has_new_partition |= !is_admitted && self.state.wants_partitions();
+        is_admitted
+    }
+
+    /// Whether a partition is to be added and nothing else would give the transaction its turn.
+    pub fn take_new_partition(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_partition)
     }
 
     pub fn note_sent(&mut self) {

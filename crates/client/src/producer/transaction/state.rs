@@ -229,6 +229,11 @@ impl TransactionState {
         false
     }
 
+    /// Whether partitions are to be added and no request is in flight.
+    pub fn wants_partitions(&self) -> bool {
+        self.wanted_partitions > 0 && self.asked.is_none()
+    }
+
     /// A batch of the transaction is in a request.
     pub fn note_sent(&mut self) {
         self.is_started = true;
