@@ -55,6 +55,7 @@ pub fn run(programs: &Programs, clients: &Clients, broker: Broker, is_known: boo
     }
     let mut against = Against::new(&mut table, programs, clients, server.bootstrap());
     against.phase("beside-java", 120)?;
+    against.phase("consumer-protocol", 300)?;
     if SERVE_TRANSACTIONS.contains(&broker) {
         against.phase("transactions", 120)?;
         against.transactional_producer(broker)?;

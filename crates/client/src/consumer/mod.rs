@@ -21,6 +21,7 @@ pub(crate) mod coordinator;
 mod rebalance;
 mod join;
 mod heartbeat;
+mod membership;
 mod commit;
 mod committed;
 #[cfg(test)]

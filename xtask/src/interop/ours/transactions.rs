@@ -257,9 +257,10 @@ fn takes_too_long(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-fn member(bench: &Bench<'_>, group: &str, topic: &str) -> Result<Consumer> {
+fn member(bench: &Bench<'_>, group: &str, topic: &str, protocol: &str) -> Result<Consumer> {
     let settings = [
         ("group.id", group),
+        ("group.protocol", protocol),
         ("isolation.level", "read_committed"),
         ("max.poll.records", "10"),
     ];
@@ -289,7 +290,7 @@ fn offsets(bench: &Bench<'_>) -> Result<()> {
     let (source, target) = (bench.topic("offsets-in", 1)?, bench.topic("offsets-out", 1)?);
     let group = bench.name("offsets");
     bench.suite.fill(&source, Some(0), 10)?;
-    let mut consumer = member(bench, &group, &source)?;
+    let mut consumer = member(bench, &group, &source, "classic")?;
     let records = polled(&mut consumer)?;
     let metadata = consumer.group_metadata().context("a member")?;
     let producer = bench.ready("offsets")?;
@@ -326,14 +327,21 @@ fn offsets(bench: &Bench<'_>) -> Result<()> {
 }
 
 fn stale_member(bench: &Bench<'_>) -> Result<()> {
-    let source = bench.topic("stale", 1)?;
-    let group = bench.name("stale");
+    stale_member_of(bench, "classic")?;
+    stale_member_of(bench, "consumer")
+}
+
+/// - `protocol`: group.protocol.
+fn stale_member_of(bench: &Bench<'_>, protocol: &str) -> Result<()> {
+    let name = format!("stale-{protocol}");
+    let source = bench.topic(&name, 1)?;
+    let group = bench.name(&name);
     bench.suite.fill(&source, Some(0), 4)?;
-    let mut consumer = member(bench, &group, &source)?;
+    let mut consumer = member(bench, &group, &source, protocol)?;
     polled(&mut consumer)?;
     let old = consumer.group_metadata().context("a member")?;
     consumer.close(MINUTE)?;
-    let producer = bench.ready("stale")?;
+    let producer = bench.ready(&name)?;
     let offsets = BTreeMap::from([(partition(&source, 0), OffsetAndMetadata::new(4))]);
     let transaction = producer.begin()?;
     let error = transaction
@@ -350,7 +358,7 @@ fn stale_member(bench: &Bench<'_>) -> Result<()> {
         &group_offset(bench, &group, &source)?,
         "the group's offset",
     )?;
-    let mut consumer = member(bench, &group, &source)?;
+    let mut consumer = member(bench, &group, &source, protocol)?;
     polled(&mut consumer)?;
     let transaction = producer.begin()?;
     transaction.send_offsets(&offsets, &consumer.group_metadata().context("a member")?)?;
@@ -448,15 +456,21 @@ const STOPS: [&str; 4] = [
 ];
 
 fn exactly_once(bench: &Bench<'_>) -> Result<()> {
+    copy(bench, "classic")?;
+    copy(bench, "consumer")
+}
+
+/// - `protocol`: group.protocol.
+fn copy(bench: &Bench<'_>, protocol: &str) -> Result<()> {
     const PER_PARTITION: usize = 120;
-    let (source, target) = (bench.topic("eos-in", 2)?, bench.topic("eos-out", 2)?);
-    let group = bench.name("eos");
+    let source = bench.topic(&format!("eos-{protocol}-in"), 2)?;
+    let target = bench.topic(&format!("eos-{protocol}-out"), 2)?;
     for index in 0..2 {
         bench.suite.fill(&source, Some(index), PER_PARTITION)?;
     }
     let mut done = 0;
     for stop in STOPS.into_iter().cycle().take(8).chain(["at the end"]) {
-        done += work(bench, &group, &source, &target, stop, 2 * PER_PARTITION - done)?;
+        done += work(bench, protocol, &source, &target, stop, 2 * PER_PARTITION - done)?;
     }
     same(&(2 * PER_PARTITION), &done, "records of committed transactions")?;
     let committed = bench.committed(&target, 2, 2 * PER_PARTITION)?;
@@ -467,14 +481,14 @@ fn exactly_once(bench: &Bench<'_>) -> Result<()> {
 /// One life of the application; returns how many records it has committed.
 fn work(
     bench: &Bench<'_>,
-    group: &str,
+    protocol: &str,
     source: &str,
     target: &str,
     stop: &str,
     left: usize,
 ) -> Result<usize> {
     let producer = bench.ready("eos")?;
-    let mut consumer = member(bench, group, source)?;
+    let mut consumer = member(bench, &bench.name(protocol), source, protocol)?;
     let mut done = 0;
     let mut rounds = 0;
     while done < left {
