@@ -321,8 +321,8 @@ impl Error {
     }
 
     /// Whether the transactional id is another producer's now, or its coordinator has ended the
-    /// transaction or forgotten the producer (KIP-1050, "application recoverable"). Reset the positions of what was consumed,
-    /// and make a new producer or call
+    /// transaction or forgotten the producer (KIP-1050, "application recoverable"). Reset
+    /// the positions of what was consumed, and make a new producer or call
     /// [`TransactionalProducer::init`](crate::producer::TransactionalProducer::init) again.
     pub fn needs_new_producer(&self) -> bool {
         matches!(

@@ -173,12 +173,13 @@ fn idempotence(settings: &mut Settings, acks: Acks, retries: u32, in_flight: usi
 fn transactional_id(settings: &mut Settings, is_idempotent: bool) -> Result<Option<Arc<str>>, Error> {
     const KEY: &str = "transactional.id";
     const TIMEOUT: &str = "transaction.timeout.ms";
+    const TIMEOUT_DEFAULT_MS: i64 = 60_000;
     let id: Option<Arc<str>> = settings.filled(KEY).map(Arc::from);
     if id.is_some() && !is_idempotent {
         let message = "Cannot set a transactional.id without also enabling idempotence.";
         return Err(config_error(KEY, message));
     }
-    if id.is_none() && settings.is_written(TIMEOUT) {
+    if id.is_none() && settings.number(TIMEOUT) != TIMEOUT_DEFAULT_MS {
         settings.warn(
             TIMEOUT,
             format!("{TIMEOUT} has no effect: without {KEY}, here as in Kafka"),

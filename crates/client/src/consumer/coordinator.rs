@@ -1,5 +1,5 @@
-//! The coordinator of a group or of a transactional id: looked up when needed, forgotten when it says that it is not the
-//! coordinator, or is gone.
+//! The coordinator of a group or of a transactional id: looked up when needed, forgotten when it
+//! says that it is not the coordinator, or is gone.
 
 use std::sync::Arc;
 

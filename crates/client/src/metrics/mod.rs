@@ -1,6 +1,6 @@
 //! The client's metrics, under Kafka's names.
 //!
-//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics, TransactionCall` and `ConsumerMetrics`; code
+//! The stages call the methods of `NetworkMetrics`, `ProducerMetrics` and `ConsumerMetrics`; code
 //! outside this folder knows no metric's name. `ClientMetrics` holds those of one client and takes
 //! snapshots: as values, as Prometheus text, and as the payload that a broker subscribed to
 //! (KIP-714).

@@ -81,9 +81,10 @@ pub enum CommitError<'a> {
     /// aborted any more.
     Unfinished(Transaction<'a>, Error),
     /// Another producer has taken the transactional id, or the coordinator has aborted the
-    /// transaction after transaction.timeout.ms, or does not know this producer any more. Nothing of the transaction is seen, unless an earlier `commit` of it was
-    /// `Unfinished`. [`TransactionalProducer::init`] is the way back; positions of consumers whose
-    /// offsets were part of it must be reset to the committed ones.
+    /// transaction after transaction.timeout.ms, or does not know this producer any
+    /// more. Nothing of the transaction is seen, unless an earlier `commit` of it was `Unfinished`.
+    /// [`TransactionalProducer::init`] is the way back; positions of consumers whose offsets were
+    /// part of it must be reset to the committed ones.
     Recoverable(Error),
     /// No transaction of this producer can succeed.
     Fatal(Error),
@@ -348,7 +349,8 @@ impl Transaction<'_> {
     /// # use ottla_client::Error;
     /// # use ottla_client::consumer::{Consumer, OffsetAndMetadata, TopicPartition};
     /// # use ottla_client::producer::{Record, TransactionalProducer};
-    /// # fn transform(consumer: &mut Consumer, producer: &TransactionalProducer) -> Result<(), Error> {
+    /// # type Producer = TransactionalProducer;
+    /// # fn transform(consumer: &mut Consumer, producer: &Producer) -> Result<(), Error> {
     /// let records = consumer.poll(Duration::from_secs(1))?;
     /// let transaction = producer.begin()?;
     /// let mut offsets = BTreeMap::new();
