@@ -33,10 +33,16 @@ sensors! {
 }
 
 /// Parts of Kafka's metric names that this client does not have, and why.
-pub(super) const LEFT_OUT: [(&str, &str); 1] = [(
-    "successful-authentication-no-reauth-total",
-    "only a broker can know it; a client's is always 0",
-)];
+pub(super) const LEFT_OUT: [(&str, &str); 2] = [
+    (
+        "txn-prepare-",
+        "transactions that are part of an outer one are not supported",
+    ),
+    (
+        "successful-authentication-no-reauth-total",
+        "only a broker can know it; a client's is always 0",
+    ),
+];
 
 /// The metrics of one producer, consumer or admin client.
 #[derive(Debug)]
