@@ -42,12 +42,15 @@ pub(super) enum Ask {
     },
 }
 
+/// A partition, and why it was not added.
+pub(super) type AddedPartition = ((Arc<str>, i32), Option<Error>);
+
 /// A request's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Initialized(ProducerId),
     /// The result of each partition.
-    PartitionsAdded(Vec<((Arc<str>, i32), Option<Error>)>),
+    PartitionsAdded(Vec<AddedPartition>),
     OffsetsAdded,
     OffsetsCommitted,
     /// With the producer of the next transaction, where the coordinator names it.
@@ -569,8 +572,10 @@ impl TransactionState {
                 self.is_started = true;
                 self.is_doubtful = false;
                 // It is not there any more after a limit or an abort.
-                let is_it = |(offsets, _): &mut (Arc<OffsetsToCommit>, Waiter)| matches!(&ask, Ask::CommitOffsets(asked) if Arc::ptr_eq(asked, offsets));
-                if let Some((_, waiter)) = self.offsets.pop_front_if(is_it) {
+                let is_it = self.offsets.front().is_some_and(
+                    |(offsets, _)| matches!(&ask, Ask::CommitOffsets(asked) if Arc::ptr_eq(asked, offsets)),
+                );
+                if is_it && let Some((_, waiter)) = self.offsets.pop_front() {
                     waiter.tell(Outcome::Done);
                 }
             }
@@ -592,7 +597,7 @@ impl TransactionState {
         }
     }
 
-    fn partitions_added(&mut self, now: Moment, results: Vec<((Arc<str>, i32), Option<Error>)>) -> Reaction {
+    fn partitions_added(&mut self, now: Moment, results: Vec<AddedPartition>) -> Reaction {
         let mut reaction = Reaction::default();
         let wanted_before = self.wanted_partitions;
         for ((topic, partition), error) in results {
