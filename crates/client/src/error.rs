@@ -169,6 +169,8 @@ pub enum Error {
         /// The offset at which the logs diverge; `None` when the leader does not know.
         divergent_offset: Option<i64>,
     },
+    /// The record was not sent, or was sent and taken back: its transaction was aborted.
+    TransactionAborted,
     /// `wakeup` ended a `poll`.
     Wakeup,
     /// The member has lost its place in the group, and another member now commits for its
@@ -310,6 +312,46 @@ impl Error {
         }
     }
 
+    /// Whether a transaction in which this error came can only be aborted (KIP-1050). The producer
+    /// is usable afterwards.
+    pub fn needs_abort(&self) -> bool {
+        !self.needs_new_producer()
+            && !self.is_transaction_fatal()
+            && !matches!(self, Error::IllegalState { .. })
+    }
+
+    /// Whether the transactional id is another producer's now, or its coordinator has ended the
+    /// transaction or forgotten the producer (KIP-1050, "application recoverable"). Reset
+    /// the positions of what was consumed, and make a new producer or call
+    /// [`TransactionalProducer::init`](crate::producer::TransactionalProducer::init) again.
+    pub fn needs_new_producer(&self) -> bool {
+        matches!(
+            self.cause(),
+            Error::Broker {
+                code: ErrorCode::ProducerFenced
+                    | ErrorCode::InvalidProducerEpoch
+                    | ErrorCode::InvalidProducerIdMapping
+                    | ErrorCode::InvalidTxnState,
+                ..
+            }
+        )
+    }
+
+    /// Whether no transaction with this id can succeed before something outside is changed.
+    fn is_transaction_fatal(&self) -> bool {
+        match self.cause() {
+            Error::Broker { code, .. } => matches!(
+                code,
+                ErrorCode::TransactionalIdAuthorizationFailed
+                    | ErrorCode::ClusterAuthorizationFailed
+                    | ErrorCode::InvalidTransactionTimeout
+                    | ErrorCode::UnsupportedVersion
+            ),
+            Error::UnsupportedVersion { .. } | Error::Closed | Error::Config { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether this client is unusable from now on and must be replaced by a new one.
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -439,6 +481,7 @@ impl fmt::Display for Error {
                     None => Ok(()),
                 }
             }
+            Error::TransactionAborted => write!(f, "the transaction was aborted"),
             Error::Wakeup => write!(f, "woken up"),
             Error::MaybeWritten { cause } => write!(f, "{cause}; the record may be in the log"),
         }

@@ -100,6 +100,12 @@ pub fn member_leaves(client_id: &str, group: &str, reason: &str) {
     info!(target: TARGET, client_id, group, reason, "member leaves the group");
 }
 
+/// The transactional id is another producer's, or the coordinator does not know this one any more,
+/// or it refuses it.
+pub fn transaction_lost(client_id: &str, transactional_id: &str, error: &Error) {
+    warn!(target: TARGET, client_id, transactional_id, %error, "transaction lost");
+}
+
 /// The next poll returns this error.
 pub fn group_failed(client_id: &str, group: &str, error: &Error) {
     warn!(target: TARGET, client_id, group, %error, "group request failed");

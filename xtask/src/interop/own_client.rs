@@ -7,7 +7,8 @@ use super::clients::{CLIENTS, Client, Clients};
 use super::old_kafka::OldKafka;
 use super::server::{Programs, Site, Target};
 use super::table::Table;
-use anyhow::Result;
+use super::toolchain::run_quietly;
+use anyhow::{Context, Result};
 use std::time::Duration;
 
 /// The broker of a run.
@@ -18,6 +19,13 @@ pub enum Broker {
     /// 2.1, the oldest that the client supports.
     OldKafka,
 }
+
+/// The brokers of the cases with transactions.
+const SERVE_TRANSACTIONS: [Broker; 2] = [Broker::Ottla, Broker::Kafka];
+
+/// The levels of `transaction.version` that the transactional producer meets in one run, the
+/// first of them as the directory is formatted.
+const TRANSACTION_VERSIONS: [u8; 3] = [2, 1, 0];
 
 /// Runs against one broker and returns its table.
 ///
@@ -47,9 +55,10 @@ pub fn run(programs: &Programs, clients: &Clients, broker: Broker, is_known: boo
     }
     let mut against = Against::new(&mut table, programs, clients, server.bootstrap());
     against.phase("beside-java", 120)?;
-    // Ottla does not serve transactions.
-    if broker == Broker::Kafka {
+    against.phase("consumer-protocol", 300)?;
+    if SERVE_TRANSACTIONS.contains(&broker) {
         against.phase("transactions", 120)?;
+        against.transactional_producer(broker)?;
     }
     let stopped = server.stop().map_err(|error| format!("{error:#}"));
     table.add_other("clean stop", stopped);
@@ -95,6 +104,36 @@ impl<'a> Against<'a> {
     fn phase(&mut self, phase: &str, seconds: u64) -> Result<()> {
         let bootstrap = self.bootstrap.clone();
         self.client(Client::Ottla, &[phase, &bootstrap], seconds)
+    }
+
+    fn transactional_producer(&mut self, broker: Broker) -> Result<()> {
+        for version in TRANSACTION_VERSIONS {
+            let mark = format!("transaction.version {version}");
+            if version != TRANSACTION_VERSIONS[0] {
+                // Ottla has no tool that lowers a level.
+                if broker != Broker::Kafka {
+                    continue;
+                }
+                self.finalize(version)?;
+            }
+            let bootstrap = self.bootstrap.clone();
+            let arguments = ["transactional-producer", bootstrap.as_str(), mark.as_str()];
+            self.client(Client::Ottla, &arguments, 300)?;
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, version: u8) -> Result<()> {
+        let mut tool = self.programs.kafka.tool("org.apache.kafka.tools.FeatureCommand");
+        let feature = format!("transaction.version={version}");
+        tool.args([
+            "--bootstrap-server",
+            &self.bootstrap,
+            "downgrade",
+            "--feature",
+            &feature,
+        ]);
+        run_quietly(&mut tool).context("kafka-features downgrade")
     }
 
     /// All clients write; all read our client's records, and ours reads all records.

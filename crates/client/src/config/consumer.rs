@@ -40,6 +40,30 @@ pub enum AssignorKind {
     CooperativeSticky,
 }
 
+/// `group.protocol`: who assigns a group's partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GroupProtocol {
+    /// A member, with one of `partition.assignment.strategy`.
+    Classic,
+    /// The broker (KIP-848).
+    Consumer,
+}
+
+/// Settings that only the other protocol has.
+const NOT_CLASSIC: [&str; 3] = [
+    "group.remote.assignor",
+    "share.acknowledgement.mode",
+    "share.acquire.mode",
+];
+const NOT_CONSUMER: [&str; 5] = [
+    "partition.assignment.strategy",
+    "heartbeat.interval.ms",
+    "session.timeout.ms",
+    "share.acknowledgement.mode",
+    "share.acquire.mode",
+];
+
 /// A consumer's settings, checked.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -50,6 +74,10 @@ pub struct ConsumerConfig {
     pub group_id: Option<Arc<str>>,
     /// `group.instance.id` (KIP-345).
     pub group_instance_id: Option<Arc<str>>,
+    /// `group.protocol`.
+    pub group_protocol: GroupProtocol,
+    /// `group.remote.assignor`; not set: the group's own default.
+    pub remote_assignor: Option<Arc<str>>,
     /// In order of preference.
     pub assignors: Vec<AssignorKind>,
     /// `session.timeout.ms`.
@@ -88,16 +116,19 @@ impl ConsumerConfig {
     /// - Errors: `Config` with Kafka's text, for the first wrong key.
     pub fn from_config(config: &Config) -> Result<ConsumerConfig, Error> {
         let settings = Settings::new(ClientKind::Consumer, config)?;
-        for key in [
-            "group.remote.assignor",
-            "share.acknowledgement.mode",
-            "share.acquire.mode",
-        ] {
-            if settings.is_written(key) && settings.filled(key).is_some() {
-                let message = format!("{key} cannot be set when group.protocol=CLASSIC");
+        let protocol = settings.text("group.protocol").unwrap_or_default();
+        let (group_protocol, others): (_, &[&str]) = match protocol.eq_ignore_ascii_case("consumer") {
+            true => (GroupProtocol::Consumer, &NOT_CONSUMER),
+            false => (GroupProtocol::Classic, &NOT_CLASSIC),
+        };
+        for key in others.iter().copied() {
+            if settings.is_written(key) && settings.is_filled(key) {
+                let protocol = protocol.to_uppercase();
+                let message = format!("{key} cannot be set when group.protocol={protocol}");
                 return Err(config_error(key, message));
             }
         }
+        let remote_assignor = settings.filled("group.remote.assignor").map(Arc::from);
         let group_id: Option<Arc<str>> = settings.text("group.id").map(Arc::from);
         if group_id.as_deref() == Some("") {
             let message = "The configured group.id should not be an empty string or whitespace.";
@@ -115,6 +146,8 @@ impl ConsumerConfig {
             return Err(config_error("heartbeat.interval.ms", message));
         }
         Ok(ConsumerConfig {
+            group_protocol,
+            remote_assignor,
             group_id,
             group_instance_id: settings.text("group.instance.id").map(Arc::from),
             assignors: assignors(settings.list("partition.assignment.strategy"))?,

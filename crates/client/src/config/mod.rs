@@ -24,7 +24,7 @@ use crate::error::Error;
 
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
-pub use self::consumer::{AssignorKind, ConsumerConfig, OffsetReset};
+pub use self::consumer::{AssignorKind, ConsumerConfig, GroupProtocol, OffsetReset};
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
     Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,

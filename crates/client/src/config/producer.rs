@@ -68,6 +68,10 @@ pub struct ProducerConfig {
     pub partitioner_adaptive: bool,
     /// 0: off.
     pub partitioner_availability_timeout_ms: u64,
+    /// `transactional.id`; for `TransactionalProducer` alone.
+    pub transactional_id: Option<Arc<str>>,
+    /// `transaction.timeout.ms`; the broker limits it.
+    pub transaction_timeout_ms: i64,
 }
 
 /// `partitioner.class`.
@@ -97,6 +101,7 @@ impl ProducerConfig {
         let in_flight = settings.size("max.in.flight.requests.per.connection");
         let enable_idempotence = idempotence(&mut settings, acks, retries, in_flight)?;
         let delivery_timeout_ms = delivery_timeout(&mut settings)?;
+        let transactional_id = transactional_id(&mut settings, enable_idempotence)?;
         Ok(ProducerConfig {
             acks,
             enable_idempotence,
@@ -114,6 +119,8 @@ impl ProducerConfig {
             partitioner_ignore_keys: settings.boolean("partitioner.ignore.keys"),
             partitioner_adaptive: settings.boolean("partitioner.adaptive.partitioning.enable"),
             partitioner_availability_timeout_ms: settings.natural("partitioner.availability.timeout.ms"),
+            transactional_id,
+            transaction_timeout_ms: settings.number("transaction.timeout.ms"),
             client: Arc::new(ClientConfig::new(ClientKind::Producer, settings)?),
         })
     }
@@ -160,6 +167,25 @@ fn idempotence(settings: &mut Settings, acks: Acks, retries: u32, in_flight: usi
         return Err(config_error("max.in.flight.requests.per.connection", message));
     }
     Ok(enabled)
+}
+
+/// - Errors: `Config` for a transactional id without idempotence, whatever has ruled it out.
+fn transactional_id(settings: &mut Settings, is_idempotent: bool) -> Result<Option<Arc<str>>, Error> {
+    const KEY: &str = "transactional.id";
+    const TIMEOUT: &str = "transaction.timeout.ms";
+    const TIMEOUT_DEFAULT_MS: i64 = 60_000;
+    let id: Option<Arc<str>> = settings.filled(KEY).map(Arc::from);
+    if id.is_some() && !is_idempotent {
+        let message = "Cannot set a transactional.id without also enabling idempotence.";
+        return Err(config_error(KEY, message));
+    }
+    if id.is_none() && settings.number(TIMEOUT) != TIMEOUT_DEFAULT_MS {
+        settings.warn(
+            TIMEOUT,
+            format!("{TIMEOUT} has no effect: without {KEY}, here as in Kafka"),
+        );
+    }
+    Ok(id)
 }
 
 fn delivery_timeout(settings: &mut Settings) -> Result<u64, Error> {

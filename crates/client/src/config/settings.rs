@@ -197,6 +197,15 @@ impl Settings {
         self.text(key).filter(|text| !text.is_empty())
     }
 
+    /// Whether there is a value other than an empty text.
+    pub fn is_filled(&self, key: &str) -> bool {
+        match self.value(key) {
+            Some(ConfigValue::List(words)) => !words.is_empty(),
+            Some(value) => value.as_str().is_none_or(|text| !text.is_empty()),
+            None => false,
+        }
+    }
+
     pub fn list(&self, key: &str) -> &[String] {
         self.value(key)
             .and_then(ConfigValue::as_list)

@@ -114,13 +114,9 @@ fn addresses_of_both_families() {
 fn unsupported_guarantees_are_refused_and_ignored_keys_give_a_warning() {
     let refused = |key: &str, value: &str| message(ProducerConfig::from_config(&producer().set(key, value)));
     assert_eq!(
-        refused("transactional.id", "payments"),
-        "Invalid value payments for configuration transactional.id: transactions are not supported yet"
-    );
-    let consumer = producer().set("group.protocol", "consumer");
-    assert_eq!(
-        message(ConsumerConfig::from_config(&consumer)),
-        "Invalid value consumer for configuration group.protocol: only the classic group protocol is supported"
+        refused("transaction.two.phase.commit.enable", "true"),
+        "Invalid value true for configuration transaction.two.phase.commit.enable: transactions that are part \
+         of an outer one are not supported"
     );
     let told = producer().set(
         "key.serializer",
@@ -136,6 +132,52 @@ fn unsupported_guarantees_are_refused_and_ignored_keys_give_a_warning() {
         .set("metrics.recording.level", "INFO")
         .set("transaction.timeout.ms", "60000");
     assert_eq!(default.warnings(ClientKind::Producer), Ok(Vec::new()));
+}
+
+#[test]
+fn a_transactional_id_needs_idempotence_and_its_timeout_needs_the_id() {
+    let with_id = producer().set("transactional.id", "payments");
+    let config = ProducerConfig::from_config(&with_id).unwrap();
+    assert_eq!(config.transactional_id.as_deref(), Some("payments"));
+    for (key, value) in [("enable.idempotence", "false"), ("acks", "1"), ("retries", "0")] {
+        assert_eq!(
+            message(ProducerConfig::from_config(&with_id.clone().set(key, value))),
+            "Cannot set a transactional.id without also enabling idempotence.",
+            "{key}"
+        );
+    }
+    let without = producer().set("transaction.timeout.ms", "1000");
+    let told = without.warnings(ClientKind::Producer).unwrap();
+    assert!(
+        told[0]
+            .message
+            .starts_with("transaction.timeout.ms has no effect")
+    );
+    assert_eq!(
+        with_id
+            .set("transaction.timeout.ms", "1000")
+            .warnings(ClientKind::Producer),
+        Ok(Vec::new())
+    );
+}
+
+#[test]
+fn each_group_protocol_refuses_the_settings_of_the_other() {
+    let consumer = producer().set("group.id", "g").set("group.protocol", "Consumer");
+    let config = consumer.clone().set("group.remote.assignor", "range");
+    let config = ConsumerConfig::from_config(&config).unwrap();
+    assert_eq!(config.group_protocol, GroupProtocol::Consumer);
+    assert_eq!(config.remote_assignor.as_deref(), Some("range"));
+    for (key, value) in [
+        ("session.timeout.ms", "45000"),
+        ("heartbeat.interval.ms", "3000"),
+        ("partition.assignment.strategy", "range"),
+    ] {
+        assert_eq!(
+            message(ConsumerConfig::from_config(&consumer.clone().set(key, value))),
+            format!("{key} cannot be set when group.protocol=CONSUMER")
+        );
+    }
 }
 
 #[test]

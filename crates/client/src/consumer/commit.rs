@@ -22,6 +22,8 @@ use crate::time::Moment;
 /// First versions with leader epochs (KIP-320) and `group_instance_id` (KIP-345).
 const LEADER_EPOCH_VERSION: i16 = 6;
 const STATIC_VERSION: i16 = 7;
+/// The first version with member epochs (KIP-848).
+const MEMBER_EPOCH_VERSION: i16 = 9;
 /// Later versions name topics by id.
 const NAMES_MAX_VERSION: i16 = 9;
 
@@ -232,7 +234,10 @@ impl GroupMembership {
             }
         };
         let instance_id = self.config.group_instance_id.clone().filter(|_| as_member);
-        let needed_min = needed_for_static(instance_id.is_some(), STATIC_VERSION);
+        let needed_min = match self.membership {
+            Some(_) => MEMBER_EPOCH_VERSION,
+            None => needed_for_static(instance_id.is_some(), STATIC_VERSION),
+        };
         let version = network.version_within(node, ApiKey::OffsetCommit, needed_min, NAMES_MAX_VERSION);
         let api_version = match version {
             Ok(version) => version,
@@ -298,7 +303,8 @@ impl GroupMembership {
             return;
         }
         match result {
-            Err(error) if error.is_retriable() && commit.kind != CommitKind::Async => {
+            // The next heartbeat brings the newer epoch.
+            Err(error) if (error.is_retriable() || is_stale(&error)) && commit.kind != CommitKind::Async => {
                 commit.failures = failures.saturating_add(1);
                 commit.not_before = Some(retry_at);
                 commit.state = CommitState::Waiting;
@@ -418,6 +424,17 @@ impl GroupMembership {
             }
         }
     }
+}
+
+/// The member has a newer epoch than the request.
+pub(super) fn is_stale(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Broker {
+            code: ErrorCode::StaleMemberEpoch,
+            ..
+        }
+    )
 }
 
 fn topics(offsets: &Offsets, with_leader_epochs: bool) -> Vec<OffsetCommitRequestTopic<'_>> {

@@ -10,9 +10,11 @@ use ottla_wire::messages::offset_fetch::{
 };
 use ottla_wire::primitives::Reader;
 
+use super::commit::is_stale;
 use super::group::{GroupEvent, GroupMembership, GroupTicket, Offsets};
 use super::group_network::GroupNetwork;
 use super::join::malformed;
+use super::rebalance::{Generation, MemberState};
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
 use crate::error::Error;
 use crate::metadata::snapshot::NodeId;
@@ -22,6 +24,8 @@ use crate::time::Moment;
 /// First versions with `require_stable` (KIP-447) and with several groups (KIP-709).
 const REQUIRE_STABLE_VERSION: i16 = 7;
 const GROUPS_VERSION: i16 = 8;
+/// The first version with member epochs (KIP-848).
+const MEMBER_EPOCH_VERSION: i16 = 9;
 /// Later versions name topics by id.
 const NAMES_MAX_VERSION: i16 = 9;
 
@@ -129,7 +133,12 @@ impl GroupMembership {
                 continue;
             };
             fetch.is_sent = true;
-            let body = encode(&self.group_id, &fetch.partitions, *api_version);
+            let member = self
+                .membership
+                .as_ref()
+                .filter(|_| self.state == MemberState::Stable && *api_version >= MEMBER_EPOCH_VERSION)
+                .map(|_| &self.generation);
+            let body = encode(&self.group_id, member, &fetch.partitions, *api_version);
             let request = self.small_request(ApiKey::OffsetFetch, *api_version, body);
             network.send(now, node, request, GroupTicket::FetchOffsets { ticket });
         }
@@ -152,7 +161,7 @@ impl GroupMembership {
         };
         let retry_at = self.backoff_after(now, failures);
         match (result, self.fetches.open.get_mut(&ticket)) {
-            (Err(error), Some(fetch)) if error.is_retriable() => {
+            (Err(error), Some(fetch)) if error.is_retriable() || is_stale(&error) => {
                 fetch.is_sent = false;
                 fetch.failures = failures.saturating_add(1);
                 fetch.not_before = Some(retry_at);
@@ -165,7 +174,13 @@ impl GroupMembership {
     }
 }
 
-fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -> Vec<u8> {
+/// - `member`: with `group.protocol=consumer` a broker checks the epoch.
+fn encode(
+    group_id: &str,
+    member: Option<&Generation>,
+    partitions: &BTreeSet<TopicPartition>,
+    version: i16,
+) -> Vec<u8> {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for partition in partitions {
         topics
@@ -188,8 +203,9 @@ fn encode(group_id: &str, partitions: &BTreeSet<TopicPartition>, version: i16) -
             });
         message.groups = vec![OffsetFetchRequestGroup {
             group_id,
+            member_id: member.map(|member| &*member.member_id),
+            member_epoch: member.map_or(-1, |member| member.id),
             topics: Some(topics.collect()),
-            ..OffsetFetchRequestGroup::default()
         }];
     } else {
         let topics = topics

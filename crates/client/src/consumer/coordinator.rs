@@ -1,5 +1,5 @@
-//! The group's coordinator: looked up when needed, forgotten when it says that it is not the
-//! coordinator, or is gone.
+//! The coordinator of a group or of a transactional id: looked up when needed, forgotten when it
+//! says that it is not the coordinator, or is gone.
 
 use std::sync::Arc;
 
@@ -17,14 +17,31 @@ use crate::network::cluster::{Readiness, Reply, Request};
 use crate::network::io::Address;
 use crate::time::Moment;
 
-/// Kafka's key type for groups; transactions have 1.
-const KEY_TYPE_GROUP: i8 = 0;
 /// From this version on the request has a list of keys (KIP-699).
 const BATCHED_FROM_VERSION: i16 = 4;
 
+/// What is coordinated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinatorKind {
+    Group,
+    Transaction,
+}
+
+impl CoordinatorKind {
+    /// The number in the request, and the first version that has it.
+    fn key_type(self) -> (i8, i16) {
+        match self {
+            CoordinatorKind::Group => (0, 0),
+            CoordinatorKind::Transaction => (1, 1),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Coordinator {
-    group_id: Arc<str>,
+    kind: CoordinatorKind,
+    /// The group, or the transactional id.
+    key: Arc<str>,
     request_timeout_ms: u64,
     backoff: Backoff,
     random: Random,
@@ -60,9 +77,16 @@ pub enum CoordinatorLookup {
 }
 
 impl Coordinator {
-    pub fn new(group_id: Arc<str>, request_timeout_ms: u64, backoff: Backoff, seed: u64) -> Coordinator {
+    pub fn new(
+        kind: CoordinatorKind,
+        key: Arc<str>,
+        request_timeout_ms: u64,
+        backoff: Backoff,
+        seed: u64,
+    ) -> Coordinator {
         Coordinator {
-            group_id,
+            kind,
+            key,
             request_timeout_ms,
             backoff,
             random: Random::new(seed),
@@ -77,6 +101,11 @@ impl Coordinator {
 
     pub fn is_known(&self) -> bool {
         matches!(self.state, CoordinatorState::Known { .. })
+    }
+
+    /// A lookup is in flight.
+    pub fn is_asking(&self) -> bool {
+        matches!(self.state, CoordinatorState::Asking)
     }
 
     /// When the next lookup is due; `None` while it is known, or while a connection must be made
@@ -136,16 +165,13 @@ impl Coordinator {
         let Some(node) = node else {
             return Ok(());
         };
-        let api_version = network.version(node, ApiKey::FindCoordinator, 0)?;
+        let (key_type, needed_min) = self.kind.key_type();
+        let api_version = network.version(node, ApiKey::FindCoordinator, needed_min)?;
         let is_batched = api_version >= BATCHED_FROM_VERSION;
         let message = FindCoordinatorRequest {
-            key: if is_batched { "" } else { &self.group_id },
-            key_type: KEY_TYPE_GROUP,
-            coordinator_keys: if is_batched {
-                vec![&self.group_id]
-            } else {
-                Vec::new()
-            },
+            key: if is_batched { "" } else { &self.key },
+            key_type,
+            coordinator_keys: if is_batched { vec![&self.key] } else { Vec::new() },
         };
         let mut body = Vec::new();
         message.encode(&mut body, api_version);
@@ -166,7 +192,7 @@ impl Coordinator {
             return CoordinatorLookup::Yes;
         }
         let found = match &reply.result {
-            Ok(body) => decode(body, reply.api_version, &self.group_id),
+            Ok(body) => decode(body, reply.api_version, &self.key),
             Err(error) => Err(error.clone()),
         };
         match found {
@@ -221,7 +247,7 @@ impl Coordinator {
     }
 }
 
-fn decode(body: &[u8], version: i16, group_id: &Arc<str>) -> Result<(i32, Address), Error> {
+fn decode(body: &[u8], version: i16, key: &Arc<str>) -> Result<(i32, Address), Error> {
     let malformed = |reason: String| Error::Malformed {
         address: "coordinator lookup".into(),
         reason: reason.into(),
@@ -229,12 +255,8 @@ fn decode(body: &[u8], version: i16, group_id: &Arc<str>) -> Result<(i32, Addres
     let response = FindCoordinatorResponse::decode(&mut Reader::new(body), version)
         .map_err(|error| malformed(error.to_string()))?;
     let (code, id, host, port) = if version >= BATCHED_FROM_VERSION {
-        let of_group = response
-            .coordinators
-            .iter()
-            .find(|found| found.key == &**group_id);
-        let found =
-            of_group.ok_or_else(|| malformed(format!("no coordinator of {group_id} in the answer")))?;
+        let of_key = response.coordinators.iter().find(|found| found.key == &**key);
+        let found = of_key.ok_or_else(|| malformed(format!("no coordinator of {key} in the answer")))?;
         (found.error_code, found.node_id, found.host, found.port)
     } else {
         (
@@ -244,15 +266,12 @@ fn decode(body: &[u8], version: i16, group_id: &Arc<str>) -> Result<(i32, Addres
             response.port,
         )
     };
-    if let Some(error) = Error::from_code(code, || group_id.clone()) {
+    if let Some(error) = Error::from_code(code, || key.clone()) {
         return Err(error);
     }
     let port = u16::try_from(port).map_err(|_| malformed(format!("port {port}")))?;
     if id < 0 {
-        return Err(Error::broker(
-            ErrorCode::CoordinatorNotAvailable,
-            group_id.clone(),
-        ));
+        return Err(Error::broker(ErrorCode::CoordinatorNotAvailable, key.clone()));
     }
     let address = Address {
         host: host.into(),

@@ -21,14 +21,15 @@ use super::assignor::user_data::LastAssignment;
 use super::assignor::{RebalanceProtocol, common_protocol};
 use super::commit::Commits;
 use super::committed::Fetches;
-use super::coordinator::{Coordinator, CoordinatorLookup};
+use super::coordinator::{Coordinator, CoordinatorKind, CoordinatorLookup};
 use super::group_network::GroupNetwork;
 use super::heartbeat::Heartbeat;
+use super::membership::Membership;
 use super::poll_activity::PollActivity;
 use super::rebalance::{Generation, MemberState, Rebalance, Step, Watch};
 use super::subscription::Subscription;
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
-use crate::config::ConsumerConfig;
+use crate::config::{ConsumerConfig, GroupProtocol};
 use crate::error::Error;
 use crate::events;
 use crate::metadata::snapshot::{NodeId, Snapshot};
@@ -126,6 +127,10 @@ pub enum GroupTicket {
         sent: Generation,
     },
     Leave,
+    /// ConsumerGroupHeartbeat (KIP-848); below 0 to leave.
+    Membership {
+        sent_epoch: i32,
+    },
     Commit {
         number: u64,
         sent: Generation,
@@ -162,6 +167,8 @@ pub struct GroupMembership {
     pub(super) step: Step,
     pub(super) calls: u64,
     pub(super) heartbeat: Heartbeat,
+    /// With `group.protocol=consumer`, in place of joining and `heartbeat`.
+    pub(super) membership: Option<Membership>,
     pub(super) commits: Commits,
     pub(super) fetches: Fetches,
 
@@ -204,12 +211,19 @@ impl GroupMembership {
         let client = &config.client;
         let backoff = Backoff::new(client.retry_backoff_ms, client.retry_backoff_ms_max);
         let coordinator = Coordinator::new(
+            CoordinatorKind::Group,
             group_id.clone(),
             client.request_timeout_ms,
             backoff,
             seed ^ 0xc00d,
         );
+        let mut random = Random::new(seed);
+        let membership = match config.group_protocol {
+            GroupProtocol::Classic => None,
+            GroupProtocol::Consumer => Some(Membership::new(&mut random)),
+        };
         GroupMembership {
+            membership,
             protocol: common_protocol(&config.assignors),
             coordinator,
             heartbeat: Heartbeat::new(&config),
@@ -219,7 +233,7 @@ impl GroupMembership {
             activity,
             metrics,
             backoff,
-            random: Random::new(seed),
+            random,
             subscription: Subscription::None,
             topics: BTreeSet::new(),
             snapshot: Arc::default(),
@@ -329,6 +343,7 @@ impl GroupMembership {
             GroupTicket::Sync { attempt, sent } => self.synced(now, attempt, &sent, &reply),
             GroupTicket::Heartbeat { sent } => self.heartbeat_answered(now, &sent, &reply),
             GroupTicket::Leave => self.left(now),
+            GroupTicket::Membership { sent_epoch } => self.membership_answered(now, sent_epoch, &reply),
             GroupTicket::Commit { number, sent } => self.commit_answered(now, number, &sent, &reply),
             GroupTicket::FetchOffsets { ticket } => self.offsets_answered(now, ticket, &reply),
         }
@@ -341,8 +356,13 @@ impl GroupMembership {
             self.begin_auto_commits(now);
             self.expire(now);
             let node = self.coordinator_node(now, network);
-            while self.advance(now, node, network) {}
-            self.send_heartbeat(now, node, network);
+            if self.membership.is_some() {
+                while self.advance_membership(now, network) {}
+                self.send_membership(now, node, network);
+            } else {
+                while self.advance(now, node, network) {}
+                self.send_heartbeat(now, node, network);
+            }
             self.send_commits(now, node, network);
             self.send_fetches(now, node, network);
         }

@@ -28,6 +28,8 @@ pub trait GroupNetwork {
     /// The requests in flight come back as `Disconnected` in a later turn.
     fn disconnect(&mut self, now: Moment, node: NodeId);
     fn snapshot(&self) -> Arc<Snapshot>;
+    /// A topic is not in the metadata yet.
+    fn request_metadata(&mut self) {}
 }
 
 /// A cluster as the group sees it, for one turn of the consumer's machine.
@@ -74,5 +76,9 @@ impl<T: From<GroupTicket>> GroupNetwork for ClusterLink<'_, T> {
 
     fn snapshot(&self) -> Arc<Snapshot> {
         self.cluster.snapshot()
+    }
+
+    fn request_metadata(&mut self) {
+        self.cluster.request_metadata();
     }
 }

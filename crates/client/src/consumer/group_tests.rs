@@ -80,6 +80,11 @@ impl GroupNetwork for Network {
     }
 }
 
+/// The topic id of the tests' topics.
+fn id_of(topic: &str) -> Uuid {
+    Uuid([topic.as_bytes()[0]; 16])
+}
+
 struct Bench {
     now: Moment,
     machine: GroupMembership,
@@ -118,7 +123,7 @@ impl Bench {
         let topics = topics.iter().map(|(name, count)| {
             let topic = Topic {
                 name: (*name).into(),
-                id: Uuid::default(),
+                id: id_of(name),
                 partitions: vec![Partition::default(); *count],
                 is_internal: false,
                 usage: Default::default(),
@@ -881,3 +886,6 @@ fn a_rebalance_is_told_with_its_reason_and_its_result() {
         r#"INFO ottla_client: rebalance started client_id="c" group="g" reason="group is already rebalancing""#
     );
 }
+
+#[path = "membership_tests.rs"]
+mod membership;

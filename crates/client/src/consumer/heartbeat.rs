@@ -12,6 +12,7 @@ use ottla_wire::primitives::Reader;
 use super::group::{GroupMembership, GroupTicket};
 use super::group_network::GroupNetwork;
 use super::join::{needed_for_static, text_cut};
+use super::membership::Membership;
 use super::rebalance::{Generation, MemberState};
 use crate::config::ConsumerConfig;
 use crate::events;
@@ -91,6 +92,9 @@ impl GroupMembership {
 
     /// Handles timeouts: the coordinator does not answer, or the application does not poll.
     pub(super) fn expire(&mut self, now: Moment) {
+        if self.membership.is_some() {
+            return self.expire_membership(now);
+        }
         if !self.has_place() {
             return;
         }
@@ -106,7 +110,18 @@ impl GroupMembership {
         self.heartbeat.poll_check = since.after_ms(self.config.max_poll_interval_ms);
     }
 
+    /// When to check whether the application polls.
+    pub(super) fn poll_check(&self) -> Moment {
+        let since = self.activity.outside_since();
+        since.map_or(Moment::NEVER, |since| {
+            since.after_ms(self.config.max_poll_interval_ms)
+        })
+    }
+
     pub(super) fn heartbeat_deadline(&self) -> Option<Moment> {
+        if self.membership.is_some() {
+            return self.membership_deadline();
+        }
         if !self.has_place() {
             return None;
         }
@@ -239,6 +254,13 @@ impl GroupMembership {
 
     /// A static member keeps its place: it is expected back within the session timeout (KIP-345).
     pub(super) fn queue_leave(&mut self, _now: Moment, reason: &'static str) {
+        if let Some(membership) = &mut self.membership {
+            membership.queue_leave(self.config.group_instance_id.is_some());
+            if membership.has_leave_to_send() {
+                events::member_leaves(&self.config.client.client_id, &self.group_id, reason);
+            }
+            return;
+        }
         let is_member = self.state != MemberState::Unjoined && !self.generation.member_id.is_empty();
         if is_member && self.config.group_instance_id.is_none() {
             let member_id = self.generation.member_id.clone();
@@ -249,10 +271,15 @@ impl GroupMembership {
 
     pub(super) fn has_leave_to_send(&self) -> bool {
         self.heartbeat.leave.is_some()
+            || self
+                .membership
+                .as_ref()
+                .is_some_and(Membership::has_leave_to_send)
     }
 
     pub(super) fn is_leave_awaited(&self) -> bool {
-        self.heartbeat.leave.is_some() || self.heartbeat.leaves_under_way > 0
+        let is_awaited = self.membership.as_ref().is_some_and(Membership::is_leave_awaited);
+        is_awaited || self.heartbeat.leave.is_some() || self.heartbeat.leaves_under_way > 0
     }
 
     fn send_leave(&mut self, now: Moment, node: NodeId, network: &mut dyn GroupNetwork) {

@@ -17,10 +17,11 @@ pub(crate) mod assignor;
 pub(crate) mod group;
 #[expect(missing_docs, reason = "reachable through `machine` only")]
 pub(crate) mod group_network;
-mod coordinator;
+pub(crate) mod coordinator;
 mod rebalance;
 mod join;
 mod heartbeat;
+mod membership;
 mod commit;
 mod committed;
 #[cfg(test)]

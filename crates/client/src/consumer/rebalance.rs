@@ -174,20 +174,26 @@ impl GroupMembership {
     ) -> bool {
         match &self.step {
             Step::Idle => self.begin(now, node),
-            Step::Committing { until, after } => {
-                if *until > now && !self.commits.is_step_done() {
-                    return false;
-                }
-                let after = after.clone();
-                self.commits.forget_step();
-                self.go_on(now, after, Offsets::new());
-                true
-            }
+            Step::Committing { .. } => self.end_commit(now),
             Step::Join => self.send_join(now, node, network),
             Step::AwaitingMetadata { .. } => self.distribute_when_known(now),
             Step::Sync { .. } => self.send_sync(now, node, network),
             Step::Calling { .. } | Step::Joining | Step::Syncing | Step::Parting => false,
         }
+    }
+
+    /// Goes on when the commit of this step is answered, or has taken too long.
+    pub(super) fn end_commit(&mut self, now: Moment) -> bool {
+        let Step::Committing { until, after } = &self.step else {
+            return false;
+        };
+        if *until > now && !self.commits.is_step_done() {
+            return false;
+        }
+        let after = after.clone();
+        self.commits.forget_step();
+        self.go_on(now, after, Offsets::new());
+        true
     }
 
     pub(super) fn step_deadline(&self) -> Option<Moment> {
@@ -279,7 +285,7 @@ impl GroupMembership {
     }
 
     /// As in Kafka, nothing begins before the first poll.
-    fn has_polled(&self) -> bool {
+    pub(super) fn has_polled(&self) -> bool {
         if self.activity.polls() == 0 {
             self.activity.await_poll();
         }
@@ -301,6 +307,9 @@ impl GroupMembership {
     }
 
     fn give_up(&mut self, now: Moment) {
+        if self.membership.is_some() {
+            return self.give_up_untargeted(now);
+        }
         if self.generation.is_lost() {
             if self.assignment.is_empty() {
                 return self.go_on(now, After::KeepAndJoin(BTreeSet::new()), Offsets::new());
@@ -363,7 +372,7 @@ impl GroupMembership {
         self.call(RebalanceStep::Assigned(added), After::Settle);
     }
 
-    fn own(&mut self, partitions: BTreeSet<TopicPartition>) {
+    pub(super) fn own(&mut self, partitions: BTreeSet<TopicPartition>) {
         if self.assignment != partitions {
             self.assignment = partitions;
             self.metrics.assigned_partitions(self.assignment.len());
@@ -372,7 +381,7 @@ impl GroupMembership {
         }
     }
 
-    fn call(&mut self, step: RebalanceStep, after: After) {
+    pub(super) fn call(&mut self, step: RebalanceStep, after: After) {
         self.calls += 1;
         self.events
             .push(GroupEvent::Call(RebalanceCall { id: self.calls, step }));
@@ -393,7 +402,7 @@ impl GroupMembership {
         }
     }
 
-    fn go_on(&mut self, now: Moment, after: After, consumed: Offsets) {
+    pub(super) fn go_on(&mut self, now: Moment, after: After, consumed: Offsets) {
         match after {
             After::CommitAndGiveUp => {
                 // The group removes a member that takes longer than this.
@@ -443,6 +452,9 @@ impl GroupMembership {
             member_id,
             ..Generation::default()
         };
+        if let Some(membership) = &mut self.membership {
+            membership.fence();
+        }
         self.state = MemberState::Unjoined;
         self.rebalance.needs_prepare = true;
         self.rebalance.attempt += 1;

@@ -34,7 +34,7 @@ pub mod reference;
 pub use self::consumer::{ConsumerMetrics, RebalanceCallback};
 pub use self::instance_id::InstanceId;
 pub use self::network::NetworkMetrics;
-pub use self::producer::{BufferState, ProducerMetrics};
+pub use self::producer::{BufferState, ProducerMetrics, TransactionCall};
 pub use self::registry::ClientMetrics;
 pub use self::sensor::{ClientKind, Metric, MetricKind, Value};
 pub use self::telemetry::Telemetry;

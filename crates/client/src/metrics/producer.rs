@@ -89,6 +89,21 @@ sensors! {
         Flush {
             "flush-time-ns-total" Total "Time spent in flush, in nanoseconds.",
         }
+        TransactionInit {
+            "txn-init-time-ns-total" Total "Time spent in init of a transactional producer, in nanoseconds.",
+        }
+        TransactionBegin {
+            "txn-begin-time-ns-total" Total "Time spent in begin, which waits for the end of the transaction before, in nanoseconds.",
+        }
+        TransactionOffsets {
+            "txn-send-offsets-time-ns-total" Total "Time spent in send_offsets of a transaction, in nanoseconds.",
+        }
+        TransactionCommit {
+            "txn-commit-time-ns-total" Total "Time spent in commit of a transaction, in nanoseconds.",
+        }
+        TransactionAbort {
+            "txn-abort-time-ns-total" Total "Time spent in abort of a transaction, in nanoseconds.",
+        }
     }
 }
 
@@ -144,7 +159,22 @@ sensors! {
             "buffer-wait-time-avg" Avg "Mean time of a wait for buffer.memory in milliseconds.",
             "buffer-wait-time-max" Max "Longest wait for buffer.memory in milliseconds.",
         }
+        TransactionConflict {
+            "transaction-conflict-time-avg" Avg "Mean time that a request of a transaction was refused because the transaction before was not finished, in milliseconds.",
+            "transaction-conflict-time-max" Max "Longest such time in milliseconds.",
+            "transaction-conflict-time-total" Total "Such time in milliseconds.",
+        }
     }
+}
+
+/// A call of a transactional producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionCall {
+    Init,
+    Begin,
+    SendOffsets,
+    Commit,
+    Abort,
 }
 
 /// The state of `buffer.memory` when a snapshot is taken.
@@ -376,6 +406,27 @@ impl ProducerMetrics {
 
     pub fn flushed(&self, nanos: u64) {
         self.record(ProducerSensor::Flush, nanos as f64);
+    }
+
+    /// The time of one call, failed or not.
+    pub fn transaction_called(&self, call: TransactionCall, nanos: u64) {
+        let sensor = match call {
+            TransactionCall::Init => ProducerSensor::TransactionInit,
+            TransactionCall::Begin => ProducerSensor::TransactionBegin,
+            TransactionCall::SendOffsets => ProducerSensor::TransactionOffsets,
+            TransactionCall::Commit => ProducerSensor::TransactionCommit,
+            TransactionCall::Abort => ProducerSensor::TransactionAbort,
+        };
+        self.record(sensor, nanos as f64);
+    }
+
+    /// From the first CONCURRENT_TRANSACTIONS to the answer that followed.
+    pub fn transaction_conflict(&self, nanos: u64) {
+        let (now_ms, mut state) = self.lock();
+        let value = nanos as f64 * MS_PER_NANO;
+        state
+            .own
+            .record(self.settings, now_ms, OwnSensor::TransactionConflict, value);
     }
 
     /// C of the doctor's rules: one callback's time.

@@ -34,7 +34,10 @@ sensors! {
 
 /// Parts of Kafka's metric names that this client does not have, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 2] = [
-    ("txn-", "there are no transactions in this client"),
+    (
+        "txn-prepare-",
+        "transactions that are part of an outer one are not supported",
+    ),
     (
         "successful-authentication-no-reauth-total",
         "only a broker can know it; a client's is always 0",

@@ -10,6 +10,9 @@ use crate::error::Error;
 /// The client software name that brokers show (KIP-511).
 const SOFTWARE_NAME: &str = "ottla-client";
 
+/// The feature that says which protocol transactions have (KIP-890).
+const TRANSACTION_VERSION: &str = "transaction.version";
+
 /// One slot per API number of the wire crate.
 const SLOTS: usize = 96;
 
@@ -18,6 +21,10 @@ const SLOTS: usize = 96;
 pub struct ApiVersions {
     /// By API number; empty (max below min) where the broker does not support it.
     ranges: [VersionRange; SLOTS],
+    /// Of the finalized features (KIP-584); −1: not named.
+    pub features_epoch: i64,
+    /// The finalized level of `transaction.version`.
+    pub transaction_version: i16,
 }
 
 const UNSERVED: VersionRange = VersionRange { min: 0, max: -1 };
@@ -65,7 +72,15 @@ impl ApiVersions {
                 };
             }
         }
-        ApiVersions { ranges }
+        let finalized = response
+            .finalized_features
+            .iter()
+            .find(|feature| feature.name == TRANSACTION_VERSION);
+        ApiVersions {
+            ranges,
+            features_epoch: response.finalized_features_epoch,
+            transaction_version: finalized.map_or(0, |feature| feature.max_version_level),
+        }
     }
 }
 

@@ -247,6 +247,14 @@ impl<T> Cluster<T> {
             .highest(api_key, needed_min, wanted_max)
     }
 
+    /// `transaction.version` as the cluster has finalized it: the level with the newest epoch that
+    /// a broker has named; 0 without one.
+    pub fn transaction_version(&self) -> i16 {
+        let named = self.nodes.values().filter_map(|node| node.versions.as_ref());
+        let newest = named.max_by_key(|versions| versions.features_epoch);
+        newest.map_or(0, |versions| versions.transaction_version)
+    }
+
     /// Sends a request. Call it only when `readiness` was `Ready` in this turn.
     pub fn send(
         &mut self,

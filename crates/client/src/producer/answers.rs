@@ -46,6 +46,12 @@ impl ProducerMachine {
                 self.produce_answered(now, source, passengers, reply.result, actions);
             }
             SenderTicket::InitProducerId => self.identified(now, source, reply.result),
+            SenderTicket::Transaction => {
+                self.transaction_answered(now, source.node, source.version, reply.result, actions);
+            }
+            SenderTicket::FindCoordinator => {
+                self.coordinator_found(now, source.node, source.version, reply.result);
+            }
             SenderTicket::Telemetry => self.telemetry.take_reply(now, reply.node, reply.result),
         }
     }
@@ -180,7 +186,10 @@ impl ProducerMachine {
         sent.maybe_appended |= verdict == Verdict::Fail(Certainty::MaybeAppended);
         if response::is_fatal(code) {
             self.give_up(lane, sent, error.clone());
-            return self.fail_for_good(error);
+            return match &mut self.transactions {
+                Some(transactions) if error.needs_new_producer() => transactions.lose(error),
+                _ => self.fail_for_good(error),
+            };
         }
         match verdict {
             Verdict::Appended => {}
@@ -285,7 +294,12 @@ impl ProducerMachine {
             return self.give_up(lane, sent, error);
         };
         sent.maybe_appended = false;
-        if self.lanes[lane].is_first_undecided(sent.place) {
+        let is_first = self.lanes[lane].is_first_undecided(sent.place);
+        if is_first && self.transactions.is_some() {
+            // A partition cannot raise the epoch of a transaction, so this one must be aborted.
+            return self.give_up(lane, sent, error);
+        }
+        if is_first {
             self.lanes[lane].sequences.mark_unresolved(sequence);
         }
         self.retry(now, lane, sent, error, Certainty::NotAppended, None);
@@ -415,7 +429,14 @@ impl ProducerMachine {
         batch.finish(Err(error), &self.callbacks);
     }
 
-    fn note_failed(&self, batch: &SealedBatch, error: &Error) {
+    fn note_failed(&mut self, batch: &SealedBatch, error: &Error) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.note_failed(error, batch.sending.sequence.is_some());
+            // Before the result is known: the next send of the transaction is refused.
+            if let Some(trouble) = transactions.trouble() {
+                self.commands.transactions.set_trouble(trouble);
+            }
+        }
         self.metrics.records_failed(&batch.topic, batch.record_count);
         events::batch_failed(
             &self.config.client.client_id,

@@ -1,8 +1,10 @@
-//! Commands from the application's threads to the sender besides records: to close.
+//! Commands from the application's threads to the sender besides records: to close, and about
+//! transactions.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::transaction::calls::TransactionCalls;
 use crate::error::Error;
 use crate::time::Moment;
 
@@ -12,6 +14,7 @@ pub struct Commands {
     /// Nanoseconds of a `Moment`; `OPEN` until `close` is called.
     close_by: AtomicU64,
     fatal: OnceLock<Error>,
+    pub(super) transactions: TransactionCalls,
 }
 
 const OPEN: u64 = u64::MAX;
@@ -23,6 +26,7 @@ impl Default for Commands {
         Commands {
             close_by: AtomicU64::new(OPEN),
             fatal: OnceLock::new(),
+            transactions: TransactionCalls::default(),
         }
     }
 }

@@ -285,6 +285,14 @@ impl Lane {
         }
     }
 
+    /// Takes out what is not in flight.
+    pub fn take_unsent(&mut self, queue: &QueueState) -> Vec<Sent> {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let unsent = self.take_expired(Moment::NEVER, queue);
+        self.in_flight = in_flight;
+        unsent
+    }
+
     /// Takes out everything created at or before `created_before`; sequences of numbered batches
     /// stay unresolved.
     pub fn take_expired(&mut self, created_before: Moment, queue: &QueueState) -> Vec<Sent> {
@@ -330,6 +338,11 @@ impl Lane {
         sent.map(|sent| sent.batch.created_at)
             .chain(queue.oldest_created_at)
             .min()
+    }
+
+    /// Whether anything waits to be sent, for the first time or again.
+    pub fn has_unsent(&self, queue: &QueueState) -> bool {
+        !self.retries.is_empty() || queue.sealed_batches > 0 || queue.open_since.is_some()
     }
 
     pub fn has_undecided(&self) -> bool {

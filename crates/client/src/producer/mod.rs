@@ -21,6 +21,7 @@ mod lane;
 pub(crate) mod sender;
 mod answers;
 mod producer_id;
+mod transaction;
 mod wall_clock;
 mod front;
 mod serializer;
@@ -29,7 +30,7 @@ mod serializer;
 mod test_batches;
 
 pub use self::completion::SendFuture;
-pub use self::front::{Producer, check_topic_name};
+pub use self::front::{CommitError, Producer, Transaction, TransactionalProducer, check_topic_name};
 pub use self::partitioner::{Partitioner, murmur2, partition_of_key};
 pub use self::record::{DeliveryStatus, Record, RecordMetadata};
 pub use self::serializer::{BigEndian, Bytes, Serializer, TopicSender};

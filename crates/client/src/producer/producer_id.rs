@@ -20,6 +20,10 @@ impl ProducerMachine {
         let Identity::Wanted { attempts, not_before } = self.identity else {
             return;
         };
+        // With transactions the coordinator gives it.
+        if self.transactions.is_some() {
+            return;
+        }
         if not_before > now {
             return self.due_at(not_before);
         }

@@ -10,7 +10,7 @@ use ottla_wire::primitives::{
 use ottla_wire::produce::{is_flexible, uses_topic_ids};
 use ottla_wire::records::batch::{
     BatchHeader, CRC_START, HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, NO_LEADER_EPOCH, NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID, NO_SEQUENCE,
+    NO_PRODUCER_ID, NO_SEQUENCE, attributes,
 };
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::crc32c;
@@ -51,16 +51,24 @@ pub(super) fn needed_version(codec: Codec) -> i16 {
 /// Encodes the body of a request.
 ///
 /// - Shape: entries of one topic are adjacent; no partition twice.
-pub(super) fn encode(version: i16, acks: i16, timeout_ms: i32, entries: &[Entry<'_>]) -> Vec<Bytes> {
+/// - `transactional_id`: of the transaction that all batches belong to.
+pub(super) fn encode(
+    version: i16,
+    transactional_id: Option<&str>,
+    acks: i16,
+    timeout_ms: i32,
+    entries: &[Entry<'_>],
+) -> Vec<Bytes> {
     let flexible = is_flexible(version);
     let names: usize = entries.iter().map(|entry| entry.batch.topic.len()).sum();
-    let capacity = REQUEST_BYTES + names + entries.len() * (TOPIC_BYTES + PARTITION_BYTES);
+    let id_bytes = transactional_id.map_or(0, |id| id.len() + 3);
+    let capacity = REQUEST_BYTES + id_bytes + names + entries.len() * (TOPIC_BYTES + PARTITION_BYTES);
     let mut small = Vec::with_capacity(capacity);
     let mut body = Vec::with_capacity(2 * entries.len() + 2);
     // Where the records of each entry go between the encoded bytes.
     let mut cuts = Vec::with_capacity(entries.len());
 
-    put_nullable_string(&mut small, None, flexible);
+    put_nullable_string(&mut small, transactional_id, flexible);
     put_i16(&mut small, acks);
     put_i32(&mut small, timeout_ms);
     put_count(&mut small, topics(entries).count(), flexible);
@@ -78,7 +86,7 @@ pub(super) fn encode(version: i16, acks: i16, timeout_ms: i32, entries: &[Entry<
                 true => put_uvarint(&mut small, bytes as u32 + 1),
                 false => put_i32(&mut small, bytes as i32),
             }
-            small.extend_from_slice(&batch_header(batch));
+            small.extend_from_slice(&batch_header(batch, transactional_id.is_some()));
             cuts.push(small.len());
             small.extend(flexible.then_some(0));
         }
@@ -106,15 +114,20 @@ fn topics<'e, 'a>(entries: &'e [Entry<'a>]) -> impl Iterator<Item = &'e [Entry<'
 }
 
 /// The 61 bytes in front of a batch's records, checksum included.
-pub(super) fn batch_header(batch: &SealedBatch) -> [u8; HEADER_BYTES] {
+fn batch_header(batch: &SealedBatch, is_transactional: bool) -> [u8; HEADER_BYTES] {
     let sequence = batch.sending.sequence;
+    let transactional = if is_transactional {
+        attributes::TRANSACTIONAL
+    } else {
+        0
+    };
     let mut header = BatchHeader {
         base_offset: 0,
         batch_length: (batch.wire_bytes() - LENGTH_PREFIX_BYTES) as i32,
         leader_epoch: NO_LEADER_EPOCH,
         magic: MAGIC,
         crc: 0,
-        attributes: batch.codec.id(),
+        attributes: batch.codec.id() | transactional,
         last_offset_delta: batch.record_count as i32 - 1,
         base_timestamp: batch.base_timestamp,
         max_timestamp: batch.max_timestamp,
@@ -160,7 +173,7 @@ mod tests {
                 batch,
             })
             .collect();
-        encode(version, -1, 1500, &entries)
+        encode(version, None, -1, 1500, &entries)
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::commands::Commands;
 use super::lane::{Lane, LanePlace, Readiness, Rules, Sent};
 use super::request::{self, Entry};
 use super::sequence::Identity;
+use super::transaction::sending::Transactions;
 use crate::config::{Acks, ProducerConfig};
 use crate::error::Error;
 use crate::events;
@@ -48,6 +49,9 @@ pub struct SenderParts {
 pub(super) enum SenderTicket {
     Produce(Vec<Passenger>),
     InitProducerId,
+    /// A request of the transaction to its coordinator.
+    Transaction,
+    FindCoordinator,
     Telemetry,
 }
 
@@ -80,15 +84,17 @@ pub struct ProducerMachine {
     metadata: Arc<MetadataCell>,
     pub(super) telemetry: Telemetry,
     pub(super) identity: Identity,
+    /// `None` without transactional.id.
+    pub(super) transactions: Option<Box<Transactions>>,
     pub(super) backoff: Backoff,
     pub(super) random: Random,
     /// Every partition that ever had a record; indices never change.
     pub(super) lanes: Vec<Lane>,
     lane_by_partition: BTreeMap<Arc<str>, BTreeMap<i32, usize>>,
     /// Lanes with anything to do.
-    active: Vec<usize>,
+    pub(super) active: Vec<usize>,
     nodes: BTreeMap<NodeId, NodeState>,
-    replies: Vec<Reply<SenderTicket>>,
+    pub(super) replies: Vec<Reply<SenderTicket>>,
     deadline: Moment,
     is_finished: bool,
     activated: Vec<Arc<PartitionQueue>>,
@@ -110,6 +116,7 @@ impl ProducerMachine {
         );
         ProducerMachine {
             identity: Identity::new(parts.config.enable_idempotence),
+            transactions: Transactions::new(&parts.config, &mut random),
             backoff: Backoff::new(client.retry_backoff_ms, client.retry_backoff_ms_max),
             config: parts.config,
             accumulator: parts.accumulator,
@@ -145,11 +152,17 @@ impl Machine for ProducerMachine {
         self.take_replies(now, wall, actions);
         self.activate();
         self.fail_what_is_over(now);
+        self.transact(now, actions);
         self.telemetry
             .turn(now, wall, &mut self.cluster, || SenderTicket::Telemetry, actions);
         if self.commands.fatal().is_none() {
             self.request_producer_id(now, actions);
             self.plan(now, actions);
+            // Planning has met partitions that must be added before their batches can go.
+            let must_add = |transactions: &mut Box<Transactions>| transactions.take_new_partition();
+            if self.transactions.as_mut().is_some_and(must_add) {
+                self.transact(now, actions);
+            }
         }
         // Connections that were requested, and answers to requests that get none (acks=0), are
         // there only after a turn.
@@ -247,6 +260,15 @@ impl ProducerMachine {
         if !self.active.is_empty() || self.accumulator.incomplete_batches() > 0 {
             return;
         }
+        // A transaction that is being ended is ended first.
+        if deadline > now
+            && self
+                .transactions
+                .as_ref()
+                .is_some_and(|transactions| transactions.is_busy())
+        {
+            return;
+        }
         self.telemetry.close(now);
         self.is_finished = self.telemetry.is_closed(now) || deadline <= now;
     }
@@ -281,8 +303,13 @@ impl ProducerMachine {
     }
 
     fn rules(&self) -> Rules {
-        let is_hurried =
-            self.commands.close_deadline().is_some() || self.accumulator.pool().waiting_threads() > 0;
+        let is_ending = self
+            .transactions
+            .as_ref()
+            .is_some_and(|transactions| transactions.is_hurried());
+        let is_hurried = is_ending
+            || self.commands.close_deadline().is_some()
+            || self.accumulator.pool().waiting_threads() > 0;
         Rules {
             linger_ms: self.config.linger_ms,
             delivery_timeout_ms: self.config.delivery_timeout_ms,
@@ -331,8 +358,18 @@ impl ProducerMachine {
             }
         }
         let lane = &mut self.lanes[index];
-        lane.resolve(&mut self.identity);
+        let is_admitted = match &mut self.transactions {
+            Some(transactions) if lane.has_unsent(&queue) => {
+                transactions.admits(&lane.queue.topic, lane.queue.partition)
+            }
+            Some(_) => true,
+            None => {
+                lane.resolve(&mut self.identity);
+                true
+            }
+        };
         match lane.readiness(now, rules, &self.identity, &queue) {
+            Readiness::Ready if !is_admitted => {}
             Readiness::Ready => match lane.leader(snapshot) {
                 Some(node) => ready.push((node, index)),
                 None => {
@@ -381,7 +418,17 @@ impl ProducerMachine {
             cluster::Readiness::BackingOff(moment) => return self.due_at(moment),
             cluster::Readiness::Impossible(error) => return self.cannot_reach(group, &error),
         }
-        let version = match self.cluster.version(node, ApiKey::Produce, request::VERSION_MIN) {
+        let (lowest, highest) = self
+            .transactions
+            .as_ref()
+            .map_or((request::VERSION_MIN, i16::MAX), |transactions| {
+                transactions.produce_versions()
+            });
+        let lowest = lowest.max(request::VERSION_MIN);
+        let version = match self
+            .cluster
+            .version_within(node, ApiKey::Produce, lowest, highest)
+        {
             Ok(version) => version,
             Err(error) => return self.fail_group(group, &error),
         };
@@ -498,8 +545,12 @@ impl ProducerMachine {
             })
             .collect();
         let timeout_ms = self.config.client.request_timeout_ms;
+        if let Some(transactions) = &mut self.transactions {
+            transactions.note_sent();
+        }
         let body = request::encode(
             version,
+            self.transactions.as_ref().map(|transactions| transactions.id()),
             self.config.acks.code(),
             i32::try_from(timeout_ms).unwrap_or(i32::MAX),
             &entries,

@@ -149,6 +149,16 @@ impl Sequences {
         true
     }
 
+    /// Restarts at sequence 0 under the producer's own id and epoch: with transactions the
+    /// coordinator raises the epoch, for all partitions together.
+    pub fn start_over(&mut self) {
+        *self = Sequences {
+            // Brokers that know the producer accept nothing but 0 from a new epoch.
+            is_proven: self.is_proven,
+            ..Sequences::default()
+        };
+    }
+
     pub fn producer_id(&self) -> Option<i64> {
         self.producer.map(|producer| producer.id)
     }

@@ -12,6 +12,8 @@ mod data;
 mod admin;
 mod groups;
 mod java;
+mod membership;
+mod transactions;
 mod load;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -39,6 +41,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "drain" => suite.run("drain", |suite| drain::run(suite, rest)),
         "beside-java" => java::run(&mut suite)?,
         "transactions" => java::transactions(&mut suite)?,
+        "consumer-protocol" => membership::run(&mut suite),
+        "transactional-producer" => {
+            transactions::run(&mut suite, rest.first().map_or("", String::as_str));
+        }
         "old" => data::old_broker(&mut suite),
         other => bail!("unknown phase {other}"),
     }

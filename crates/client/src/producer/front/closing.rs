@@ -204,6 +204,7 @@ impl Leftovers {
         if let Some(error) = &error {
             self.commands.set_fatal(error.clone());
         }
+        self.commands.transactions.end();
         self.accumulator.close();
         self.accumulator
             .fail_all(&error.unwrap_or(Error::Closed), &self.callbacks);

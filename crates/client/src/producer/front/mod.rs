@@ -4,6 +4,7 @@
 mod attempt;
 mod waiting;
 mod closing;
+mod transactional;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use self::attempt::Attempt;
 use self::closing::Leftovers;
+pub use self::transactional::{CommitError, Transaction, TransactionalProducer};
 use super::accumulator::Accumulator;
 use super::callbacks::CallbackQueue;
 use super::commands::Commands;
@@ -74,8 +76,9 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// - Errors: `Config` with Kafka's text for wrong settings; whatever the operating system
-    ///   refuses (descriptors, threads).
+    /// - Errors: `Config` with Kafka's text for wrong settings, and for `transactional.id`, which
+    ///   needs a [`TransactionalProducer`]; whatever the operating system refuses (descriptors,
+    ///   threads).
     pub fn new(config: &Config) -> Result<Producer, Error> {
         Producer::start(config, None, None, |parts| Box::new(ProducerMachine::new(parts)))
     }
@@ -142,8 +145,26 @@ impl Producer {
         delivery: Option<DeliveryHandler>,
         machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
     ) -> Result<Producer, Error> {
+        let config = ProducerConfig::from_config(config)?;
+        if config.transactional_id.is_some() {
+            return Err(Error::Config {
+                key: "transactional.id".into(),
+                message:
+                    "transactional.id needs a TransactionalProducer: a Producer sends outside of transactions"
+                        .into(),
+            });
+        }
+        Producer::run(config, partitioner, delivery, machine)
+    }
+
+    fn run(
+        config: ProducerConfig,
+        partitioner: Option<Box<dyn Partitioner>>,
+        delivery: Option<DeliveryHandler>,
+        machine: impl FnOnce(SenderParts) -> Box<dyn Machine>,
+    ) -> Result<Producer, Error> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let config = Arc::new(ProducerConfig::from_config(config)?);
+        let config = Arc::new(config);
         let metrics_clock = Arc::new(SystemClock::default());
         let client_metrics = ClientMetrics::new(ClientKind::Producer, &config.client, metrics_clock);
         let metrics = Arc::clone(client_metrics.producer());

@@ -18,11 +18,9 @@ pub(super) const CONSUMER_KEYS: &[ConfigKey] = &[
     .of(CONSUMER),
     string("group.protocol", "classic", "Whether members (classic) or the broker (consumer, KIP-848) assign partitions.")
         .allowed(Allowed::OneOfIgnoringCase(&["CONSUMER", "CLASSIC"]))
-        .refused("only the classic group protocol is supported")
         .of(CONSUMER),
-    string("group.remote.assignor", "", "How the broker assigns partitions.")
+    string("group.remote.assignor", "", "How the broker assigns partitions with group.protocol=consumer: uniform, range; not set: as the broker prefers.")
         .unset()
-        .no_effect("only for group.protocol=consumer; with classic Kafka refuses it, and so does this client")
         .of(CONSUMER),
     list(
         "partition.assignment.strategy",

@@ -79,14 +79,13 @@ pub(super) const PRODUCER_KEYS: &[ConfigKey] = &[
     string("transactional.id", "", "The name under which transactions outlive this producer.")
         .unset()
         .allowed(Allowed::NotEmpty)
-        .refused("transactions are not supported yet")
         .of(PRODUCER),
-    int("transaction.timeout.ms", "60000", "How long a transaction may stay open.")
+    int("transaction.timeout.ms", "60000", "After how long the coordinator aborts a transaction; without transactional.id without effect.")
         .unit(Unit::Milliseconds)
-        .no_effect("without transactional.id, here as in Kafka")
+        .costs("higher: readers with read_committed wait for longer behind a producer that died")
         .of(PRODUCER),
     boolean("transaction.two.phase.commit.enable", "false", "Whether transactions take part in an outer one.")
-        .refused("transactions are not supported yet")
+        .refused("transactions that are part of an outer one are not supported")
         .of(PRODUCER),
     class("key.serializer", "", "What makes bytes of keys.").required().no_effect(BYTES).of(PRODUCER),
     class("value.serializer", "", "What makes bytes of values.").required().no_effect(BYTES).of(PRODUCER),
