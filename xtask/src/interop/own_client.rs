@@ -58,7 +58,7 @@ pub fn run(programs: &Programs, clients: &Clients, broker: Broker, is_known: boo
     against.phase("consumer-protocol", 300)?;
     if SERVE_TRANSACTIONS.contains(&broker) {
         against.phase("transactions", 120)?;
-        against.transactional_producer(broker)?;
+        against.transactional_producer()?;
     }
     let stopped = server.stop().map_err(|error| format!("{error:#}"));
     table.add_other("clean stop", stopped);
@@ -106,14 +106,10 @@ impl<'a> Against<'a> {
         self.client(Client::Ottla, &[phase, &bootstrap], seconds)
     }
 
-    fn transactional_producer(&mut self, broker: Broker) -> Result<()> {
+    fn transactional_producer(&mut self) -> Result<()> {
         for version in TRANSACTION_VERSIONS {
             let mark = format!("transaction.version {version}");
             if version != TRANSACTION_VERSIONS[0] {
-                // Ottla has no tool that lowers a level.
-                if broker != Broker::Kafka {
-                    continue;
-                }
                 self.finalize(version)?;
             }
             let bootstrap = self.bootstrap.clone();

@@ -223,7 +223,7 @@ async fn describe_producers(
 ) -> PartitionResults<Vec<ActiveProducer>> {
     let asked = partitions.clone();
     let encode = move |version| {
-        let topics = group_by_topic(asked.iter().map(|(key, ())| (key, ()))).into_iter();
+        let topics = group_by_topic(&asked).into_iter();
         let request = DescribeProducersRequest {
             topics: topics
                 .map(|(name, partitions)| TopicRequest {
@@ -284,7 +284,6 @@ async fn fence(context: Context, id: Arc<str>) -> Result<(), Error> {
             transaction_timeout_ms: FENCING_TIMEOUT_MS,
             producer_id: -1,
             producer_epoch: -1,
-            ..InitProducerIdRequest::default()
         };
         body(|out| request.encode(out, version))
     };
@@ -306,7 +305,7 @@ async fn abort(
 ) -> PartitionResults<()> {
     let asked = partitions.clone();
     let encode = move |version| {
-        let topics = group_by_topic(asked.iter().map(|(key, ())| (key, ()))).into_iter();
+        let topics = group_by_topic(&asked).into_iter();
         let marker = WritableTxnMarker {
             producer_id: producer.producer_id,
             // Epochs are 16 bits wide everywhere else in the protocol.

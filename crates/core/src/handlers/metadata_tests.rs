@@ -928,7 +928,6 @@ fn producer_ids_are_distinct_across_blocks_and_starts() {
             transaction_timeout_ms: 1_000,
             producer_id: -1,
             producer_epoch: -1,
-            ..Default::default()
         };
         let bytes = broker.ask(ApiKey::InitProducerId, version, |body| {
             request.encode(body, version)

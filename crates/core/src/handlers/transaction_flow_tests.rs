@@ -110,7 +110,6 @@ fn init_at(broker: &Broker, expected: Option<Producer>) -> Result<Producer, Erro
         transaction_timeout_ms: TIMEOUT_MS,
         producer_id,
         producer_epoch,
-        ..Default::default()
     };
     let bytes = ask(broker, ApiKey::InitProducerId, 5, |body| request.encode(body, 5)).unwrap();
     let response = read(&bytes, |reader| InitProducerIdResponse::decode(reader, 5));
@@ -531,7 +530,6 @@ fn a_timeout_beyond_the_limit_and_an_empty_id_are_refused() {
             transaction_timeout_ms: timeout_ms,
             producer_id: -1,
             producer_epoch: -1,
-            ..Default::default()
         };
         let bytes = ask(&broker, ApiKey::InitProducerId, 4, |body| request.encode(body, 4)).unwrap();
         error(read(&bytes, |reader| InitProducerIdResponse::decode(reader, 4)).error_code)

@@ -104,7 +104,7 @@ impl Sim {
     fn new(seed: u64) -> Sim {
         let client = |number: usize| Client {
             id: IDS[number % IDS.len()],
-            is_v2: number % 3 != 0,
+            is_v2: !number.is_multiple_of(3),
             producer: None,
             transaction: None,
             added: BTreeSet::new(),
