@@ -2,6 +2,7 @@
 
 use ottla_core::partition::Partition;
 use ottla_core::time::Timestamp;
+use ottla_core::transaction::state::Status;
 
 use super::AdminView;
 use super::exposition::Page;
@@ -55,6 +56,31 @@ pub fn write_metrics(page: &mut Page, view: &AdminView) {
         "gauge",
         "Partitions with a transaction whose producer has not written for 20 minutes.",
         open.partitions_with_late,
+    );
+    write_coordinators(page, view, now);
+}
+
+/// What the coordinators know.
+fn write_coordinators(page: &mut Page, view: &AdminView, now: Timestamp) {
+    const BY_STATE: &str = "ottla_transactions";
+    let open = view.node.transactions.open();
+    let count = |status: Status| open.iter().filter(|one| one.state.status == status).count() as u64;
+    page.metric(BY_STATE, "gauge", "Transactions that are not complete, by state.");
+    for status in [Status::Ongoing, Status::PrepareCommit, Status::PrepareAbort] {
+        page.sample(BY_STATE, &[("state", status.name())], count(status));
+    }
+    let oldest_ms = open.iter().map(|one| one.state.started.0).min();
+    page.single(
+        "ottla_oldest_transaction_seconds",
+        "gauge",
+        "Age of the oldest transaction that is not complete; 0 if there is none.",
+        oldest_ms.map_or(0, |ms| now.0.saturating_sub(ms).max(0) as u64 / 1_000),
+    );
+    page.single(
+        "ottla_transaction_markers_waiting",
+        "gauge",
+        "Markers of decided transactions that are not durable yet.",
+        view.node.transactions.unfinished().len() as u64,
     );
 }
 
