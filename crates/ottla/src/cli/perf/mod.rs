@@ -81,7 +81,7 @@ fn config(file: Option<&str>, properties: &[String]) -> Result<Config, Failure> 
     }
     if config.get("transactional.id").is_some() {
         return Err(Failure::usage(String::from(
-            "transactional.id: this client does not support transactions",
+            "transactional.id: this tool sends outside of transactions; kafka-producer-perf-test.sh has them",
         )));
     }
     Ok(config)

@@ -78,11 +78,11 @@ pub struct Produce {
     #[arg(long)]
     print_metrics: bool,
 
-    /// Not supported: Ottla's client has no transactions
+    /// Not supported: this tool sends outside of transactions
     #[arg(long, value_name = "id")]
     transactional_id: Option<String>,
 
-    /// Not supported: Ottla's client has no transactions
+    /// Not supported: this tool sends outside of transactions
     #[arg(long, value_name = "ms")]
     transaction_duration_ms: Option<u64>,
 
@@ -168,7 +168,7 @@ impl Produce {
         let usage = |text: &str| Err(Failure::usage(text.to_owned()));
         if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
             return usage(
-                "--transactional-id and --transaction-duration-ms: this client does not support transactions",
+                "--transactional-id and --transaction-duration-ms: this tool sends outside of transactions; kafka-producer-perf-test.sh has them",
             );
         }
         if self.throughput == 0.0 || !self.throughput.is_finite() {
