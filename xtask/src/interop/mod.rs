@@ -101,19 +101,28 @@ fn parse(arguments: &[String]) -> Result<Options> {
         match (argument.as_str(), value) {
             ("--target", Some(name)) => options.target = Target::parse(name)?,
             ("--only", Some(parts)) => {
-                options.parts = parts.split(',').map(String::from).collect();
-                for part in &options.parts {
-                    ensure!(
-                        PARTS.contains(&part.as_str()),
-                        "--only knows {}, not {part}",
-                        PARTS.join(", ")
-                    );
-                }
+                options.parts = known(parts)?.into_iter().map(String::from).collect();
+            }
+            ("--except", Some(parts)) => {
+                let except = known(parts)?;
+                options.parts.retain(|part| !except.contains(&part.as_str()));
             }
             _ => bail!("unknown or incomplete argument {argument}"),
         }
     }
     Ok(options)
+}
+
+fn known(parts: &str) -> Result<Vec<&str>> {
+    let parts: Vec<&str> = parts.split(',').collect();
+    for part in &parts {
+        ensure!(
+            PARTS.contains(part),
+            "the parts are {}, not {part}",
+            PARTS.join(", ")
+        );
+    }
+    Ok(parts)
 }
 
 /// Runs the suite; an error if any case failed.
