@@ -221,7 +221,7 @@ fn a_reader_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
     let giant = echo(1, &vec![1; 7_900_000]);
     let mut waiting: Vec<Client> = (0..4).map(|_| net.client()).collect();
     for client in &mut waiting {
-        client.send(&giant[..4_000_000]);
+        client.send(&giant[..2_000_000]);
     }
     until("some wait", || net.memory.waiting() > 0);
     net.clock.jump(2_000_000);
@@ -239,7 +239,7 @@ fn a_reader_that_stalls_is_closed_only_while_others_wait_for_its_memory() {
     // All at once: their order in the queue is not known.
     std::thread::scope(|scope| {
         for client in &mut waiting {
-            let rest = &giant[4_000_000..];
+            let rest = &giant[2_000_000..];
             scope.spawn(move || {
                 client.send(rest);
                 check_answer(client, 1, &vec![1; 7_900_000]);

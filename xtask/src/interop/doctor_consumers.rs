@@ -27,8 +27,8 @@ const COLD_RECORDS: &str = "60000";
 const COLD_RECORD_BYTES: &str = "2000";
 const COLD_BYTES_MIN: u64 = 60_000 * 2_000;
 const DISK_BYTES_PER_SECOND: u64 = 4_000_000;
-/// What the broker may keep in memory of what was just written: little of it.
-const LOG_MEMORY: &str = "ottla.log.memory.bytes=16777216";
+/// Nothing of what was written is then in memory of the broker's own.
+const LOG_MEMORY: &str = "ottla.durability=page-cache";
 
 /// The consumer manages 250 records/s; more than 540 come to the hot partition, 20 to each of the
 /// others.

@@ -236,10 +236,8 @@ impl<'a> Journey<'a> {
 
     fn foreign_topics(&self) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
         let mut contents = BTreeMap::new();
-        for topic in ["__share_group_state", "__transaction_state"] {
-            for segment in latest::segments(&self.site.directory, topic)? {
-                contents.insert(segment.clone(), fs::read(&segment)?);
-            }
+        for segment in latest::segments(&self.site.directory, "__share_group_state")? {
+            contents.insert(segment.clone(), fs::read(&segment)?);
         }
         ensure!(
             contents.values().any(|bytes| !bytes.is_empty()),
