@@ -14,7 +14,7 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
-use super::finish::Finishing;
+use super::finish::{Finishing, Orders};
 use super::machine::{Machine, World};
 use super::record::TransactionRecord;
 use super::request::{Effect, Producer, Reply, Request, Step, Ticket};
@@ -65,7 +65,7 @@ pub(super) struct Coordinator {
     /// Tickets of answers whose clients are gone.
     abandoned: Mutex<Vec<Ticket>>,
     /// Decided transactions whose markers are being written.
-    finishing: Mutex<Vec<Finishing>>,
+    finishing: Mutex<Orders<Finishing>>,
     state: Mutex<State>,
 }
 
@@ -351,7 +351,7 @@ impl Coordinator {
     }
 
     /// The transactions whose markers are being written.
-    pub fn finishing(&self) -> MutexGuard<'_, Vec<Finishing>> {
+    pub fn finishing(&self) -> MutexGuard<'_, Orders<Finishing>> {
         self.finishing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -421,7 +421,7 @@ impl Coordinator {
         state.stage = Stage::Failed {
             retry: loaded.after_ms(RELOAD_INTERVAL_MS),
         };
-        self.finishing().clear();
+        self.finishing().drop_all();
         for slot in std::mem::take(&mut state.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }
@@ -456,7 +456,7 @@ impl Coordinator {
             Err(poisoned) => PoisonError::into_inner(poisoned),
         };
         guard.stage = Stage::Unloaded;
-        self.finishing().clear();
+        self.finishing().drop_all();
         for slot in std::mem::take(&mut guard.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }

@@ -24,6 +24,56 @@ use crate::time::Moment;
 const RETRY_MS: u64 = 50;
 const RETRY_MS_MAX: u64 = 30_000;
 
+/// The decided transactions of one coordinator.
+///
+/// - While their markers are written they are taken out. If the machine was dropped meanwhile, its
+///   successor orders their markers again, and they must not come back: an order that is carried out
+///   twice, the second time late, would end the *next* transaction of a producer whose epoch stays.
+pub(super) struct Orders<T> {
+    /// Raised whenever the machine is dropped.
+    generation: u64,
+    open: Vec<T>,
+}
+
+impl<T> Default for Orders<T> {
+    fn default() -> Orders<T> {
+        Orders {
+            generation: 0,
+            open: Vec::new(),
+        }
+    }
+}
+
+impl<T> Orders<T> {
+    pub fn push(&mut self, order: T) {
+        self.open.push(order);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.open.iter()
+    }
+
+    /// Forgets all orders, also those that are taken out.
+    pub fn drop_all(&mut self) {
+        self.generation += 1;
+        self.open.clear();
+    }
+
+    /// Takes all orders out, with the generation they belong to.
+    pub fn take(&mut self) -> (u64, Vec<T>) {
+        (self.generation, std::mem::take(&mut self.open))
+    }
+
+    /// Puts orders back; false: they have been forgotten meanwhile.
+    pub fn put_back(&mut self, generation: u64, orders: Vec<T>) -> bool {
+        let is_current = generation == self.generation;
+        if is_current {
+            self.open.extend(orders);
+        }
+        is_current
+    }
+}
+
 /// A decided transaction.
 pub(super) struct Finishing {
     pub finish: Finish,
@@ -253,4 +303,22 @@ fn append(
     }
     let appended = partition.append_marker(&storage.services, marker, finish.transaction_version)?;
     Ok((partition, appended))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_of_a_machine_that_was_dropped_do_not_come_back() {
+        let mut orders = Orders::default();
+        orders.push(1);
+        let (generation, taken) = orders.take();
+        assert!(orders.put_back(generation, taken));
+        let (generation, taken) = orders.take();
+        orders.drop_all();
+        orders.push(2);
+        assert!(!orders.put_back(generation, taken));
+        assert_eq!(orders.take().1, [2]);
+    }
 }

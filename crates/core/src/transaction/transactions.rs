@@ -129,14 +129,6 @@ impl Transactions {
         open.map(|(id, state)| OpenTransaction { id, state }).collect()
     }
 
-    /// Whether decided transactions wait for their markers.
-    pub fn is_finishing(&self) -> bool {
-        let loaded = self.loaded();
-        loaded
-            .iter()
-            .any(|coordinator| !coordinator.finishing().is_empty())
-    }
-
     /// Returns the partitions that markers wait for.
     pub fn unfinished(&self) -> Vec<(Arc<str>, i32)> {
         let mut places = Vec::new();
@@ -176,7 +168,7 @@ impl Transactions {
     }
 
     fn write_markers(&self, coordinator: &Coordinator, storage: &Storage, groups: &Groups) {
-        let open = std::mem::take(&mut *coordinator.finishing());
+        let (generation, open) = coordinator.finishing().take();
         if open.is_empty() {
             return;
         }
@@ -190,7 +182,9 @@ impl Transactions {
                 Progress::Lost => {}
             }
         }
-        coordinator.finishing().extend(waiting);
+        if !coordinator.finishing().put_back(generation, waiting) {
+            return;
+        }
         for finishing in done {
             let producer = finishing.producer();
             coordinator.finished(storage, &mut || self.ids.take(), &finishing.finish.id, producer);
