@@ -34,7 +34,7 @@ const MEMBER_VERSION: i16 = 3;
 /// The first version of TxnOffsetCommit and of EndTxn that belongs to `transaction.version` 2.
 const IMPLICIT_VERSION: i16 = 5;
 
-/// Who sends.
+/// The producer in whose name a request is sent: its transactional id, producer id and epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender<'a> {
     pub transactional_id: &'a str,

@@ -16,7 +16,8 @@ use super::servers::Servers;
 /// Show open transactions, what they hold up, and end one
 ///
 /// Consumers with isolation.level=read_committed read no further than the first record of the
-/// oldest open transaction of a partition. Works with Ottla and with Apache Kafka 3.0 and later.
+/// oldest open transaction of a partition. Works with Ottla and with Apache Kafka, which has had
+/// the requests since 3.0 (KIP-664).
 #[derive(Args)]
 pub struct Transactions {
     #[command(subcommand)]
