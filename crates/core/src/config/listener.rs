@@ -1,6 +1,7 @@
 //! Listeners: the addresses that clients connect to, and the advertised ones.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{ConfigError, Properties, default_text, words};
@@ -139,8 +140,26 @@ fn check_served(read: &Properties<'_>, served: &[Listener]) -> Result<(), Config
         if served[..index].iter().any(|earlier| earlier.name == *name) {
             return refuse(format!("listener name {name} twice"));
         }
+        if let Some(earlier) = served[..index]
+            .iter()
+            .find(|earlier| shares_port(earlier, listener))
+        {
+            let port = listener.port;
+            return refuse(format!("{} and {name} have the same port, {port}", earlier.name));
+        }
     }
     Ok(())
+}
+
+/// As in Kafka, listeners have different ports, except that an IPv4 and an IPv6 address may share
+/// one (KIP-797).
+fn shares_port(one: &Listener, other: &Listener) -> bool {
+    let is_v4 = |listener: &Listener| listener.host.parse::<IpAddr>().ok().map(|ip| ip.is_ipv4());
+    let is_pair = matches!(
+        (is_v4(one), is_v4(other)),
+        (Some(true), Some(false)) | (Some(false), Some(true))
+    );
+    one.port != 0 && one.port == other.port && !is_pair
 }
 
 /// A controller's listener that is named, but not in `listeners`.
@@ -205,6 +224,8 @@ fn advertised(
     controller_names: &[String],
 ) -> Result<Vec<Listener>, ConfigError> {
     let Some(value) = read.text(ADVERTISED) else {
+        let value = read.text(LISTENERS).unwrap_or(default_text(LISTENERS));
+        check_reachable(LISTENERS, value, served)?;
         return Ok(served.to_vec());
     };
     let given = parse_list(read, ADVERTISED, "", protocols)?;
@@ -217,14 +238,27 @@ fn advertised(
         !served.iter().any(|listener| listener.name == candidate.name)
             && !controller_names.iter().any(|name| **name == *candidate.name)
     });
-    match unknown {
-        Some(listener) => Err(ConfigError::new(
-            ADVERTISED,
-            value,
-            format!("{} is not the name of a listener", listener.name),
-        )),
-        None => Ok(advertised),
+    if let Some(listener) = unknown {
+        let problem = format!("{} is not the name of a listener", listener.name);
+        return Err(ConfigError::new(ADVERTISED, value, problem));
     }
+    check_reachable(ADVERTISED, value, &advertised)?;
+    Ok(advertised)
+}
+
+/// Clients are sent to the advertised addresses. Kafka refuses 0.0.0.0 as well: a client that is
+/// sent there would connect to its own machine.
+fn check_reachable(key: &str, value: &str, advertised: &[Listener]) -> Result<(), ConfigError> {
+    let Some(listener) = advertised.iter().find(|listener| &*listener.host == "0.0.0.0") else {
+        return Ok(());
+    };
+    let (name, port) = (&listener.name, listener.port);
+    let problem = format!(
+        "cannot use the nonroutable meta-address 0.0.0.0: clients are sent to the address that a listener advertises; \
+         set {ADVERTISED}={name}://HOST:{port}, or leave the host out ({LISTENERS}={name}://:{port}) to listen on \
+         all addresses and advertise this machine's name"
+    );
+    Err(ConfigError::new(key, value, problem))
 }
 
 /// `listener.security.protocol.map`. If it is set, nothing else counts, not even a listener named

@@ -102,6 +102,50 @@ fn port_zero_and_an_empty_host_are_advertised_as_the_actual_address() {
 }
 
 #[test]
+fn an_address_that_leads_nowhere_is_not_advertised() {
+    let everywhere = ("listeners", "PLAINTEXT://0.0.0.0:9092");
+    check_refused(&[everywhere], "listeners", "0.0.0.0");
+    check_refused(
+        &[everywhere, ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092")],
+        "advertised.listeners",
+        "0.0.0.0",
+    );
+    // A listener that `advertised.listeners` leaves out advertises its own address.
+    let two = ("listeners", "PLAINTEXT://0.0.0.0:9092,SSL://0.0.0.0:9093");
+    let one = ("advertised.listeners", "PLAINTEXT://box:9092");
+    check_refused(&[two, one], "advertised.listeners", "SSL://HOST:9093");
+    let config = read(&[everywhere, one]).unwrap();
+    assert_eq!(&*config.listeners[0].host, "0.0.0.0");
+    assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://box:9092");
+}
+
+#[test]
+fn listeners_share_a_port_only_as_ipv4_and_ipv6() {
+    let read_two = |hosts: [&str; 2], ports: [u16; 2]| {
+        let listeners = format!(
+            "PLAINTEXT://{}:{},SSL://{}:{}",
+            hosts[0], ports[0], hosts[1], ports[1]
+        );
+        read(&[("listeners", &listeners)]).map(drop)
+    };
+    for hosts in [
+        ["127.0.0.1", "127.0.0.2"],
+        ["a", "b"],
+        ["127.0.0.1", "b"],
+        ["", "[::1]"],
+    ] {
+        let problem = read_two(hosts, [9092, 9092]).unwrap_err().to_string();
+        assert!(
+            problem.contains("PLAINTEXT and SSL have the same port, 9092"),
+            "{problem}"
+        );
+        assert!(read_two(hosts, [9092, 9093]).is_ok());
+        assert!(read_two(hosts, [0, 0]).is_ok());
+    }
+    assert!(read_two(["127.0.0.1", "[::1]"], [9092, 9092]).is_ok());
+}
+
+#[test]
 fn an_invalid_line_is_reported_by_name() {
     check_refused(&[("num.partitions", "many")], "num.partitions", "many");
     check_refused(&[("num.partitions", "0")], "num.partitions", "at least 1");
