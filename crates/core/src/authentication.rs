@@ -1,6 +1,8 @@
 //! Authentication at the node: gives a connection's SASL machine the settings and users of this
 //! moment.
 
+use std::sync::Arc;
+
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 
@@ -65,7 +67,7 @@ impl Node {
     }
 
     /// The keys that tokens are verified by, which the shell fetches.
-    pub fn token_keys(&self) -> &TokenKeys {
+    pub fn token_keys(&self) -> &Arc<TokenKeys> {
         &self.security.token_keys
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Security {
     config: Arc<NodeConfig>,
     by_listener: ArcSwap<SecurityByListener>,
     pub secrets: SaslSecrets,
-    pub token_keys: TokenKeys,
+    pub token_keys: Arc<TokenKeys>,
 }
 
 impl Security {
@@ -43,7 +43,7 @@ impl Security {
             config: config.clone(),
             by_listener: ArcSwap::from_pointee(by_listener),
             secrets: SaslSecrets { nonces, decoys },
-            token_keys: TokenKeys::default(),
+            token_keys: Arc::default(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! One document from a web server: HTTP/1.1, over TLS if the URL says so. A few hundred bytes once
 //! an hour need no more than this.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 /// The largest answer.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// For connecting, and for each read and write.
+/// For connecting to one address, and then for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the body of an answer with the status 200.
@@ -50,15 +50,57 @@ fn host_and_port(authority: &str, is_https: bool) -> Result<(&str, u16), String>
     }
 }
 
-fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
-    let failed = |error: std::io::Error| format!("{host}:{port} cannot be reached: {error}");
-    let mut last = std::io::Error::other("no address");
+/// A socket with a limit for everything together: a server that sends a byte now and then would
+/// pass any limit for one read.
+struct Bounded {
+    socket: TcpStream,
+    until: Instant,
+}
+
+impl Bounded {
+    fn rest(&self) -> io::Result<Option<Duration>> {
+        let rest = self.until.saturating_duration_since(Instant::now());
+        let late = || {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("not complete within {TIMEOUT:?}"),
+            )
+        };
+        Some(rest)
+            .filter(|rest| !rest.is_zero())
+            .ok_or_else(late)
+            .map(Some)
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.rest()?)?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.rest()?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+fn connect(host: &str, port: u16) -> Result<Bounded, String> {
+    let failed = |error: io::Error| format!("{host}:{port} cannot be reached: {error}");
+    let mut last = io::Error::other("no address");
     for address in (host, port).to_socket_addrs().map_err(failed)? {
         match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(socket) => {
-                socket.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
-                socket.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
-                return Ok(socket);
+                return Ok(Bounded {
+                    socket,
+                    until: Instant::now() + TIMEOUT,
+                });
             }
             Err(error) => last = error,
         }
@@ -67,7 +109,7 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
 }
 
 /// TLS with a server whose certificate the system trusts.
-fn tls(host: &str, socket: TcpStream) -> Result<StreamOwned<ClientConnection, TcpStream>, String> {
+fn tls(host: &str, socket: Bounded) -> Result<StreamOwned<ClientConnection, Bounded>, String> {
     let mut roots = RootCertStore::empty();
     // SSL_CERT_FILE names others than the system's.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -88,7 +130,7 @@ fn exchange(stream: &mut (impl Read + Write), request: &str) -> Result<Vec<u8>, 
     let mut answer = Vec::new();
     let read = stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer);
     match read {
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
         Err(error) => return Err(format!("answers badly: {error}")),
         Ok(_) => {}
     }
@@ -211,6 +253,23 @@ mod tests {
             let problem = answered(bytes).0.unwrap_err();
             assert!(problem.contains(part), "{problem}");
         }
+    }
+
+    #[test]
+    fn an_exchange_ends_at_its_limit_however_the_bytes_come() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut bounded = Bounded {
+            socket: TcpStream::connect(server.local_addr().unwrap()).unwrap(),
+            until: Instant::now() + TIMEOUT,
+        };
+        let (mut peer, _) = server.accept().unwrap();
+        peer.write_all(b"ab").unwrap();
+        assert_eq!(bounded.read(&mut [0]).unwrap(), 1);
+        bounded.until = Instant::now();
+        // Another byte is there, and the time is over.
+        let error = bounded.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(bounded.write(b"x").unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The public keys by which OAUTHBEARER verifies tokens (KIP-768): read from a file or fetched from
-//! a server, on a thread of their own, and read again when they may have changed.
+//! a server, on a thread for each URL, and read again when they may have changed.
 
 mod fetch;
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ottla_core::config::{ConfigError, OauthSettings};
 use ottla_core::node::Node;
 use ottla_core::sasl::jwk::JsonWebKeys;
+use ottla_core::sasl::token_keys::TokenKeys;
 use tracing::{error, info, warn};
 
 use crate::tls::file_stamp::{FileStamp, stamp};
@@ -38,6 +39,8 @@ struct Source {
     place: Place,
     refresh: Duration,
     retry: (Duration, Duration),
+    /// Tokens with unknown keys, when that was looked at last.
+    missed: u64,
     /// Of the file that was read last.
     seen: FileStamp,
     /// When to fetch from a server again.
@@ -63,6 +66,7 @@ impl Source {
                 Duration::from_millis(settings.retry_ms.0),
                 Duration::from_millis(settings.retry_ms.1),
             ),
+            missed: 0,
             seen: None,
             due: Instant::now(),
             fetched: None,
@@ -81,10 +85,10 @@ impl Source {
     }
 
     /// Reads the keys if they may have changed.
-    ///
-    /// - `is_missing`: a token named a key that is not known.
-    fn look(&mut self, node: &Node, is_missing: bool) {
+    fn look(&mut self, known: &TokenKeys) {
         let now = Instant::now();
+        let missed = known.missed();
+        let is_missing = missed != std::mem::replace(&mut self.missed, missed);
         let is_due = match &self.place {
             Place::File(path) => {
                 let stamp = stamp(path);
@@ -96,24 +100,24 @@ impl Source {
             }
         };
         if is_due {
-            self.take(node, now);
+            self.take(known, now);
         }
     }
 
-    fn take(&mut self, node: &Node, now: Instant) {
+    fn take(&mut self, known: &TokenKeys, now: Instant) {
         let url = &self.url;
         self.fetched = Some(now);
         match self.read() {
             Ok(keys) => {
                 info!(%url, keys = keys.len(), "the keys of the identity provider were read");
-                node.token_keys().put(url, keys);
+                known.put(url, keys);
                 (self.failures, self.due) = (0, now + self.refresh);
             }
             Err(problem) => {
                 self.failures += 1;
                 let pause = self.retry.0 * 2u32.saturating_pow(self.failures.min(16) - 1);
                 self.due = now + pause.min(self.retry.1);
-                if node.token_keys().of(url).is_some() {
+                if known.of(url).is_some() {
                     warn!(%url, problem, "the keys of the identity provider cannot be read; those known before count");
                 } else {
                     error!(%url, problem, "the keys of the identity provider cannot be read: no token is accepted");
@@ -123,18 +127,18 @@ impl Source {
     }
 }
 
-/// The thread. Dropping it ends the thread.
+/// The threads. Dropping it lets them end without waiting: the name of a server may be asked for
+/// longer than a stop may take, and a thread holds nothing but the keys.
 #[derive(Debug)]
 pub struct TokenKeyReader {
     stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl TokenKeyReader {
-    /// Reads what is in files, then starts the thread. `None`: no listener takes tokens.
+    /// Reads what is in files, then starts the threads. `None`: no listener takes tokens.
     ///
     /// - Errors: a URL or a file that cannot be used.
-    pub fn start(node: &Arc<Node>) -> Result<Option<TokenKeyReader>, ConfigError> {
+    pub fn start(node: &Node) -> Result<Option<TokenKeyReader>, ConfigError> {
         let mut sources = BTreeMap::new();
         for settings in node.oauth_settings() {
             sources.insert(settings.keys_url.clone(), Source::new(&settings)?);
@@ -150,27 +154,29 @@ impl TokenKeyReader {
                 node.token_keys().put(&source.url, keys);
             }
         }
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let (stopped, node) = (stop.clone(), node.clone());
+        let reader = TokenKeyReader {
+            stop: Arc::new((Mutex::new(false), Condvar::new())),
+        };
+        for source in sources.into_values() {
+            reader.spawn(source, node.token_keys().clone())?;
+        }
+        Ok(Some(reader))
+    }
+
+    fn spawn(&self, mut source: Source, known: Arc<TokenKeys>) -> Result<(), ConfigError> {
+        let stop = self.stop.clone();
         let work = move || {
             loop {
-                let is_missing = node.token_keys().take_missing();
-                sources
-                    .values_mut()
-                    .for_each(|source| source.look(&node, is_missing));
-                if wait(&stopped) {
+                source.look(&known);
+                if wait(&stop) {
                     return;
                 }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("ottla-token-keys".to_owned())
-            .spawn(work);
-        let thread = thread.map_err(|error| ConfigError::new(KEY, "", format!("no thread: {error}")))?;
-        Ok(Some(TokenKeyReader {
-            stop,
-            thread: Some(thread),
-        }))
+        let thread = std::thread::Builder::new().name("ottla-token-keys".to_owned());
+        let spawned = thread.spawn(work);
+        spawned.map_err(|error| ConfigError::new(KEY, "", format!("no thread: {error}")))?;
+        Ok(())
     }
 }
 
@@ -178,11 +184,6 @@ impl Drop for TokenKeyReader {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            error!("the thread that reads the keys of tokens panicked");
-        }
     }
 }
 
@@ -191,4 +192,49 @@ fn wait((stop, woken): &(Mutex<bool>, Condvar)) -> bool {
     let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = woken.wait_timeout_while(stop, LOOK_INTERVAL, |stop| !*stop);
     *waited.unwrap_or_else(PoisonError::into_inner).0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A server that takes a connection and never answers held up all other sources, and the stop.
+    #[test]
+    fn a_server_that_does_not_answer_holds_up_neither_files_nor_the_stop() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let directory = crate::broker::TemporaryDirectory::create().unwrap();
+        let path = directory.path().join("keys.json");
+        let source = |url: String| {
+            Source::new(&OauthSettings {
+                keys_url: url.into(),
+                refresh_ms: 3_600_000,
+                retry_ms: (100, 1_000),
+                audiences: Vec::new(),
+                issuer: None,
+                subject_claim: "sub".to_owned(),
+                scope_claim: "scope".to_owned(),
+                skew_seconds: 30,
+            })
+            .unwrap()
+        };
+        let silent = source(format!("http://{}/keys", server.local_addr().unwrap()));
+        let file = source(format!("file://{}", path.display()));
+        let url = file.url.clone();
+        let known = Arc::new(TokenKeys::default());
+        let reader = TokenKeyReader {
+            stop: Arc::new((Mutex::new(false), Condvar::new())),
+        };
+        reader.spawn(silent, known.clone()).unwrap();
+        let (held, _) = server.accept().unwrap();
+        std::fs::write(&path, r#"{"keys": []}"#).unwrap();
+        reader.spawn(file, known.clone()).unwrap();
+        while known.of(&url).is_none() {
+            std::thread::yield_now();
+        }
+        // The request is still open: nothing was waited for.
+        drop(reader);
+        drop(held);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -12,8 +12,8 @@ use super::jwk::JsonWebKeys;
 #[derive(Debug, Default)]
 pub struct TokenKeys {
     by_url: ArcSwap<BTreeMap<Arc<str>, Arc<JsonWebKeys>>>,
-    /// A token named a key that is not there.
-    is_missing: AtomicBool,
+    /// Tokens so far that named a key that is not there.
+    missed: AtomicU64,
 }
 
 impl TokenKeys {
@@ -21,20 +21,22 @@ impl TokenKeys {
         self.by_url.load().get(url).cloned()
     }
 
-    /// - Shape: called by one thread.
     pub fn put(&self, url: &Arc<str>, keys: JsonWebKeys) {
-        let mut by_url = BTreeMap::clone(&self.by_url.load());
-        by_url.insert(url.clone(), Arc::new(keys));
-        self.by_url.store(Arc::new(by_url));
+        let keys = Arc::new(keys);
+        self.by_url.rcu(|by_url| {
+            let mut by_url = BTreeMap::clone(by_url);
+            by_url.insert(url.clone(), keys.clone());
+            by_url
+        });
     }
 
     /// Notes that a provider may have begun to sign with a new key.
     pub(super) fn miss(&self) {
-        self.is_missing.store(true, Ordering::Relaxed);
+        self.missed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a key was missing since this was asked last.
-    pub fn take_missing(&self) -> bool {
-        self.is_missing.swap(false, Ordering::Relaxed)
+    /// How many tokens named a key that was not there.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
     }
 }
