@@ -219,6 +219,25 @@ fn an_unfinished_end_after_a_crash_is_cut_and_not_kept() {
     assert_eq!(kinds, [FindingKind::CutEnd]);
 }
 
+/// Zeros of any length up to half a megabyte were cut without a line. Only as many as direct writes
+/// leave behind an end there cannot be told from space that was never used.
+#[test]
+fn batches_that_became_zeros_are_reported_unless_they_look_like_padding() {
+    for (kept, kinds) in [(5, &[FindingKind::CutEnd][..]), (19, &[])] {
+        let disk = closed(20);
+        let segment = files(&disk, ".log").pop().expect("there");
+        let from = position_of(&disk, &segment, kept) as usize;
+        let mut bytes = disk.read_file(&segment).expect("there");
+        bytes[from..].fill(0);
+        bytes.resize(bytes.len().next_multiple_of(4_096), 0);
+        disk.write_file(&segment, &bytes);
+        let (log, report) = try_open(&disk, unclean(0)).expect("opens");
+        check_records(&log, 0, kept as i64);
+        let found: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(found, kinds, "{kept} batches are left");
+    }
+}
+
 #[test]
 fn records_proven_by_a_checkpoint_but_missing_refuse_the_log() {
     let lost_end = closed(300);
