@@ -278,15 +278,25 @@ impl Producer {
         };
         let mut body = Vec::new();
         request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
-        let answer = broker.answer(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body);
-        let response = InitProducerIdResponse::decode(&mut Reader::new(&answer), INIT_PRODUCER_ID_VERSION);
-        let response = response.expect("decodes");
-        assert_eq!(response.error_code, 0, "producer ids are given out");
-        Producer {
-            id: response.producer_id,
-            epoch: response.producer_epoch,
-            next_sequences: BTreeMap::new(),
+        for _ in 0..1_000 {
+            let answer = broker.answer(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body);
+            let response =
+                InitProducerIdResponse::decode(&mut Reader::new(&answer), INIT_PRODUCER_ID_VERSION)
+                    .expect("decodes");
+            match code(response.error_code) {
+                ErrorCode::None => {
+                    return Producer {
+                        id: response.producer_id,
+                        epoch: response.producer_epoch,
+                        next_sequences: BTreeMap::new(),
+                    };
+                }
+                // Apache Kafka asks its controller for ids when the first one is wanted.
+                error if is_coming(error) => broker.pause(),
+                error => panic!("no producer id: {error}"),
+            }
         }
+        panic!("no producer id comes")
     }
 
     /// Returns the first offset.
