@@ -224,6 +224,12 @@ impl<'a> BatchScanner<'a> {
         found
     }
 
+    /// Whether there is a batch with a right checksum at `position`.
+    pub fn is_whole_at(&mut self, position: u64) -> io::Result<bool> {
+        let mut effort = u64::MAX;
+        Ok(self.whole_batch_at(position, &mut effort)?.is_some())
+    }
+
     /// Returns the first position from `from` on where a header's magic byte would be right.
     fn next_magic(&mut self, mut from: u64) -> io::Result<Option<u64>> {
         self.refill_bytes = BUFFER_BYTES;

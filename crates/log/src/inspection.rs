@@ -8,10 +8,12 @@ use std::sync::Arc;
 use ottla_wire::records::batch::Batch;
 
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
+use crate::checkpoint::read_file;
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
 use crate::error::LogError;
+use crate::producer_state::ProducerState;
 use crate::read_mode::{ReadMode, read_up_to};
-use crate::recovery::segment_base_offset;
+use crate::recovery::{is_snapshot, segment_base_offset};
 
 /// One item of an inspection.
 #[derive(Debug)]
@@ -85,6 +87,65 @@ pub fn inspect<E: From<LogError>>(
         due = Some(walk.due);
     }
     Ok(extent)
+}
+
+/// Returns the largest producer id below `limit` that the intact batches and producer snapshots of a
+/// log name.
+///
+/// - Shape: reads all headers, and whole batches only where their id is larger than those before.
+pub fn largest_producer_id(disk: &dyn Disk, directory: &Path, limit: i64) -> Result<Option<i64>, LogError> {
+    let mut largest = snapshot_producer_id(disk, directory, limit)?;
+    for segment in list(disk, directory)? {
+        let found = segment_producer_id(disk, &segment, limit, largest)
+            .map_err(|source| LogError::io("read", &segment.path, source))?;
+        largest = largest.max(found);
+    }
+    Ok(largest)
+}
+
+/// Retention may have removed the batches of producers that a snapshot names.
+fn snapshot_producer_id(disk: &dyn Disk, directory: &Path, limit: i64) -> Result<Option<i64>, LogError> {
+    let listed = disk.list(directory);
+    let entries = listed.map_err(|source| LogError::io("list", directory, source))?;
+    let mut largest = None;
+    for entry in entries.iter().filter(|entry| entry.kind == EntryKind::File) {
+        let name = entry.path.file_name().and_then(|name| name.to_str());
+        if !name.is_some_and(is_snapshot) {
+            continue;
+        }
+        let bytes = read_file(disk, &entry.path)?.unwrap_or_default();
+        // The opening ignores a damaged snapshot, too.
+        let producers = ProducerState::decode_snapshot(&bytes).ok();
+        largest = largest.max(producers.and_then(|producers| producers.largest_producer_id(limit)));
+    }
+    Ok(largest)
+}
+
+/// As `largest_producer_id`, of one segment; at least `known`.
+fn segment_producer_id(
+    disk: &dyn Disk,
+    segment: &SegmentFile,
+    limit: i64,
+    known: Option<i64>,
+) -> io::Result<Option<i64>> {
+    let file = disk.open(&segment.path, OpenMode::Read)?;
+    let mut scanner = BatchScanner::new(&*file, 0, segment.bytes, Trust::Headers);
+    let mut largest = known;
+    loop {
+        let (header, position) = match scanner.next()? {
+            Scanned::Batch { header, position } => (header, position),
+            Scanned::End => return Ok(largest),
+            Scanned::Invalid { .. } => match scanner.next_behind_damage()? {
+                Some(found) => found,
+                None => return Ok(largest),
+            },
+        };
+        let id = header.has_producer_id().then_some(header.producer_id);
+        // A damaged header may hold any number.
+        if id > largest && header.producer_id < limit && scanner.is_whole_at(position)? {
+            largest = id;
+        }
+    }
 }
 
 struct SegmentFile {

@@ -345,6 +345,11 @@ impl ProducerState {
         self.entries.is_empty()
     }
 
+    /// Returns the largest producer id below `limit`.
+    pub fn largest_producer_id(&self, limit: i64) -> Option<i64> {
+        self.entries.range(..limit).next_back().map(|(id, _)| *id)
+    }
+
     pub fn producers(&self) -> impl Iterator<Item = ActiveProducer> {
         self.entries.iter().map(|(producer_id, entry)| ActiveProducer {
             producer_id: *producer_id,

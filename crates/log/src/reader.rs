@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
@@ -172,6 +173,19 @@ impl LogReader {
 
     pub fn end_offset(&self) -> i64 {
         self.state().end_offset
+    }
+
+    /// Returns the path of a segment's file, for messages; only its name if the segment is gone.
+    pub fn log_path(&self, segment_base_offset: i64) -> PathBuf {
+        let segments = Arc::clone(&self.state().segments);
+        let index = segment_index(&segments, segment_base_offset);
+        let segment = segments.get(index);
+        segment
+            .filter(|segment| segment.base_offset == segment_base_offset)
+            .map_or_else(
+                || PathBuf::from(crate::segment_file_name(segment_base_offset)),
+                |segment| segment.path(FileKind::Log),
+            )
     }
 
     /// Finds the batches from the one that holds `offset` up to `bound`.

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::inspection::largest_producer_id;
 use ottla_log::{
-    Bound, FindingKind, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadError, ReadMode,
-    RecoveryReport,
+    BatchToAppend, Bound, FindingKind, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadError,
+    ReadMode, RecoveryReport,
 };
+use ottla_wire::records::batch::Batch;
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::numbered::*;
 
 fn try_open(disk: &MemoryDisk, options: OpenOptions) -> Result<(PartitionLog, RecoveryReport), LogError> {
@@ -217,6 +220,25 @@ fn an_unfinished_end_after_a_crash_is_cut_and_not_kept() {
     check_records(&log, 0, 299);
     let kinds: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
     assert_eq!(kinds, [FindingKind::CutEnd]);
+}
+
+/// Zeros of any length up to half a megabyte were cut without a line. Only as many as direct writes
+/// leave behind an end there cannot be told from space that was never used.
+#[test]
+fn batches_that_became_zeros_are_reported_unless_they_look_like_padding() {
+    for (kept, kinds) in [(5, &[FindingKind::CutEnd][..]), (19, &[])] {
+        let disk = closed(20);
+        let segment = files(&disk, ".log").pop().expect("there");
+        let from = position_of(&disk, &segment, kept) as usize;
+        let mut bytes = disk.read_file(&segment).expect("there");
+        bytes[from..].fill(0);
+        bytes.resize(bytes.len().next_multiple_of(4_096), 0);
+        disk.write_file(&segment, &bytes);
+        let (log, report) = try_open(&disk, unclean(0)).expect("opens");
+        check_records(&log, 0, kept as i64);
+        let found: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(found, kinds, "{kept} batches are left");
+    }
 }
 
 #[test]
@@ -452,4 +474,52 @@ fn an_end_beyond_the_recovery_point_of_a_clean_stop_is_reported() {
         finding.detail
     );
     assert_eq!(log.end_offset(), 2_078);
+}
+
+#[test]
+fn the_largest_producer_id_is_found_in_batches_and_snapshots_and_not_in_damage() {
+    let disk = MemoryDisk::new(5);
+    let mut log = create(&disk);
+    for producer_id in [7, 900, 31] {
+        let mut builder = BatchBuilder::new(BatchOptions {
+            producer_id,
+            producer_epoch: 0,
+            base_sequence: 0,
+            ..BatchOptions::default()
+        });
+        builder.append(START_MS, None, Some(b"value"), &[]);
+        let bytes = builder.finish();
+        let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+        log.append(&[batch], 0, START_MS).expect("appended");
+    }
+    log.close().expect("closed");
+    let below = |disk: &MemoryDisk, limit: i64| {
+        largest_producer_id(disk, Path::new(DIRECTORY), limit).expect("readable")
+    };
+    let found = |disk: &MemoryDisk| below(disk, i64::MAX);
+    let without = |suffix: &str| {
+        let disk = disk.fork(1);
+        for path in files(&disk, suffix) {
+            disk.remove_file(&path).expect("removed");
+        }
+        disk
+    };
+    assert_eq!(found(&without("-none")), Some(900));
+    assert_eq!(below(&without(".log"), 900), Some(31));
+    assert_eq!(below(&without(".snapshot"), 900), Some(31));
+    assert_eq!(
+        found(&without(".log")),
+        Some(900),
+        "retention removed the batches"
+    );
+    let batches_only = without(".snapshot");
+    assert_eq!(found(&batches_only), Some(900));
+    let segment = &files(&disk, ".log")[0];
+    // The third one's id becomes the largest, but its checksum is wrong.
+    let id_at = 43;
+    batches_only.corrupt(segment, position_of(&disk, segment, 2) + id_at, 0x40);
+    assert_eq!(found(&batches_only), Some(900));
+    batches_only.corrupt(segment, position_of(&disk, segment, 1) + 70, 1);
+    assert_eq!(found(&batches_only), Some(7));
+    assert_eq!(found(&closed(3)), None, "no producer has an id");
 }

@@ -13,6 +13,7 @@ use ottla_wire::messages::delete_records::{
 };
 use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
@@ -98,6 +99,7 @@ pub struct Found {
 const CREATE_TOPICS_VERSION: i16 = 7;
 const DELETE_TOPICS_VERSION: i16 = 5;
 const DELETE_RECORDS_VERSION: i16 = 2;
+const INIT_PRODUCER_ID_VERSION: i16 = 4;
 const PRODUCE_VERSION: i16 = 11;
 const FETCH_VERSION: i16 = 12;
 const LIST_OFFSETS_VERSION: i16 = 5;
@@ -127,9 +129,14 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
         ],
     );
     create(broker, "gone", 1, &[]);
+    let mut producer = Producer::new(broker);
     for round in 0..60 {
         for place in PLACES {
-            produce_some(broker, place, round, &mut expected);
+            produce_some(broker, &mut producer, place, round, &mut expected);
+        }
+        if round == 0 {
+            // The first one's only batches have sequence 0, as those of any new producer.
+            producer = Producer::new(broker);
         }
         if round % 10 == 0 {
             broker.settle();
@@ -147,7 +154,7 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
     // Written after the last checkpoint.
     for round in 60..63 {
         for place in PLACES {
-            produce_some(broker, place, round, &mut expected);
+            produce_some(broker, &mut producer, place, round, &mut expected);
         }
         commit(broker, GROUPS[0], round as i64).expect("groups are served");
         expected.commits.insert(GROUPS[0], round as i64);
@@ -218,7 +225,13 @@ fn delete_records(broker: &mut impl Caller, place: Place, before: i64, expected:
     expected.deleted.entry(place).or_default().extend(deleted.keys());
 }
 
-fn produce_some(broker: &mut impl Caller, place: Place, round: usize, expected: &mut Expected) {
+fn produce_some(
+    broker: &mut impl Caller,
+    producer: &mut Producer,
+    place: Place,
+    round: usize,
+    expected: &mut Expected,
+) {
     let keys = ["a", "b", "c"];
     let values: Vec<(String, String)> = (0..1 + round % 4)
         .map(|nth| {
@@ -227,7 +240,9 @@ fn produce_some(broker: &mut impl Caller, place: Place, round: usize, expected: 
             (key, format!("{round}.{nth} {padding}"))
         })
         .collect();
-    let base_offset = produce(broker, place, &values).expect("intact partitions take records");
+    let base_offset = producer
+        .produce(broker, place, &values)
+        .expect("intact partitions take records");
     let records = expected.records.entry(place).or_default();
     for (offset, (key, value)) in (base_offset..).zip(values) {
         if place.0 == USERS {
@@ -238,25 +253,83 @@ fn produce_some(broker: &mut impl Caller, place: Place, round: usize, expected: 
     }
 }
 
-/// Returns the first offset.
+/// Produces as a new producer; returns the first offset.
 pub fn produce(
     broker: &mut impl Caller,
     place: Place,
     values: &[(String, String)],
 ) -> Result<i64, ErrorCode> {
-    let mut builder = BatchBuilder::new(BatchOptions::default());
-    for (key, value) in values {
-        builder.append(
-            1_790_000_000_000,
-            Some(key.as_bytes()),
-            Some(value.as_bytes()),
-            &[],
-        );
+    Producer::new(broker).produce(broker, place, values)
+}
+
+/// An idempotent producer: a broker that takes it for another one refuses its batches, or
+/// acknowledges them without an append.
+struct Producer {
+    id: i64,
+    epoch: i16,
+    next_sequences: BTreeMap<Place, i32>,
+}
+
+impl Producer {
+    fn new(broker: &mut impl Caller) -> Producer {
+        let request = InitProducerIdRequest {
+            transactional_id: None,
+            ..Default::default()
+        };
+        let mut body = Vec::new();
+        request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
+        for _ in 0..1_000 {
+            let answer = broker.answer(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body);
+            let response =
+                InitProducerIdResponse::decode(&mut Reader::new(&answer), INIT_PRODUCER_ID_VERSION)
+                    .expect("decodes");
+            match code(response.error_code) {
+                ErrorCode::None => {
+                    return Producer {
+                        id: response.producer_id,
+                        epoch: response.producer_epoch,
+                        next_sequences: BTreeMap::new(),
+                    };
+                }
+                // Apache Kafka asks its controller for ids when the first one is wanted.
+                error if is_coming(error) => broker.pause(),
+                error => panic!("no producer id: {error}"),
+            }
+        }
+        panic!("no producer id comes")
     }
-    let records = builder.finish();
+
+    /// Returns the first offset.
+    fn produce(
+        &mut self,
+        broker: &mut impl Caller,
+        place: Place,
+        values: &[(String, String)],
+    ) -> Result<i64, ErrorCode> {
+        let sequence = self.next_sequences.entry(place).or_default();
+        let mut builder = BatchBuilder::new(BatchOptions {
+            producer_id: self.id,
+            producer_epoch: self.epoch,
+            base_sequence: *sequence,
+            ..BatchOptions::default()
+        });
+        for (key, value) in values {
+            builder.append(
+                1_790_000_000_000,
+                Some(key.as_bytes()),
+                Some(value.as_bytes()),
+                &[],
+            );
+        }
+        *sequence += i32::try_from(values.len()).expect("few");
+        send(broker, place, &builder.finish())
+    }
+}
+
+fn send(broker: &mut impl Caller, place: Place, records: &[u8]) -> Result<i64, ErrorCode> {
     let partition = PartitionProduceData {
         index: place.1,
-        records: Some(&records),
+        records: Some(records),
     };
     let request = ProduceRequest {
         transactional_id: None,

@@ -14,7 +14,7 @@ use ottla_log::disk::Disk;
 use ottla_log::disk::damage::{Damage, files_below};
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_sim::inhabited::{
-    Caller, Expected, ORDERS, PLACES, committed, create_topic, delete_topic, fill, produce, read,
+    Caller, Expected, ORDERS, committed, create_topic, delete_topic, fill, produce, read,
 };
 use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_sim::world::{LOG_DIRECTORY, World};
@@ -226,6 +226,22 @@ fn check_all(machine: &mut Simulated, expected: &Expected) {
     }
 }
 
+/// Producer ids are in the metadata log, too. A new producer with the id of an earlier one had its
+/// first batch acknowledged as a retry of that one's, and it was not appended.
+fn check_new_producers(machine: &mut Simulated, expected: &Expected) {
+    for (place, records) in &expected.records {
+        let value = [("k".to_owned(), "of a new producer".to_owned())];
+        let offset = produce(machine, *place, &value).expect("records are taken");
+        let last = records.last_key_value().expect("there are records").0;
+        assert!(
+            offset > *last,
+            "{place:?}: offset {offset} is that of an older record"
+        );
+        let found = read(machine, *place).expect("nothing damaged is given out");
+        assert_eq!(found.records[&offset], "k=of a new producer", "{place:?}");
+    }
+}
+
 #[test]
 fn a_lost_metadata_log_refuses_the_start_and_is_rebuilt_from_the_directories_on_request() {
     let base = base(Stop::Cleanly, "disk");
@@ -242,8 +258,7 @@ fn a_lost_metadata_log_refuses_the_start_and_is_rebuilt_from_the_directories_on_
     machine.start().expect("made again");
     // Topic settings are lost with the metadata log, but no record and no committed offset.
     check_all(&mut machine, &base.expected);
-    let value = [("k".to_owned(), "v".to_owned())];
-    produce(&mut machine, PLACES[0], &value).expect("records are taken");
+    check_new_producers(&mut machine, &base.expected);
     machine.world.stop();
     machine.recovery.recover_metadata = false;
     machine.start().expect("the new log is whole");
@@ -288,6 +303,7 @@ fn a_damaged_metadata_record_refuses_the_start_and_alone_is_dropped_on_request()
         machine.recovery.recover_metadata = true;
         machine.start().expect("made again");
         check_all(&mut machine, &base.expected);
+        check_new_producers(&mut machine, &base.expected);
     }
 }
 
@@ -384,6 +400,37 @@ fn a_log_of_an_unknown_topic_is_set_aside_and_can_be_restored_as_the_message_say
     check_all(&mut machine, &base.expected);
     let found = read(&mut machine, ("lost", 0)).expect("nothing damaged is given out");
     assert_eq!(found.records, base.expected.records[&(ORDERS, 0)]);
+}
+
+/// Two starts were refused for ever, after they had removed the mark of the clean stop: one with a
+/// directory in place of a small file, one after a stray was copied back and set aside again.
+#[test]
+fn what_is_wrong_with_an_unknown_log_refuses_no_start() {
+    let base = base(Stop::Cleanly, "disk");
+    let mut machine = machine(&base);
+    let root = Path::new(LOG_DIRECTORY);
+    for _ in 0..3 {
+        let disk = machine.world.disk.clone();
+        copy_directory(&disk, "orders-0", "lost-0");
+        let metadata = root.join("lost-0/partition.metadata");
+        disk.write_file(&metadata, b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAZA");
+        let epochs = root.join("lost-0/leader-epoch-checkpoint");
+        if disk.exists(&epochs) {
+            disk.remove_file(&epochs).expect("removed");
+        }
+        disk.create_directories(&epochs).expect("created");
+        machine.start().expect("starts");
+        machine.world.stop();
+        assert!(!disk.exists(&root.join("lost-0")));
+    }
+    let entries = machine.world.disk.list(root).expect("listed");
+    let is_stray = |name: &str| name.starts_with("lost-0.") && name.ends_with("-stray");
+    let names = entries
+        .iter()
+        .filter_map(|entry| entry.path.file_name()?.to_str());
+    assert_eq!(names.filter(|name| is_stray(name)).count(), 3);
+    machine.start().expect("starts");
+    check_all(&mut machine, &base.expected);
 }
 
 /// The process was killed between the deletion's record and the renaming of the directory, which

@@ -24,6 +24,7 @@ mod bootstrap_file;
 pub(crate) mod metadata_log;
 pub mod survey;
 mod salvage;
+mod producer_id_floor;
 pub(crate) mod quorum_state;
 pub(crate) mod snapshot_file;
 

@@ -3,8 +3,8 @@
 //! Intact records of a damaged snapshot or log are applied in order, except those that are invalid
 //! without the lost ones. Then partition directories of unknown topics restore them:
 //! `partition.metadata` has the id, the directory name the rest. Later changes to such a topic are
-//! lost: its settings, and partitions whose directories are gone. The old files are kept under
-//! another name.
+//! lost: its settings, and partitions whose directories are gone. Producer ids continue above all
+//! that the logs know. The old files are kept under another name.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,6 +13,7 @@ use std::path::Path;
 use ottla_log::directory::{partition_directory_name, stray_directory_name};
 use ottla_log::disk::Disk;
 use ottla_log::inspection::{Inspected, inspect};
+use ottla_wire::metadata_records::producer_ids::ProducerIdsRecord;
 use ottla_wire::metadata_records::{MetadataRecord, partition::PartitionRecord, topic::TopicRecord};
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::Batch;
@@ -20,6 +21,7 @@ use tracing::{info, warn};
 
 use super::ControllerError;
 use super::directories::io_error;
+use super::producer_id_floor;
 use super::snapshot_file::{self, OwnVoter, SnapshotId};
 use super::survey::{Surroundings, Survey};
 use crate::image::METADATA_TOPIC;
@@ -48,7 +50,10 @@ pub(super) fn read(around: &Surroundings<'_>) -> Result<Survey, ControllerError>
         let from = salvage.take_snapshot(around)?;
         salvage.take_log(around, from)?;
     }
+    // KIP-866: a transaction without an end has no effect. What follows must have one.
+    salvage.replay.abandon_transaction();
     salvage.take_directories(around)?;
+    salvage.raise_producer_ids(around)?;
     super::check_levels(&salvage.replay, &around.directory)?;
     Ok(Survey {
         replay: salvage.replay,
@@ -161,6 +166,35 @@ impl Salvage {
                 Err(error) => warn!(topic = name, %id, %error, "cannot take a topic back"),
             }
         }
+        Ok(())
+    }
+
+    /// No producer id is given out again: the newest of their records may be among the lost ones.
+    fn raise_producer_ids(&mut self, around: &Surroundings<'_>) -> Result<(), ControllerError> {
+        let known = self.replay.image().next_producer_id;
+        let floor = producer_id_floor::find(around.disk, around.log_directory, known)?;
+        let Some(next_producer_id) = floor else {
+            return Ok(());
+        };
+        let record = ProducerIdsRecord {
+            broker_id: around.config.node_id,
+            broker_epoch: -1,
+            next_producer_id,
+        };
+        let mut records = RecordList::default();
+        records.push(MetadataRecord::ProducerIds(record), 0);
+        let provenance = self.replay.image().provenance;
+        let values = records.values.iter().map(|value| &**value);
+        let raised = self.replay.apply(provenance, values);
+        raised.map_err(|error| ControllerError::NotUnderstood {
+            path: around.directory.clone(),
+            offset: self.end_offset,
+            error,
+        })?;
+        info!(
+            next_producer_id,
+            "producer ids continue above those that the logs know"
+        );
         Ok(())
     }
 }

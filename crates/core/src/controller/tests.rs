@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ottla_log::directory::{read_clean_shutdown, write_clean_shutdown};
+use ottla_log::directory::{read_clean_shutdown, write_clean_shutdown, write_partition_metadata};
 use ottla_log::disk::os::{OsDisk, TemporaryDirectory};
 use ottla_wire::error_code::ErrorCode;
 
@@ -20,6 +20,7 @@ pub(super) struct World {
     pub(super) lines: Vec<(&'static str, String)>,
     starts: u64,
     segment_bytes: Option<i32>,
+    recover_metadata: bool,
 }
 
 impl World {
@@ -29,6 +30,7 @@ impl World {
             lines: Vec::new(),
             starts: 0,
             segment_bytes: None,
+            recover_metadata: false,
         }
     }
 
@@ -47,6 +49,7 @@ impl World {
         config.storage.metadata_segment_bytes = self
             .segment_bytes
             .unwrap_or(config.storage.metadata_segment_bytes);
+        config.recovery.recover_metadata = self.recover_metadata;
         Arc::new(config)
     }
 
@@ -273,6 +276,27 @@ fn a_damaged_snapshot_that_nothing_can_replace_refuses_the_start_and_changes_not
         assert!(error.contains(expected), "{expected}: {error}");
     }
     assert_eq!(contents(&metadata), before);
+}
+
+/// KIP-866: what was rebuilt came after the begin of a transaction without an end, and had no effect.
+#[test]
+fn a_change_that_was_never_finished_does_not_take_what_is_rebuilt_with_it() {
+    let mut world = World::new("rebuilt");
+    let mut controller = world.start();
+    let mut records = RecordList::default();
+    let begin = BeginTransactionRecord { name: Some("cut") };
+    records.push(MetadataRecord::BeginTransaction(begin), 0);
+    let batches = controller.log.batches(&records, NOW);
+    controller.log.append(&batches, NOW).unwrap();
+    controller.log.close().unwrap();
+    drop(controller);
+    let directory = world.path().join("found-0");
+    std::fs::create_dir(&directory).unwrap();
+    write_partition_metadata(&OsDisk::default(), &directory, Uuid([5; 16])).unwrap();
+    world.recover_metadata = true;
+    let image = world.start().image().clone();
+    assert_eq!(image.topic("found").map(|topic| topic.id), Some(Uuid([5; 16])));
+    assert_eq!(image.next_producer_id, 1_000_000);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use ottla_log::disk::DiskFile;
 use ottla_log::{Bound, LogError, LogReader, Read, ReadError, ReadMode};
@@ -12,10 +13,23 @@ use ottla_wire::records::record::{Record, RecordError, Records};
 
 /// A machine that is rebuilt from its log.
 pub trait Replay {
+    /// What follows from an intact batch that cannot be decoded.
+    const UNREADABLE: Unreadable;
+
     /// Takes a record of an intact batch, control records included.
     ///
-    /// - Errors: the record cannot be used; to skip it would lose its contents.
-    fn take(&mut self, header: &BatchHeader, record: &Record<'_>) -> Result<Taken, LoadError>;
+    /// - Errors: the record cannot be used.
+    fn take(&mut self, header: &BatchHeader, record: &Record<'_>) -> Result<Taken, ContentError>;
+}
+
+/// What to do about contents that are intact and cannot be decoded: those of a later version, or of
+/// a faulty writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// They are passed over, as damaged ones are.
+    Skip,
+    /// The machine is not used: what it decides without them cannot be taken back.
+    Refuse,
 }
 
 /// What became of a record.
@@ -33,14 +47,36 @@ const READ_BYTES: u32 = 5 * 1024 * 1024;
 /// compression; this allows for any setting of it.
 const DECOMPRESSED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// At most this many damages of a log are told one by one.
+const DAMAGES_MAX: usize = 100;
+
 /// The result of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Replayed {
     pub records: u64,
     /// Records of unknown types. They stay in the log.
     pub skipped: u64,
-    /// Damaged batches. Their contents are lost.
-    pub damages: Vec<String>,
+    /// Batches and records that cannot be read, with file and position. Their contents are lost.
+    pub damages: Vec<LogError>,
+    /// So many more.
+    pub more_damages: u64,
+}
+
+impl Replayed {
+    fn note(&mut self, damage: LogError) {
+        if self.damages.len() < DAMAGES_MAX {
+            self.damages.push(damage);
+        } else {
+            self.more_damages += 1;
+        }
+    }
+}
+
+/// Where bytes of a log are in its files.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub path: PathBuf,
+    pub position: u64,
 }
 
 /// Replays the log below `bound`, skipping damaged batches. Waits for the disk.
@@ -50,21 +86,21 @@ pub fn replay(reader: &LogReader, bound: Bound, into: &mut impl Replay) -> Resul
     loop {
         let stopped = match reader.read(offset, READ_BYTES, true, bound, ReadMode::Blocking) {
             Ok(Read::Region(read)) => {
-                let file = &*read.region.file;
-                let buffer =
-                    read_region(file, read.region.position, read.region.bytes).map_err(LoadError::Io)?;
-                replay_batches(&buffer, offset, into, &mut replayed)?
+                let (file, position) = (&*read.region.file, read.region.position);
+                let buffer = read_region(file, position, read.region.bytes).map_err(LoadError::Io)?;
+                let path = reader.log_path(read.at.segment_base_offset);
+                replay_batches(&buffer, &Place { path, position }, offset, into, &mut replayed)?
             }
             Ok(_) => return Ok(replayed),
             Err(ReadError::Log(damage @ LogError::Corrupt { .. })) => Stopped {
                 offset,
-                damage: Some(damage.to_string()),
+                damage: Some(damage),
             },
             Err(error) => return Err(LoadError::Read(error)),
         };
         offset = match stopped.damage {
             Some(damage) => {
-                replayed.damages.push(damage);
+                replayed.note(damage);
                 let behind = reader.next_batch_behind(stopped.offset);
                 match behind.map_err(|error| LoadError::Read(ReadError::Log(error)))? {
                     Some(behind) => behind,
@@ -81,7 +117,7 @@ pub fn replay(reader: &LogReader, bound: Bound, into: &mut impl Replay) -> Resul
 /// Where the replay of a region ended: after its last whole batch, or at a damaged one.
 pub(crate) struct Stopped {
     pub offset: i64,
-    pub damage: Option<String>,
+    pub damage: Option<LogError>,
 }
 
 fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec<u8>> {
@@ -97,16 +133,18 @@ fn read_region(file: &dyn DiskFile, position: u64, bytes: u64) -> io::Result<Vec
 }
 
 /// Replays whole batches; a truncated last one is left for the next read.
-pub(crate) fn replay_batches(
+pub(crate) fn replay_batches<R: Replay>(
     bytes: &[u8],
+    place: &Place,
     from: i64,
-    into: &mut impl Replay,
+    into: &mut R,
     replayed: &mut Replayed,
 ) -> Result<Stopped, LoadError> {
     let mut stopped = Stopped {
         offset: from,
         damage: None,
     };
+    let mut position = place.position;
     for batch in batches(bytes) {
         let intact = match batch {
             Err(BatchError::Truncated { .. }) => break,
@@ -115,11 +153,21 @@ pub(crate) fn replay_batches(
         };
         match intact {
             Ok(batch) => {
-                replay_batch(&batch, into, replayed)?;
+                let mut unreadable = Vec::new();
+                replay_batch(&batch, into, replayed, &mut unreadable);
+                for error in unreadable {
+                    let damage = LogError::corrupt(&place.path, position, error.to_string());
+                    match R::UNREADABLE {
+                        Unreadable::Skip => replayed.note(damage),
+                        Unreadable::Refuse => return Err(LoadError::Unreadable(damage)),
+                    }
+                }
+                position += batch.bytes.len() as u64;
                 stopped.offset = batch.header.next_offset();
             }
             Err(error) => {
-                stopped.damage = Some(format!("batch at offset {}: {error}", stopped.offset));
+                let reason = format!("batch at offset {}: {error}", stopped.offset);
+                stopped.damage = Some(LogError::corrupt(&place.path, position, reason));
                 break;
             }
         }
@@ -127,35 +175,52 @@ pub(crate) fn replay_batches(
     Ok(stopped)
 }
 
-fn replay_batch(batch: &Batch<'_>, into: &mut impl Replay, replayed: &mut Replayed) -> Result<(), LoadError> {
+/// Replays what can be read of an intact batch, and adds what cannot.
+fn replay_batch(
+    batch: &Batch<'_>,
+    into: &mut impl Replay,
+    replayed: &mut Replayed,
+    unreadable: &mut Vec<ContentError>,
+) {
     let header = &batch.header;
     let offset = header.base_offset;
     let mut plain = Vec::new();
-    let records = match header.compression() {
-        Some(Codec::None) => batch.records(),
-        codec => {
-            let codec = codec.ok_or(LoadError::UnknownCodec { offset })?;
-            compression::decompress(codec, batch.record_bytes(), DECOMPRESSED_BYTES_MAX, &mut plain)
-                .map_err(|error| LoadError::Compression { offset, error })?;
-            Records::new(header, &plain)
-        }
+    let records = match records_of(batch, &mut plain) {
+        Ok(records) => records,
+        Err(error) => return unreadable.push(error),
     };
     for record in records {
-        let record = record.map_err(|error| LoadError::Record { offset, error })?;
-        match into.take(header, &record)? {
-            Taken::Applied => replayed.records += 1,
-            Taken::Skipped => replayed.skipped += 1,
-            Taken::Control => {}
+        let taken = match record {
+            Ok(record) => into.take(header, &record),
+            // The length is part of what cannot be read: no record behind it can be found.
+            Err(error) => return unreadable.push(ContentError::Record { offset, error }),
+        };
+        match taken {
+            Ok(Taken::Applied) => replayed.records += 1,
+            Ok(Taken::Skipped) => replayed.skipped += 1,
+            Ok(Taken::Control) => {}
+            Err(error) => unreadable.push(error),
         }
     }
-    Ok(())
 }
 
-/// Why a partition has no coordinator.
+fn records_of<'a>(batch: &Batch<'a>, plain: &'a mut Vec<u8>) -> Result<Records<'a>, ContentError> {
+    let header = &batch.header;
+    let offset = header.base_offset;
+    let codec = header
+        .compression()
+        .ok_or(ContentError::UnknownCodec { offset })?;
+    if codec == Codec::None {
+        return Ok(batch.records());
+    }
+    compression::decompress(codec, batch.record_bytes(), DECOMPRESSED_BYTES_MAX, plain)
+        .map_err(|error| ContentError::Compression { offset, error })?;
+    Ok(Records::new(header, plain))
+}
+
+/// Why contents of an intact batch cannot be used.
 #[derive(Debug)]
-pub enum LoadError {
-    Read(ReadError),
-    Io(io::Error),
+pub enum ContentError {
     UnknownCodec {
         offset: i64,
     },
@@ -171,11 +236,40 @@ pub enum LoadError {
         offset: i64,
         error: ControlError,
     },
-    /// A record that cannot be decoded: skipping it would lose its contents.
+    /// A record that cannot be decoded.
     Content {
         offset: i64,
         problem: String,
     },
+}
+
+impl fmt::Display for ContentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ContentError::UnknownCodec { offset } => {
+                write!(f, "unknown compression of the batch at offset {offset}")
+            }
+            ContentError::Compression { offset, error } => write!(f, "batch at offset {offset}: {error}"),
+            ContentError::Record { offset, error } => {
+                write!(f, "record in the batch at offset {offset}: {error}")
+            }
+            ContentError::Control { offset, error } => {
+                write!(f, "control batch at offset {offset}: {error}")
+            }
+            ContentError::Content { offset, problem } => {
+                write!(f, "unreadable record at offset {offset}: {problem}")
+            }
+        }
+    }
+}
+
+/// Why a partition has no coordinator.
+#[derive(Debug)]
+pub enum LoadError {
+    Read(ReadError),
+    Io(io::Error),
+    /// Intact contents that cannot be decoded, and must not be skipped.
+    Unreadable(LogError),
     /// The log has no whole batch where one should begin.
     Incomplete {
         offset: i64,
@@ -187,17 +281,7 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Read(error) => write!(f, "{error}"),
             LoadError::Io(error) => write!(f, "cannot read the log: {error}"),
-            LoadError::UnknownCodec { offset } => {
-                write!(f, "unknown compression of the batch at offset {offset}")
-            }
-            LoadError::Compression { offset, error } => write!(f, "batch at offset {offset}: {error}"),
-            LoadError::Record { offset, error } => {
-                write!(f, "record in the batch at offset {offset}: {error}")
-            }
-            LoadError::Control { offset, error } => write!(f, "control batch at offset {offset}: {error}"),
-            LoadError::Content { offset, problem } => {
-                write!(f, "unreadable record at offset {offset}: {problem}")
-            }
+            LoadError::Unreadable(error) => write!(f, "{error}"),
             LoadError::Incomplete { offset } => write!(f, "no whole batch at offset {offset}"),
         }
     }

@@ -188,9 +188,13 @@ impl Coordinator {
                 for damage in &replayed.damages {
                     error!(
                         partition = partition.index,
-                        damage,
+                        %damage,
                         "a batch of the offsets topic is damaged, its groups may go back to earlier offsets"
                     );
+                }
+                if replayed.more_damages > 0 {
+                    let (partition, more) = (partition.index, replayed.more_damages);
+                    error!(partition, more, "more of the offsets topic is damaged");
                 }
                 if replayed.skipped > 0 {
                     let (partition, skipped) = (partition.index, replayed.skipped);
@@ -202,7 +206,11 @@ impl Coordinator {
                 self.become_ready(services, &mut state, machine, partition, view.offsets.end);
             }
             Err(error) => {
-                error!(partition = partition.index, %error, "no coordinator: the offsets topic cannot be read");
+                // The load is tried again with each request.
+                if let Some(suppressed) = services.complaints.failures.pass(services.clock.moment()) {
+                    let partition = partition.index;
+                    error!(partition, %error, suppressed, "no coordinator: the offsets topic cannot be read");
+                }
                 self.fail(services, &mut state);
             }
         }

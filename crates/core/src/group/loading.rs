@@ -6,14 +6,17 @@ use ottla_wire::records::record::Record;
 
 use super::machine::Machine;
 use super::record::GroupRecord;
-use crate::coordinator::replay::{LoadError, Replay, Taken};
+use crate::coordinator::replay::{ContentError, Replay, Taken, Unreadable};
 
 impl Replay for Machine {
-    fn take(&mut self, header: &BatchHeader, record: &Record<'_>) -> Result<Taken, LoadError> {
+    /// A lost record concerns one group; without a coordinator none could go on.
+    const UNREADABLE: Unreadable = Unreadable::Skip;
+
+    fn take(&mut self, header: &BatchHeader, record: &Record<'_>) -> Result<Taken, ContentError> {
         let offset = header.base_offset;
         if header.is_control() {
             let control =
-                ControlRecord::decode(record).map_err(|error| LoadError::Control { offset, error })?;
+                ControlRecord::decode(record).map_err(|error| ContentError::Control { offset, error })?;
             if let ControlRecord::EndTransaction { result, .. } = control {
                 self.apply_marker(header.producer_id, result == TransactionResult::Commit);
             }
@@ -22,7 +25,7 @@ impl Replay for Machine {
         let Some(key) = record.key else {
             return Ok(Taken::Skipped);
         };
-        let decoded = GroupRecord::decode(key, record.value).map_err(|error| LoadError::Content {
+        let decoded = GroupRecord::decode(key, record.value).map_err(|error| ContentError::Content {
             offset: record.offset,
             problem: error.to_string(),
         })?;
@@ -49,10 +52,11 @@ mod tests {
     use crate::time::Now;
     use crate::time::{Moment, Timestamp};
 
-    use ottla_wire::records::batch::{Batch, batches};
+    use ottla_wire::records::batch::{Batch, CRC_START, batches};
+    use ottla_wire::records::crc32c;
 
     use super::*;
-    use crate::coordinator::replay::{Replayed, replay_batches};
+    use crate::coordinator::replay::{LoadError, Place, Replayed, Stopped, replay_batches};
 
     /// For its origin see `golden/README.md`.
     const KAFKA_SEGMENT: &[u8] = include_bytes!("golden/kafka-4.3.0-consumer-offsets.log");
@@ -64,9 +68,18 @@ mod tests {
     fn load(bytes: &[u8]) -> Result<(Machine, Replayed), LoadError> {
         let mut machine = Machine::new(Arc::new(GroupConfig::default()), 0);
         let mut replayed = Replayed::default();
-        replay_batches(bytes, 0, &mut machine, &mut replayed)?;
+        replay(bytes, &mut machine, &mut replayed)?;
         machine.arm(NOW);
         Ok((machine, replayed))
+    }
+
+    /// Replays a file's bytes from position 700 on.
+    fn replay(bytes: &[u8], machine: &mut Machine, replayed: &mut Replayed) -> Result<Stopped, LoadError> {
+        let place = Place {
+            path: "__consumer_offsets-0/00.log".into(),
+            position: 700,
+        };
+        replay_batches(bytes, &place, 0, machine, replayed)
     }
 
     fn ask(machine: &mut Machine, request: GroupRequest<'_>) -> GroupReply {
@@ -194,12 +207,36 @@ mod tests {
         let (_, replayed) = load(&damaged).unwrap();
         assert_eq!(replayed.records, 1);
         let mut machine = Machine::new(Arc::new(GroupConfig::default()), 0);
-        let stopped = replay_batches(&damaged, 0, &mut machine, &mut Replayed::default()).unwrap();
+        let stopped = replay(&damaged, &mut machine, &mut Replayed::default()).unwrap();
         assert_eq!(stopped.offset, 1);
-        let damage = stopped.damage.unwrap();
-        assert!(
-            damage.starts_with("batch at offset 1: batch says its checksum is"),
-            "{damage}"
+        let damage = stopped.damage.unwrap().to_string();
+        let (position, reason) = (700 + second, "batch at offset 1: batch says its checksum is");
+        let expected = format!("__consumer_offsets-0/00.log is corrupt at position {position}: {reason}");
+        assert!(damage.starts_with(&expected), "{damage}");
+    }
+
+    /// One such record took the coordinator from all groups of its partition.
+    #[test]
+    fn an_intact_record_that_cannot_be_decoded_is_lost_alone_and_reported() {
+        let (_, whole) = load(KAFKA_SEGMENT).unwrap();
+        let mut bytes = KAFKA_SEGMENT.to_vec();
+        let first = Batch::parse(KAFKA_SEGMENT).unwrap();
+        let (header, batch_bytes) = (first.header, first.bytes.len());
+        let value = first.records().next().unwrap().unwrap().value.unwrap();
+        let at = batch_bytes - (first.bytes.as_ptr_range().end as usize - value.as_ptr() as usize);
+        // The version of a value that does not exist.
+        bytes[at] = 0x7F;
+        let checksum = crc32c::checksum(&bytes[CRC_START..batch_bytes]);
+        bytes[CRC_START - 4..CRC_START].copy_from_slice(&checksum.to_be_bytes());
+        let (_, replayed) = load(&bytes).unwrap();
+        assert_eq!(replayed.records, whole.records - 1);
+        let [damage] = &replayed.damages[..] else {
+            panic!("{:?}", replayed.damages)
+        };
+        let offset = header.base_offset;
+        let expected = format!(
+            "__consumer_offsets-0/00.log is corrupt at position 700: unreadable record at offset {offset}: "
         );
+        assert!(damage.to_string().starts_with(&expected), "{damage}");
     }
 }

@@ -57,6 +57,11 @@ impl Replay {
         self.transaction.is_some()
     }
 
+    /// Drops the records of an open transaction, as the record that aborts it would.
+    pub fn abandon_transaction(&mut self) {
+        self.transaction = None;
+    }
+
     /// Returns the changes since the last call of `take_changes`.
     pub fn changes(&self) -> &ImageChanges {
         &self.changes

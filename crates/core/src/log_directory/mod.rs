@@ -169,19 +169,21 @@ impl LogDirectory {
     /// Renames a partition's directory so that its name is free, and returns the new path. It is
     /// removed after `file.delete.delay.ms`, or by `remove_deleted` after a restart.
     pub fn mark_deleted(&self, topic: &str, index: i32, unique: Uuid) -> Result<PathBuf, LogError> {
-        let name = deleted_directory_name(topic, index, unique);
+        let name = self.free_name(unique, |unique| deleted_directory_name(topic, index, unique));
         self.rename(topic, index, &name)?;
         Ok(self.path.join(name))
     }
 
     /// Renames a log that belongs to no known topic, and keeps it for the operator to inspect.
     fn set_aside(&self, topic: &str, index: i32, topic_id: Option<Uuid>) -> Result<(), LogError> {
-        let name = stray_directory_name(topic, index, topic_id.unwrap_or(Uuid::ZERO));
+        let unique = topic_id.unwrap_or(Uuid::ZERO);
+        let name = self.free_name(unique, |unique| stray_directory_name(topic, index, unique));
         let topic_id = topic_id.map(|id| id.to_string()).unwrap_or_default();
         let way_back = format!(
             "stop, rename {name} to {}, start with --recover-metadata",
             partition_directory_name(topic, index)
         );
+        self.rename(topic, index, &name)?;
         warn!(
             topic,
             partition = index,
@@ -189,7 +191,20 @@ impl LogDirectory {
             way_back,
             "set aside a log that belongs to no known topic"
         );
-        self.rename(topic, index, &name)
+        Ok(())
+    }
+
+    /// Returns the first name from `unique` on that nothing has: an operator may have copied a
+    /// directory back, and a rename replaces only empty ones.
+    fn free_name(&self, unique: Uuid, name: impl Fn(Uuid) -> String) -> String {
+        let mut number = u128::from_be_bytes(unique.0);
+        loop {
+            let name = name(Uuid(number.to_be_bytes()));
+            if !self.disk.exists(&self.path.join(&name)) {
+                return name;
+            }
+            number = number.wrapping_add(1);
+        }
     }
 
     fn rename(&self, topic: &str, index: i32, name: &str) -> Result<(), LogError> {
@@ -202,40 +217,56 @@ impl LogDirectory {
     }
 
     /// Settles every partition directory that is not in `known` (directory names like `orders-0`):
-    /// for a topic in `removed` the deletion is finished, others are set aside.
+    /// for a topic in `removed` the deletion is finished, others are set aside. One that cannot be
+    /// settled stays where it is, and is reported: the start has changed things already.
     pub fn settle_unknown(&self, known: &BTreeSet<String>, removed: &RemovedTopics) -> Result<(), LogError> {
-        for unknown in self.unknown_directories(known)? {
-            let (topic, index) = (&*unknown.topic, unknown.partition);
-            match unknown.topic_id {
-                Some(id) if removed.contains(id, topic) => {
-                    let path = self.mark_deleted(topic, index, id)?;
-                    info!(topic, partition = index, "finished the deletion of a topic");
-                    self.remove_files(&path);
-                }
-                topic_id => self.set_aside(topic, index, topic_id)?,
+        for (name, parsed) in self.unknown_names(known)? {
+            let settled = self
+                .examine(&name, parsed)
+                .and_then(|unknown| self.settle(&unknown, removed));
+            if let Err(error) = settled {
+                let directory = self.path.join(name);
+                let directory = directory.display();
+                error!(%directory, %error, "cannot move a log that belongs to no known topic");
             }
         }
         Ok(())
     }
 
+    fn settle(&self, unknown: &UnknownDirectory, removed: &RemovedTopics) -> Result<(), LogError> {
+        let (topic, index) = (&*unknown.topic, unknown.partition);
+        match unknown.topic_id {
+            Some(id) if removed.contains(id, topic) => {
+                let path = self.mark_deleted(topic, index, id)?;
+                info!(topic, partition = index, "finished the deletion of a topic");
+                self.remove_files(&path);
+                Ok(())
+            }
+            topic_id => self.set_aside(topic, index, topic_id),
+        }
+    }
+
     /// Returns the partition directories that are not in `known`.
     pub fn unknown_directories(&self, known: &BTreeSet<String>) -> Result<Vec<UnknownDirectory>, LogError> {
-        let mut unknown = Vec::new();
-        for (name, parsed) in self.partition_directories()? {
-            if parsed.kind == PartitionDirectoryKind::Live && !known.contains(&name) {
-                unknown.push(UnknownDirectory {
-                    // A damaged file proves no more than a missing one.
-                    topic_id: match read_partition_metadata(&*self.disk, &self.path.join(&name)) {
-                        Err(LogError::Corrupt { .. }) => None,
-                        read => read?,
-                    },
-                    leader_epoch: last_leader_epoch(&*self.disk, &self.path.join(&name))?,
-                    topic: parsed.topic,
-                    partition: parsed.partition,
-                });
-            }
-        }
-        Ok(unknown)
+        let names = self.unknown_names(known)?.into_iter();
+        names.map(|(name, parsed)| self.examine(&name, parsed)).collect()
+    }
+
+    fn unknown_names(&self, known: &BTreeSet<String>) -> Result<Vec<(String, PartitionDirectory)>, LogError> {
+        let mut names = self.partition_directories()?;
+        names.retain(|(name, parsed)| parsed.kind == PartitionDirectoryKind::Live && !known.contains(name));
+        Ok(names)
+    }
+
+    /// Reads which topic a directory belongs to. A damaged file proves no more than a missing one.
+    fn examine(&self, name: &str, parsed: PartitionDirectory) -> Result<UnknownDirectory, LogError> {
+        let path = self.path.join(name);
+        Ok(UnknownDirectory {
+            topic_id: unless_damaged(read_partition_metadata(&*self.disk, &path))?,
+            leader_epoch: unless_damaged(last_leader_epoch(&*self.disk, &path))?,
+            topic: parsed.topic,
+            partition: parsed.partition,
+        })
     }
 
     /// Removes directories that were deleted before the last stop. May take long for large logs. A
@@ -309,6 +340,13 @@ pub struct OpenedLog {
     /// Offsets below may be missing, because of compaction or an accepted loss. Compaction
     /// continues here; records before it may have been cleaned already.
     pub gaps_below: i64,
+}
+
+fn unless_damaged<T>(read: Result<Option<T>, LogError>) -> Result<Option<T>, LogError> {
+    match read {
+        Err(LogError::Corrupt { .. }) => Ok(None),
+        read => read,
+    }
 }
 
 /// Topics that were deleted according to the metadata log.

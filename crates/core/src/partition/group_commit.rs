@@ -25,6 +25,11 @@ struct GroupCommit {
 impl Commit for GroupCommit {
     /// With `Durability::PageCache` only starts write-back, unless a checkpoint asked for a sync.
     fn run(&mut self) {
+        let partition = Arc::clone(&self.partition);
+        // A sync creates the files of segments that were begun since the last one.
+        let Some(_name) = partition.hold_directory_name() else {
+            return;
+        };
         if let Some(writeback) = self.writeback.take()
             && let Err(error) = writeback.run()
         {

@@ -5,6 +5,7 @@
 //!
 //! The lock is held for an append to memory or the page cache, never across a sync or a disk read.
 
+mod directory_name;
 mod group_commit;
 mod transactions;
 mod unreadable;
@@ -26,6 +27,7 @@ use crate::batch_times::{BatchTimes, Key, NewBatch};
 use crate::config::Durability;
 use crate::services::Services;
 
+use directory_name::{DirectoryName, HeldName};
 pub use transactions::Entry;
 use unreadable::Unreadable;
 use waiters::Waiters;
@@ -46,6 +48,7 @@ pub struct Partition {
     /// The offset at which the next compaction begins: `cleaner-offset-checkpoint`.
     first_dirty_offset: AtomicI64,
     unreadable: Unreadable,
+    directory_name: DirectoryName,
     state: Mutex<PartitionState>,
 }
 
@@ -167,6 +170,7 @@ impl Partition {
             bytes_out: AtomicU64::new(0),
             first_dirty_offset: AtomicI64::new(0),
             unreadable: Unreadable::default(),
+            directory_name: DirectoryName::default(),
             state: Mutex::new(PartitionState {
                 log,
                 leader_epoch,
@@ -424,13 +428,21 @@ impl Partition {
         self.failure() == Some(Failure::Deleted)
     }
 
-    /// The topic is gone: refuses everything from now on and wakes all waiters.
+    /// The topic is gone: refuses everything from now on and wakes all waiters. Waits for the jobs
+    /// that use the directory's name; the directory may be renamed afterwards.
     pub fn delete(&self) {
         let woken = {
             let mut state = self.lock();
             self.end(&mut state, Failure::Deleted)
         };
         wake(woken);
+        self.directory_name.give_up();
+    }
+
+    /// Holds off `delete` while a job creates, renames or removes files of the log; `None`: the
+    /// topic is gone, and its files may have another topic's names.
+    pub(crate) fn hold_directory_name(&self) -> Option<HeldName<'_>> {
+        self.directory_name.hold()
     }
 
     /// Runs work on the log that no request needs: settings, retention, checkpoints. `work` must

@@ -19,7 +19,7 @@ pub(crate) struct Maintenance {
     cleaning: Moment,
     producers: Moment,
     tails: Moment,
-    removals: Vec<SegmentRemoval>,
+    removals: Vec<(Arc<Partition>, SegmentRemoval)>,
 }
 
 /// How often the last page of every log is touched: pages used this often stay in the page cache
@@ -78,7 +78,7 @@ impl Maintenance {
         let mut planned = Vec::new();
         while_running(storage, partitions, |partition| {
             match forget_old_segments(partition, now) {
-                Ok(removal) => planned.extend(removal),
+                Ok(removal) => planned.extend(removal.map(|removal| (Arc::clone(partition), removal))),
                 Err(error) => {
                     let (topic, index) = (&*partition.topic, partition.index);
                     warn!(topic, partition = index, %error, "cannot remove old segments");
@@ -101,7 +101,11 @@ impl Maintenance {
 
     /// Renames the files of old segments, and removes them when `file.delete.delay.ms` have passed.
     fn remove_segments(&mut self, now: Timestamp) {
-        self.removals.retain_mut(|removal| {
+        self.removals.retain_mut(|(partition, removal)| {
+            // The files of a deleted topic are removed with their directory.
+            let Some(_name) = partition.hold_directory_name() else {
+                return false;
+            };
             if !removal.is_renamed() {
                 let renamed = removal.rename();
                 if let Err(error) = &renamed {
@@ -165,7 +169,14 @@ fn write_checkpoints(storage: &Storage, partitions: &[Arc<Partition>], is_due: i
     }
 }
 
-fn finish_checkpoints(storage: &Storage, begun: Vec<(&Partition, CheckpointJob)>) -> bool {
+fn finish_checkpoints(storage: &Storage, mut begun: Vec<(&Partition, CheckpointJob)>) -> bool {
+    let mut names = Vec::with_capacity(begun.len());
+    begun.retain(|(partition, _)| {
+        let name = partition.hold_directory_name();
+        let is_held = name.is_some();
+        names.extend(name);
+        is_held
+    });
     let (partitions, jobs): (Vec<&Partition>, Vec<CheckpointJob>) = begun.into_iter().unzip();
     let results = CheckpointJob::run_all(&*storage.disk, &jobs, &Alone);
     let mut moved = false;
@@ -235,6 +246,9 @@ fn compact(partition: &Partition, now: Timestamp, map_bytes_max: usize) -> Resul
         return Ok(false);
     };
     let outcome = job.run(map_bytes_max).and_then(|()| {
+        let Some(_name) = partition.hold_directory_name() else {
+            return Ok(());
+        };
         partition.with_log(|log| log.install_compaction(&job));
         job.replace_files()
     });

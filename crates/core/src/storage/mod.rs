@@ -107,14 +107,23 @@ impl Storage {
         opening::follow(self, &old, &image);
         self.image.store(image.clone());
         if !Arc::ptr_eq(&old.topics, &image.topics) {
-            self.note_directories();
+            let mut topics = old.topics.iter();
+            let is_any_gone = topics.any(|topic| image.topic_by_id(topic.id).is_none());
+            self.note_directories(is_any_gone);
         }
     }
 
     /// Records which partitions have directories now: one that is missing at a later start was
     /// lost.
-    fn note_directories(&self) {
-        if let Err(error) = self.write_checkpoint_files(&[CheckpointFile::RecoveryPoints]) {
+    ///
+    /// - `is_any_gone`: all checkpoints forget deleted topics at once. What they say of one would
+    ///   count as evidence against a new topic of that name.
+    fn note_directories(&self, is_any_gone: bool) {
+        let files = match is_any_gone {
+            true => &CheckpointFile::ALL[..],
+            false => &[CheckpointFile::RecoveryPoints],
+        };
+        if let Err(error) = self.write_checkpoint_files(files) {
             warn!(%error, "cannot write the recovery points: a directory lost before they are written will go unnoticed");
         }
     }

@@ -201,9 +201,13 @@ impl Coordinator {
                 for damage in &replayed.damages {
                     error!(
                         partition = partition.index,
-                        damage,
+                        %damage,
                         "a batch of __transaction_state is damaged: its transactions may go back to earlier states"
                     );
+                }
+                if replayed.more_damages > 0 {
+                    let (partition, more) = (partition.index, replayed.more_damages);
+                    error!(partition, more, "more of __transaction_state is damaged");
                 }
                 if replayed.skipped > 0 {
                     let (partition, skipped) = (partition.index, replayed.skipped);
@@ -215,7 +219,11 @@ impl Coordinator {
                 self.become_ready(services, level, &mut state, machine, partition, view.offsets.end);
             }
             Err(error) => {
-                error!(partition = partition.index, %error, "no coordinator: __transaction_state cannot be read");
+                // The load is tried again with each request.
+                if let Some(suppressed) = services.complaints.failures.pass(services.clock.moment()) {
+                    let partition = partition.index;
+                    error!(partition, %error, suppressed, "no coordinator: __transaction_state cannot be read");
+                }
                 self.fail(services, &mut state);
             }
         }

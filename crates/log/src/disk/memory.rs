@@ -406,6 +406,23 @@ impl MemoryState {
         }
     }
 
+    /// As POSIX: a rename replaces a file by a file, and an empty directory by a directory.
+    fn check_replaceable(&self, node: u64, to: &Path) -> io::Result<()> {
+        let Ok(replaced) = self.find(to) else {
+            return Ok(());
+        };
+        let is_directory = matches!(self.nodes.get(&node), Some(Node::Directory(_)));
+        match self.nodes.get(&replaced) {
+            _ if node == replaced => Ok(()),
+            Some(Node::Directory(_)) if !is_directory => Err(io::ErrorKind::IsADirectory.into()),
+            Some(Node::Directory(replaced)) if !replaced.cached.is_empty() => {
+                Err(io::ErrorKind::DirectoryNotEmpty.into())
+            }
+            Some(Node::File(_)) if is_directory => Err(io::ErrorKind::NotADirectory.into()),
+            _ => Ok(()),
+        }
+    }
+
     fn add(&mut self, node: Node) -> u64 {
         let id = self.next_node;
         self.next_node += 1;
@@ -625,6 +642,7 @@ impl Disk for MemoryDisk {
         if from_parent != to_parent {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
+        state.check_replaceable(node, to)?;
         state.begin_atomic()?;
         state
             .directory(from_parent)?
@@ -964,6 +982,23 @@ mod tests {
         });
         let count = survivors.count();
         assert!((20..80).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_rename_does_not_replace_a_directory_that_holds_something() {
+        let disk = MemoryDisk::new(1);
+        for directory in ["full", "empty", "other"] {
+            disk.create_directories(Path::new(directory)).expect("created");
+        }
+        open(&disk, "full/a");
+        open(&disk, "file");
+        let rename = |from: &str, to: &str| disk.rename(Path::new(from), Path::new(to));
+        let refused = |from, to| rename(from, to).expect_err("refused").kind();
+        assert_eq!(refused("other", "full"), io::ErrorKind::DirectoryNotEmpty);
+        assert_eq!(refused("other", "file"), io::ErrorKind::NotADirectory);
+        assert_eq!(refused("file", "other"), io::ErrorKind::IsADirectory);
+        rename("full", "empty").expect("an empty one is replaced");
+        assert!(disk.exists(Path::new("empty/a")));
     }
 
     #[test]

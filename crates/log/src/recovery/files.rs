@@ -73,6 +73,11 @@ pub(crate) fn segment_base_offset(name: &str) -> Option<i64> {
     }
 }
 
+/// Whether the name is that of a producer snapshot.
+pub(crate) fn is_snapshot(name: &str) -> bool {
+    matches!(parse_file_name(name), Some((_, FileKind::Snapshot, "")))
+}
+
 /// Returns where bytes that recovery cut off a segment at `position` are kept.
 pub(super) fn kept_path(directory: &Path, base_offset: i64, position: u64) -> PathBuf {
     let mut path = file_path(directory, base_offset, FileKind::Log).into_os_string();

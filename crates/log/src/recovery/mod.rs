@@ -36,7 +36,7 @@ use crate::time_index::TimeEntry;
 use crate::transaction_index::AbortedTransaction;
 
 use files::DirectoryFiles;
-pub(crate) use files::segment_base_offset;
+pub(crate) use files::{is_snapshot, segment_base_offset};
 use repair::Repair;
 use segments::Tail;
 

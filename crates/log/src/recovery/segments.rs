@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::repair::Repair;
 use super::{Finding, FindingKind, Opening};
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
+use crate::disk::owned::padding_bytes_max;
 use crate::error::LogError;
 use crate::index_file::{IndexEntry, last_where};
 use crate::offset_index::OffsetEntry;
@@ -491,14 +492,12 @@ impl Opening {
     }
 }
 
-/// Direct writes are whole blocks, and small ones have zeros written ahead of them: a file may end
-/// in this many.
-const PADDING_BYTES_MAX: u64 = 512 * 1024;
-
-/// Whether a segment's bytes from `position` on are such zeros.
+/// Whether a segment's bytes from `position` on are zeros that direct writes may have left there: a
+/// log that ends at `position` has no more. Fewer may also be batches that were lost with their
+/// first block, which cannot be told from these.
 fn is_padding(segment: &Segment, position: u64) -> io::Result<bool> {
     let bytes = segment.bytes() - position;
-    if bytes > PADDING_BYTES_MAX {
+    if bytes > padding_bytes_max(position) {
         return Ok(false);
     }
     let mut padding = vec![0; bytes as usize];

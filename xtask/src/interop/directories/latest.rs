@@ -142,8 +142,22 @@ pub fn is_of_group(key: &[u8], group: &str) -> bool {
     })
 }
 
-/// Checks that all records of groups of other protocols are unchanged, none was added, and only
-/// `deleted` groups are gone.
+/// The id of the group that a key belongs to.
+fn group_of(key: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = key.get(2..)?.split_first_chunk::<2>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length)))
+}
+
+const GROUP_METADATA: i16 = 3;
+const MEMBER_METADATA: i16 = 5;
+
+/// Record types of consumer groups (KIP-848), which Ottla serves, so that it expels members whose
+/// heartbeats do not come. Those of share and streams groups are only kept.
+const SERVED: [i16; 7] = [GROUP_METADATA, 4, MEMBER_METADATA, 6, 7, 8, 16];
+
+/// Checks that all records of groups of newer protocols are unchanged, none was added, and only
+/// `deleted` groups are gone. In a consumer group of which a member is gone, records may be changed
+/// or gone, except that the group stays and its other members are what they were.
 pub fn check_kept(before: &Latest, after: &Latest, deleted: &[&str]) -> Result<()> {
     let is_foreign = |key: &&Vec<u8>| record_type(key) > 2;
     let is_deleted = |key: &&Vec<u8>| deleted.iter().any(|group| is_of_group(key, group));
@@ -151,16 +165,107 @@ pub fn check_kept(before: &Latest, after: &Latest, deleted: &[&str]) -> Result<(
         before.keys().any(|key| is_foreign(&key)),
         "there were no records to keep"
     );
+    let is_gone = |key: &&Vec<u8>| record_type(key) == MEMBER_METADATA && !after.contains_key(*key);
+    let shrunken: BTreeSet<&[u8]> = before
+        .keys()
+        .filter(is_gone)
+        .filter_map(|key| group_of(key))
+        .collect();
     for key in before.keys().chain(after.keys()).filter(is_foreign) {
         let expected = before.get(key).filter(|_| !is_deleted(&key));
+        let found = after.get(key);
+        let is_shrunken = group_of(key).is_some_and(|group| shrunken.contains(group));
+        let may_differ = expected.is_some()
+            && is_shrunken
+            && match record_type(key) {
+                GROUP_METADATA => found.is_some(),
+                MEMBER_METADATA => found.is_none(),
+                other => SERVED.contains(&other),
+            };
         ensure!(
-            after.get(key) == expected,
+            found == expected || may_differ,
             "the record of type {} with key {} was {:?} and is {:?}",
             record_type(key),
             String::from_utf8_lossy(key),
             expected,
-            after.get(key)
+            found
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(record_type: i16, group: &str, rest: &str) -> Vec<u8> {
+        let length = u16::try_from(group.len()).expect("short").to_be_bytes();
+        [
+            &record_type.to_be_bytes()[..],
+            &length,
+            group.as_bytes(),
+            rest.as_bytes(),
+        ]
+        .concat()
+    }
+
+    fn before() -> Latest {
+        let keys = [
+            key(3, "modern", ""),
+            key(5, "modern", "a"),
+            key(5, "modern", "b"),
+            key(6, "modern", ""),
+            key(8, "modern", "a"),
+            key(8, "modern", "b"),
+            key(3, "gone", ""),
+            key(11, "share", ""),
+            key(5, "other", "c"),
+            key(8, "other", "c"),
+        ];
+        keys.into_iter().map(|key| (key, b"value".to_vec())).collect()
+    }
+
+    fn check(change: impl FnOnce(&mut Latest)) -> bool {
+        let mut after = before();
+        after.remove(&key(3, "gone", ""));
+        change(&mut after);
+        check_kept(&before(), &after, &["gone"]).is_ok()
+    }
+
+    fn set(after: &mut Latest, record_type: i16, group: &str, rest: &str) {
+        after.insert(key(record_type, group, rest), b"other".to_vec());
+    }
+
+    fn expel(after: &mut Latest) {
+        after.remove(&key(5, "modern", "a"));
+        after.remove(&key(8, "modern", "a"));
+        set(after, 3, "modern", "");
+        set(after, 6, "modern", "");
+    }
+
+    #[test]
+    fn a_silent_member_may_be_expelled_from_a_group_that_is_served() {
+        assert!(check(|_| {}));
+        assert!(check(expel));
+    }
+
+    #[test]
+    fn anything_else_that_differs_is_found() {
+        let differs = |more: &dyn Fn(&mut Latest)| {
+            assert!(!check(more));
+            assert!(!check(|after| {
+                expel(after);
+                more(after);
+            }));
+        };
+        differs(&|after| set(after, 11, "share", ""));
+        differs(&|after| drop(after.remove(&key(11, "share", ""))));
+        differs(&|after| set(after, 12, "share", "new"));
+        differs(&|after| set(after, 3, "gone", ""));
+        differs(&|after| set(after, 8, "other", "c"));
+        differs(&|after| set(after, 5, "modern", "b"));
+        differs(&|after| set(after, 5, "modern", "new"));
+        differs(&|after| drop(after.remove(&key(3, "modern", ""))));
+        assert!(!check(|after| set(after, 6, "modern", "")), "no member is gone");
+    }
 }

@@ -239,7 +239,11 @@ impl<'a> Journey<'a> {
         for segment in latest::segments(&self.site.directory, "__share_group_state")? {
             contents.insert(segment.clone(), fs::read(&segment)?);
         }
-        // 4.0 has no share groups by default: then there is nothing of them to keep.
+        // Versions without share groups by default have nothing of them to keep.
+        ensure!(
+            !self.kinds.contains(&"share") || contents.values().any(|bytes| !bytes.is_empty()),
+            "__share_group_state is empty: there is nothing to keep"
+        );
         Ok(contents)
     }
 

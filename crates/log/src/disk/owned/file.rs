@@ -71,24 +71,35 @@ struct Writer {
     zeroed: u64,
     /// The file below ends where this one does, and nothing is reserved beyond.
     is_trimmed: bool,
-    /// The file below was changed in a way that only a sync makes durable.
-    needs_sync: bool,
+    /// How often the file below was given its exact length, which only a sync makes durable.
+    trims: u64,
+    /// So many of them are durable.
+    synced_trims: u64,
 }
 
 impl Writer {
     /// After the file below was given its exact length.
-    fn trimmed() -> Writer {
-        Writer {
+    fn note_trimmed(&mut self) {
+        *self = Writer {
             is_trimmed: true,
-            needs_sync: true,
+            trims: self.trims + 1,
+            synced_trims: self.synced_trims,
             ..Writer::default()
-        }
+        };
     }
+}
+
+/// A file whose exact length a sync below makes durable.
+pub(super) struct Trimmed {
+    pub below: Arc<dyn DiskFile>,
+    trims: u64,
 }
 
 /// The file on the device: opened, or to be created by the first thread that may wait for that.
 struct Below {
     file: OnceLock<Arc<dyn DiskFile>>,
+    /// Held by the thread that creates the file: another one would empty it again.
+    creation: Mutex<()>,
     disk: Arc<dyn Disk>,
     path: PathBuf,
 }
@@ -96,6 +107,10 @@ struct Below {
 impl Below {
     /// Waits for the device if the file has to be created.
     fn get(&self) -> io::Result<&Arc<dyn DiskFile>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let _turn = self.creation.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
@@ -142,6 +157,7 @@ impl OwnedFile {
         Arc::new_cyclic(|this| OwnedFile {
             below: Below {
                 file: file.map_or_else(OnceLock::new, OnceLock::from),
+                creation: Mutex::default(),
                 disk: Arc::clone(disk),
                 path: path.to_path_buf(),
             },
@@ -199,10 +215,11 @@ impl OwnedFile {
     }
 
     /// Writes what was appended so far, durably, and trims the file if its end is final. Returns
-    /// the file below if only a sync makes the rest of that durable. Waits for the device.
+    /// the file below if only a sync makes that durable; `note_synced` follows it. Waits for the
+    /// device.
     ///
     /// - Errors: a shortage on a full disk; nothing is lost, and a later call goes on.
-    pub fn write_out(&self) -> io::Result<Option<Arc<dyn DiskFile>>> {
+    pub fn write_out(&self) -> io::Result<Option<Trimmed>> {
         let mut writer = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let below = self.below.get().map_err(|error| self.put_off_if_full(error))?;
         let end = self.tail().end;
@@ -224,8 +241,18 @@ impl OwnedFile {
             self.note_written(done);
         }
         self.trim(&mut writer)?;
-        let needs_sync = std::mem::take(&mut writer.needs_sync);
-        Ok(needs_sync.then(|| Arc::clone(below)))
+        let needs_sync = writer.synced_trims < writer.trims;
+        Ok(needs_sync.then(|| Trimmed {
+            below: Arc::clone(below),
+            trims: writer.trims,
+        }))
+    }
+
+    /// Notes that the file below was synced. Without this, the next sync does it again: one that
+    /// found no descriptor has not begun.
+    pub fn note_synced(&self, trimmed: &Trimmed) {
+        let mut writer = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.synced_trims = writer.synced_trims.max(trimmed.trims);
     }
 
     /// A full disk has lost nothing: what could not be written stays in memory, nothing more is
@@ -241,14 +268,13 @@ impl OwnedFile {
     /// Cuts off the padding of the last block, and what is reserved, if the end is final.
     fn trim(&self, writer: &mut Writer) -> io::Result<()> {
         let (is_final, end) = {
-            let mut tail = self.tail();
-            let is_final = tail.is_final && tail.written == tail.end;
-            tail.is_final &= !is_final;
-            (is_final, tail.end)
+            let tail = self.tail();
+            (tail.is_final && tail.written == tail.end, tail.end)
         };
         if is_final {
             self.below.get()?.set_bytes(end)?;
-            *writer = Writer::trimmed();
+            writer.note_trimmed();
+            self.tail().is_final = false;
         }
         Ok(())
     }
@@ -407,7 +433,16 @@ fn zeros_end(writer: &Writer, start: u64, end: u64) -> u64 {
     if block_end <= writer.zeroed || end - start > SMALL_WRITE_BYTES_MAX {
         return block_end;
     }
-    block_end + (start / 2 / BLOCK_BYTES * BLOCK_BYTES).min(ZEROS_AHEAD_MAX)
+    block_end + zeros_ahead(start)
+}
+
+fn zeros_ahead(position: u64) -> u64 {
+    (position / 2 / BLOCK_BYTES * BLOCK_BYTES).min(ZEROS_AHEAD_MAX)
+}
+
+/// At most this many zeros are behind the bytes of a file that ends at `end`.
+pub(crate) fn padding_bytes_max(end: u64) -> u64 {
+    end.next_multiple_of(BLOCK_BYTES) - end + zeros_ahead(end)
 }
 
 fn reserve_for(below: &dyn DiskFile, writer: &mut Writer, end: u64) -> io::Result<()> {
@@ -557,7 +592,7 @@ impl DiskFile for OwnedFile {
             return Ok(());
         }
         self.below.get()?.set_bytes(bytes)?;
-        *writer = Writer::trimmed();
+        writer.note_trimmed();
         let mut tail = self.tail();
         if bytes != tail.end {
             self.memory.count_written(tail.end - tail.written);
@@ -574,10 +609,12 @@ impl DiskFile for OwnedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.write_out()? {
-            Some(below) => below.sync(),
-            None => Ok(()),
-        }
+        let Some(trimmed) = self.write_out()? else {
+            return Ok(());
+        };
+        trimmed.below.sync()?;
+        self.note_synced(&trimmed);
+        Ok(())
     }
 
     fn settle(&self) -> io::Result<()> {

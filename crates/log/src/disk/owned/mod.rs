@@ -29,6 +29,7 @@ use super::{DirectoryEntry, DirectoryLock, Disk, DiskFile, OpenMode, Space};
 pub(super) use chunk::AlignedBuffer;
 pub use chunk::Pinned;
 use file::OwnedFile;
+pub(crate) use file::padding_bytes_max;
 pub use memory::{LogMemory, MemoryUse};
 
 /// The unit of the device: direct writes begin at, and have lengths of, multiples of this.
@@ -102,13 +103,19 @@ impl Disk for OwnedDisk {
     /// lengths that were trimmed, all other files, and the names.
     fn sync_all(&self, files: &[Arc<dyn DiskFile>], directories: &[&Path]) -> io::Result<()> {
         let mut below = Vec::with_capacity(files.len());
+        let mut trimmed_logs = Vec::new();
         for file in files {
             match owned(file) {
-                Some(log) => below.extend(log.write_out()?),
+                Some(log) => trimmed_logs.extend(log.write_out()?.map(|trimmed| (log, trimmed))),
                 None => below.push(Arc::clone(file)),
             }
         }
-        self.below.sync_all(&below, directories)
+        below.extend(trimmed_logs.iter().map(|(_, trimmed)| Arc::clone(&trimmed.below)));
+        self.below.sync_all(&below, directories)?;
+        for (log, trimmed) in &trimmed_logs {
+            log.note_synced(trimmed);
+        }
+        Ok(())
     }
 
     fn settle(&self, directory: &Path) {
