@@ -7,6 +7,8 @@ pub mod transactions;
 pub(crate) mod call;
 mod coordinator;
 mod finish;
+mod orders;
+mod backoff;
 mod loading;
 pub mod machine;
 pub mod request;

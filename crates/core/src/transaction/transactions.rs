@@ -37,6 +37,8 @@ pub struct Transactions {
     bell: Arc<Bell>,
     /// A time-out needs producer ids, and none are at hand.
     lacks_ids: AtomicBool,
+    /// `on_deadline` has begun and not ended: if it was a panic, some coordinators missed the bell.
+    is_interrupted: AtomicBool,
 }
 
 /// Rung when a wait for a marker, or for a decision, has ended. Partitions ring it under their
@@ -71,6 +73,7 @@ impl Transactions {
             coordinators: RwLock::default(),
             bell: Arc::default(),
             lacks_ids: AtomicBool::new(false),
+            is_interrupted: AtomicBool::new(false),
         }
     }
 
@@ -152,6 +155,7 @@ impl Transactions {
     }
 
     pub fn on_deadline(&self, storage: &Storage, groups: &Groups, now: Moment) {
+        self.is_interrupted.store(true, Ordering::Relaxed);
         let is_rung = self.bell.is_rung.swap(false, Ordering::AcqRel);
         for coordinator in self.loaded() {
             let is_due = coordinator.deadline().is_some_and(|deadline| deadline <= now);
@@ -165,29 +169,35 @@ impl Transactions {
                 self.write_markers(&coordinator, storage, groups);
             }
         }
+        self.is_interrupted.store(false, Ordering::Relaxed);
     }
 
     fn write_markers(&self, coordinator: &Coordinator, storage: &Storage, groups: &Groups) {
-        let (generation, open) = coordinator.finishing().take();
-        if open.is_empty() {
+        let mut taken = coordinator.take_finishing(&storage.services);
+        if taken.orders.is_empty() {
             return;
         }
         let waker = Waker::from(self.bell.clone());
+        let mut progress = Vec::with_capacity(taken.orders.len());
+        for finishing in &mut taken.orders {
+            progress.push(finishing.advance(storage, groups, &waker));
+        }
+        let mut progress = progress.into_iter();
+        let mut ended: Vec<Finishing> = Vec::new();
         let mut waiting = Vec::new();
-        let mut done: Vec<Finishing> = Vec::new();
-        for mut finishing in open {
-            match finishing.advance(storage, groups, &waker) {
+        for finishing in std::mem::take(&mut taken.orders) {
+            match progress.next().expect("one for each") {
                 Progress::Waiting => waiting.push(finishing),
-                Progress::Done => done.push(finishing),
+                Progress::Done => ended.push(finishing),
                 Progress::Lost => {}
             }
         }
-        if !coordinator.finishing().put_back(generation, waiting) {
-            return;
-        }
-        for finishing in done {
-            let producer = finishing.producer();
-            coordinator.finished(storage, &mut || self.ids.take(), &finishing.finish.id, producer);
+        taken.orders = waiting;
+        let generation = taken.generation();
+        drop(taken);
+        for finishing in ended {
+            let (id, producer) = (&finishing.finish.id, finishing.producer());
+            coordinator.finished(storage, &mut || self.ids.take(), generation, id, producer);
         }
         coordinator.renew_deadline(&storage.services);
     }
@@ -200,6 +210,9 @@ impl Transactions {
     /// Handles clients whose connections were closed, and reloads failed coordinators. Call about
     /// once a second.
     pub fn maintain(&self, storage: &Storage) {
+        if self.is_interrupted.swap(false, Ordering::Relaxed) {
+            self.bell.clone().wake();
+        }
         for coordinator in self.all(storage) {
             coordinator.load(storage, None);
             coordinator.settle_abandoned();
