@@ -26,6 +26,8 @@ use crate::time::Moment;
 
 pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 
+const VERIFICATION_KEY: &str = "transaction.partition.verification.enable";
+
 /// A request waits at most this long for an earlier transaction to end.
 pub(crate) const PATIENCE_MS: u64 = 5_000;
 
@@ -284,8 +286,10 @@ fn topic(storage: &Storage) -> Option<Topic> {
 }
 
 impl WriteGate for Transactions {
-    fn verifies(&self) -> bool {
-        self.config.verifies
+    fn verifies(&self, storage: &Storage) -> bool {
+        let image = storage.image();
+        let changed = image.dynamic_broker_value(image.static_config.node_id, VERIFICATION_KEY);
+        changed.map_or(self.config.verifies, |value| value.eq_ignore_ascii_case("true"))
     }
 
     fn admit(&self, storage: &Storage, write: TransactionalWrite) -> Box<dyn Admission> {
