@@ -337,6 +337,17 @@ impl Coordinator {
         }
     }
 
+    /// Returns how many decided transactions are not complete.
+    pub fn decided(&self) -> usize {
+        match &self.lock().stage {
+            Stage::Ready(ready) => {
+                let open = ready.machine.open();
+                open.filter(|(_, state)| state.status.is_prepared()).count()
+            }
+            _ => 0,
+        }
+    }
+
     /// Notes that the connection behind a ticket is closed; `settle_abandoned` acts on it soon.
     pub fn abandon(&self, ticket: Ticket) {
         let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);

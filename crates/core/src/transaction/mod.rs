@@ -17,4 +17,6 @@ pub mod record;
 #[cfg(test)]
 mod machine_tests;
 #[cfg(test)]
+mod recovery_tests;
+#[cfg(test)]
 mod simulation;

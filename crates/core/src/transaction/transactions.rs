@@ -134,6 +134,12 @@ impl Transactions {
         open.map(|(id, state)| OpenTransaction { id, state }).collect()
     }
 
+    /// Returns how many decided transactions are not complete.
+    pub fn decided(&self) -> usize {
+        let coordinators = self.loaded();
+        coordinators.iter().map(|coordinator| coordinator.decided()).sum()
+    }
+
     /// Returns the partitions that markers wait for.
     pub fn unfinished(&self) -> Vec<(Arc<str>, i32)> {
         let mut places = Vec::new();
@@ -172,6 +178,11 @@ impl Transactions {
             }
         }
         self.is_interrupted.store(false, Ordering::Relaxed);
+    }
+
+    /// Has every decided transaction looked at.
+    pub(super) fn ring(&self) {
+        self.bell.clone().wake();
     }
 
     fn write_markers(&self, coordinator: &Coordinator, storage: &Storage, groups: &Groups) {
@@ -213,7 +224,7 @@ impl Transactions {
     /// once a second.
     pub fn maintain(&self, storage: &Storage) {
         if self.is_interrupted.swap(false, Ordering::Relaxed) {
-            self.bell.clone().wake();
+            self.ring();
         }
         for coordinator in self.all(storage) {
             coordinator.load(storage, None);
@@ -235,7 +246,7 @@ impl Transactions {
             .collect()
     }
 
-    fn loaded(&self) -> Vec<Arc<Coordinator>> {
+    pub(super) fn loaded(&self) -> Vec<Arc<Coordinator>> {
         let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
         coordinators.values().cloned().collect()
     }
