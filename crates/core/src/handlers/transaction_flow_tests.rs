@@ -14,6 +14,9 @@ use ottla_wire::messages::describe_transactions::{
 };
 use ottla_wire::messages::end_txn::{EndTxnRequest, EndTxnResponse};
 use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::messages::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 use ottla_wire::messages::offset_fetch::{
@@ -305,6 +308,35 @@ fn an_old_client_that_did_not_add_its_partition_is_refused() {
     let code = produce(&broker, Client::Old, producer, 0, 0);
     assert_eq!(code, ErrorCode::InvalidTxnState);
     assert_eq!(readable(&broker.node, 0), (0, 0));
+}
+
+#[test]
+fn verification_is_switched_off_while_the_broker_runs() {
+    let broker = broker();
+    let producer = init(&broker);
+    assert_eq!(
+        produce(&broker, Client::Old, producer, 0, 0),
+        ErrorCode::InvalidTxnState
+    );
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            // All brokers.
+            resource_type: 4,
+            resource_name: "",
+            configs: vec![AlterableConfig {
+                name: "transaction.partition.verification.enable",
+                config_operation: 0,
+                value: Some("false"),
+            }],
+        }],
+        validate_only: false,
+    };
+    let bytes = broker.ask(ApiKey::IncrementalAlterConfigs, 1, |body| request.encode(body, 1));
+    let response = read(&bytes, |reader| {
+        IncrementalAlterConfigsResponse::decode(reader, 1)
+    });
+    assert_eq!(error(response.responses[0].error_code), ErrorCode::None);
+    assert_eq!(produce(&broker, Client::Old, producer, 0, 0), ErrorCode::None);
 }
 
 pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64) -> ErrorCode {

@@ -428,7 +428,8 @@ impl Coordinator {
             match effect {
                 Effect::AllocateProducerIds => state.lacks_ids = true,
                 Effect::Finish(finish) => {
-                    let finishing = Finishing::new(finish, ready.partition.clone(), ready.end_offset);
+                    let now = services.clock.moment();
+                    let finishing = Finishing::new(finish, ready.partition.clone(), ready.end_offset, now);
                     self.finishing().push(finishing);
                 }
             }

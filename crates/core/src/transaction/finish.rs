@@ -29,6 +29,9 @@ pub(super) struct Finishing {
     decision: Option<WaitToken>,
     markers: Vec<Marker>,
     backoff: Backoff,
+    began: Moment,
+    /// When the decision was found to be durable.
+    decided: Option<Moment>,
 }
 
 struct Decision<'f> {
@@ -63,7 +66,7 @@ pub(super) enum Progress {
 }
 
 impl Finishing {
-    pub fn new(finish: Finish, partition: Arc<Partition>, durable_at: i64) -> Finishing {
+    pub fn new(finish: Finish, partition: Arc<Partition>, durable_at: i64, now: Moment) -> Finishing {
         let places = finish.partitions.iter().cloned();
         let markers = places.map(|place| Marker {
             place,
@@ -76,12 +79,19 @@ impl Finishing {
             durable_at,
             decision: None,
             backoff: Backoff::due_now(),
+            began: now,
+            decided: None,
         }
     }
 
     /// When to look again; `None`: a wake-up tells.
     pub fn due(&self) -> Option<Moment> {
         self.backoff.due()
+    }
+
+    /// When the transaction was decided, and when that was durable.
+    pub fn moments(&self) -> (Moment, Moment) {
+        (self.began, self.decided.unwrap_or(self.began))
     }
 
     pub fn producer(&self) -> Producer {
@@ -109,6 +119,7 @@ impl Finishing {
                 Some(_) => Progress::Lost,
             };
         }
+        self.decided.get_or_insert(now);
         let decision = Decision {
             finish: &self.finish,
             // Raised at every start: it fences a coordinator that has been replaced.

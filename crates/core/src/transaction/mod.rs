@@ -9,6 +9,7 @@ mod coordinator;
 mod finish;
 mod orders;
 mod backoff;
+pub mod stage_times;
 mod loading;
 pub mod machine;
 pub mod request;

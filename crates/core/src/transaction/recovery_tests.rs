@@ -11,6 +11,7 @@ use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use super::coordinator::Coordinator;
 use super::finish::Progress;
 use super::request::Producer;
+use super::stage_times::Stage;
 use crate::handlers::metadata_tests::Broker;
 use crate::handlers::transaction_flow_tests::{
     Client, add_partition, broker, broker_with, commit_offset, committed, end, init, produce, readable, send,
@@ -137,6 +138,9 @@ fn the_end_of_a_wait_for_markers_is_not_lost() {
         }
     }
     assert_eq!(broker.node.transactions.decided(), 0);
+    let times = broker.node.transactions.times();
+    let counted = Stage::ALL.map(|stage| times.of(stage).classes.iter().sum::<u64>());
+    assert_eq!(counted, [1, 1, 1]);
     assert_eq!(
         (readable(&broker.node, 0), readable(&broker.node, 1)),
         ((2, 2), (2, 2))

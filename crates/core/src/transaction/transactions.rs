@@ -14,6 +14,7 @@ use super::call::Call;
 use super::coordinator::{Coordinator, Readiness};
 use super::finish::{Finishing, Progress};
 use super::request::{AddRequest, Reply, Request};
+use super::stage_times::{Stage, StageTimes};
 use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
 use crate::config::TransactionConfig;
 use crate::controller::producer_ids::ProducerIds;
@@ -41,6 +42,7 @@ pub struct Transactions {
     lacks_ids: AtomicBool,
     /// `on_deadline` has begun and not ended: if it was a panic, some coordinators missed the bell.
     is_interrupted: AtomicBool,
+    times: StageTimes,
 }
 
 /// Rung when a wait for a marker, or for a decision, has ended. Partitions ring it under their
@@ -76,6 +78,7 @@ impl Transactions {
             bell: Arc::default(),
             lacks_ids: AtomicBool::new(false),
             is_interrupted: AtomicBool::new(false),
+            times: StageTimes::default(),
         }
     }
 
@@ -132,6 +135,11 @@ impl Transactions {
             .into_iter()
             .flat_map(|coordinator| coordinator.open());
         open.map(|(id, state)| OpenTransaction { id, state }).collect()
+    }
+
+    /// How long ended transactions took to end.
+    pub fn times(&self) -> &StageTimes {
+        &self.times
     }
 
     /// Returns how many decided transactions are not complete.
@@ -208,11 +216,25 @@ impl Transactions {
         taken.orders = waiting;
         let generation = taken.generation();
         drop(taken);
+        let durable = storage.services.clock.moment();
         for finishing in ended {
             let (id, producer) = (&finishing.finish.id, finishing.producer());
             coordinator.finished(storage, &mut || self.ids.take(), generation, id, producer);
+            self.note_times(&finishing, durable, storage.services.clock.moment());
         }
         coordinator.renew_deadline(&storage.services);
+    }
+
+    /// - `durable`: when the last marker was found to be.
+    fn note_times(&self, finishing: &Finishing, durable: Moment, complete: Moment) {
+        let (began, decided) = finishing.moments();
+        for (stage, from, to) in [
+            (Stage::Decision, began, decided),
+            (Stage::Markers, decided, durable),
+            (Stage::Complete, durable, complete),
+        ] {
+            self.times.record(stage, to.micros_since(from));
+        }
     }
 
     /// Whether producer ids are to be allocated; asked once for each lack.
