@@ -1,7 +1,7 @@
 //! One classic group: its state in the log, and its members' soft state between two records.
 //!
-//! Hard state (`stored`, `offsets`, `pending`, `consumer`, `foreign`) changes only when a record is applied.
-//! Everything else is soft: after a replay it starts again from the last record.
+//! Hard state (`stored`, `offsets`, `pending`, `consumer`, `foreign`) changes only when a record is
+//! applied. Everything else is soft: after a replay it starts again from the last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -243,8 +243,8 @@ impl Group {
         }
     }
 
-    /// Writes tombstones for the selected offsets. An offset that an open transaction holds gets one
-    /// too: without it the commit marker would bring the offset back, and its group.
+    /// Writes tombstones for the selected offsets. An offset that an open transaction holds gets
+    /// one, too: without it the commit marker would bring the offset back, and its group.
     pub(super) fn remove_offsets(
         &mut self,
         turn: &mut Turn<'_>,

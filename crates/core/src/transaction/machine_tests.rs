@@ -514,7 +514,7 @@ fn a_producer_id_that_follows_a_prepared_transaction_waits_for_its_end() {
         Reply::Init(Ok((FIRST_FRESH, 1)))
     );
 
-    // Nobody else gets in: neither the fenced producer, nor one with a later epoch of the new id.
+    // No other producer gets in: neither the fenced one, nor one with a later epoch of the new id.
     let (mut stage, _) = prepared();
     for (producer, error) in [
         ((OLD, LAST_EPOCH), ErrorCode::ProducerFenced),

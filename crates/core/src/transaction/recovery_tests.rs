@@ -74,8 +74,8 @@ fn lose_the_report(broker: &Broker) -> (Arc<Coordinator>, u64, Arc<str>, Produce
     panic!("nothing is decided");
 }
 
-/// The report completed the transaction of the machine that was loaded since, while that one's own
-/// order was still queued: its marker ended the next transaction of a producer that keeps its epoch.
+/// The report completed the transaction of the machine that was loaded since, while the order of
+/// that one was queued: its marker ended the next transaction of a producer that keeps its epoch.
 #[test]
 fn a_report_to_a_machine_that_was_dropped_does_not_complete_its_successors_transaction() {
     let broker = broker();
@@ -184,7 +184,7 @@ fn a_delayed_end_ends_the_next_transaction_of_clients_before_kip_890_only() {
 }
 
 /// KAFKA-12671: a batch that arrives behind the abort of its transaction would open another one,
-/// which nobody ends.
+/// which nothing ends.
 #[test]
 fn a_batch_behind_the_abort_of_its_transaction_opens_none() {
     let broker = broker();

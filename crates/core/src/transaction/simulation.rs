@@ -218,7 +218,7 @@ impl Sim {
                         "{asked:?} is refused with {error:?}"
                     );
                 }
-                // Whoever asked has a new producer as soon as the answer arrives.
+                // The client has a new producer as soon as the answer arrives.
                 Reply::Init(Ok(_)) | Reply::End(Ok(_)) => {
                     self.served.remove(id);
                 }

@@ -160,7 +160,7 @@ impl Group {
     }
 
     /// Removes members that could not go on here: their next JoinGroup would be refused, which ends
-    /// the Java client. When nobody else is left, the group is free for both protocols.
+    /// the Java client. When no other member is left, the group is free for both protocols.
     pub(in crate::group) fn expel_classic_members(&mut self, turn: &mut Turn<'_>) {
         for member_id in self.classic_members_of_consumer() {
             let why = Departure::left(Some("a classic member of a consumer group"));
