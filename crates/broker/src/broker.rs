@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_core::config::{ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
 use ottla_core::node::Node;
@@ -43,6 +43,10 @@ use crate::settings::Settings;
 use crate::tls::listener::TlsListener;
 use crate::tls::reload::Reloader;
 use crate::token_keys::TokenKeyReader;
+
+/// A stop waits at most this long for markers of decided transactions.
+const MARKERS_TIMEOUT: Duration = Duration::from_secs(5);
+const MARKERS_PAUSE: Duration = Duration::from_millis(2);
 
 /// Why a broker did not start. `Display` is one line for the operator.
 #[derive(Debug)]
@@ -333,9 +337,35 @@ impl Drop for Broker {
         self.loops.iter().for_each(EventLoop::stop);
         self.loops.clear();
         self.token_keys = None;
+        finish_transactions(&self.node);
         self.workers = None;
         if let Err(error) = self.node.close() {
             error!(%error, "not stopped cleanly; the next start will check the logs");
+        }
+    }
+}
+
+/// Waits until the markers of decided transactions are written, so that the next owner of the
+/// directory finds them complete. A partition that takes no marker holds up the stop no longer than
+/// `MARKERS_TIMEOUT`; the next start goes on with it.
+fn finish_transactions(node: &Node) {
+    let decided = || node.transactions.decided();
+    if let Err(transactions) = wait_for_none(decided, MARKERS_TIMEOUT) {
+        warn!(
+            transactions,
+            "stopped before all markers were written: the next start writes them"
+        );
+    }
+}
+
+/// - Errors: as many were left when the time was over.
+fn wait_for_none(mut count: impl FnMut() -> usize, timeout: Duration) -> Result<(), usize> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match count() {
+            0 => return Ok(()),
+            left if Instant::now() >= deadline => return Err(left),
+            _ => std::thread::sleep(MARKERS_PAUSE),
         }
     }
 }
@@ -518,5 +548,22 @@ impl Drop for TemporaryDirectory {
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_dir_all(path) {
         warn!(path = %path.display(), %error, "temporary directory cannot be removed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_waits_for_decided_transactions_and_not_for_ever() {
+        let mut left = 3;
+        let mut countdown = || {
+            left -= 1;
+            left
+        };
+        assert_eq!(wait_for_none(&mut countdown, Duration::from_secs(3_600)), Ok(()));
+        assert_eq!(left, 0);
+        assert_eq!(wait_for_none(|| 2, Duration::ZERO), Err(2));
     }
 }

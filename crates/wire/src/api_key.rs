@@ -158,7 +158,7 @@ api_keys! {
     DescribeCluster = 60: describe_cluster::DescribeClusterRequest, served 0 to 2, "";
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
     DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, served 0 to 0, "";
-    ListTransactions = 66: list_transactions::ListTransactionsRequest, served 0 to 2, "";
+    ListTransactions = 66: list_transactions::ListTransactionsRequest, served 0 to 2, "a duration filter passes transactions that are not complete, and no idle id";
     ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, served 0 to 1, "a classic group with members is not migrated: GROUP_ID_NOT_FOUND; racks are ignored";
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, served 0 to 1, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";

@@ -1,7 +1,11 @@
 //! The metrics of open transactions: `read_committed` readers of a partition wait for its oldest.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ottla_core::partition::Partition;
 use ottla_core::time::Timestamp;
+use ottla_core::transaction::stage_times::{BOUNDS_MICROS, Stage, StageTimes};
 use ottla_core::transaction::state::Status;
 
 use super::AdminView;
@@ -12,6 +16,8 @@ use super::exposition::Page;
 /// (KIP-664), a transaction is late: `transaction.max.timeout.ms` has passed by default.
 const IDLE: [(i64, &str); 3] = [(60, "1m"), (300, "5m"), (1_200, "20m")];
 const LATE: &str = "+Inf";
+/// At most this many partitions are named, those for which most markers wait.
+const PARTITIONS_MAX: usize = 10;
 
 /// Open transactions by class, and partitions with a late one.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,13 +31,18 @@ impl Open {
     fn count(&mut self, last_written_ms: impl Iterator<Item = i64>, now: Timestamp) {
         let mut is_late = false;
         for last_ms in last_written_ms {
-            let idle_s = now.0.saturating_sub(last_ms) / 1_000;
-            let class = IDLE.partition_point(|(bound_s, _)| idle_s > *bound_s);
+            let class = class_of(last_ms, now);
             self.by_idle[class] += 1;
             is_late |= class == IDLE.len();
         }
         self.partitions_with_late += u64::from(is_late);
     }
+}
+
+/// The class of what began, or was last written, at this time.
+fn class_of(since_ms: i64, now: Timestamp) -> usize {
+    let age_s = now.0.saturating_sub(since_ms) / 1_000;
+    IDLE.partition_point(|(bound_s, _)| age_s > *bound_s)
 }
 
 pub fn write_metrics(page: &mut Page, view: &AdminView) {
@@ -76,12 +87,80 @@ fn write_coordinators(page: &mut Page, view: &AdminView, now: Timestamp) {
         "Age of the oldest transaction that is not complete; 0 if there is none.",
         oldest_ms.map_or(0, |ms| now.0.saturating_sub(ms).max(0) as u64 / 1_000),
     );
+    let mut by_age = [0u64; IDLE.len() + 1];
+    for one in &open {
+        by_age[class_of(one.state.started.0, now)] += 1;
+    }
+    const BY_AGE: &str = "ottla_transactions_by_age";
+    page.metric(
+        BY_AGE,
+        "gauge",
+        "Transactions that are not complete, by the time since they began, at most `age`.",
+    );
+    let names = IDLE.iter().map(|(_, name)| *name).chain([LATE]);
+    for (name, count) in names.zip(by_age) {
+        page.sample(BY_AGE, &[("age", name)], count);
+    }
+    write_waiting(page, &view.node.transactions.unfinished());
+    write_times(page, view.node.transactions.times());
+}
+
+fn write_waiting(page: &mut Page, places: &[(Arc<str>, i32)]) {
     page.single(
         "ottla_transaction_markers_waiting",
         "gauge",
         "Markers of decided transactions that are not durable yet.",
-        view.node.transactions.unfinished().len() as u64,
+        places.len() as u64,
     );
+    const BY_PARTITION: &str = "ottla_transaction_partition_markers_waiting";
+    page.metric(
+        BY_PARTITION,
+        "gauge",
+        "Markers that are not durable yet, of the ten partitions with most of them.",
+    );
+    for ((topic, partition), count) in most_waited_for(places) {
+        let labels = [("topic", &**topic), ("partition", &*partition.to_string())];
+        page.sample(BY_PARTITION, &labels, count);
+    }
+}
+
+fn most_waited_for(places: &[(Arc<str>, i32)]) -> Vec<(&(Arc<str>, i32), u64)> {
+    let mut counts: BTreeMap<&(Arc<str>, i32), u64> = BTreeMap::new();
+    for place in places {
+        *counts.entry(place).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.truncate(PARTITIONS_MAX);
+    counts
+}
+
+/// The time from EndTxn to the end, in its stages.
+fn write_times(page: &mut Page, times: &StageTimes) {
+    const NAME: &str = "ottla_transaction_stage_seconds";
+    page.metric(
+        NAME,
+        "histogram",
+        "Ends of transactions: until the decision, then until all markers are durable, then until it is noted.",
+    );
+    for stage in Stage::ALL {
+        let time = times.of(stage);
+        let mut count = 0;
+        let bounds = BOUNDS_MICROS.iter().map(|micros| seconds(*micros));
+        for (bound, class) in bounds.chain([LATE.to_owned()]).zip(time.classes) {
+            count += class;
+            let labels = [("stage", stage.name()), ("le", &*bound)];
+            page.sample("ottla_transaction_stage_seconds_bucket", &labels, count);
+        }
+        let labels = [("stage", stage.name())];
+        let sum = seconds(time.sum_micros);
+        page.sample("ottla_transaction_stage_seconds_sum", &labels, sum);
+        page.sample("ottla_transaction_stage_seconds_count", &labels, count);
+    }
+}
+
+fn seconds(micros: u64) -> String {
+    (micros as f64 / 1e6).to_string()
 }
 
 #[cfg(test)]
@@ -101,5 +180,34 @@ mod tests {
             partitions_with_late: 1,
         };
         assert_eq!(open, expected);
+    }
+
+    #[test]
+    fn only_the_partitions_with_most_waiting_markers_are_named() {
+        let topic: Arc<str> = "t".into();
+        let mut places: Vec<(Arc<str>, i32)> = (0..20).map(|index| (topic.clone(), index)).collect();
+        places.extend([(topic.clone(), 15), (topic.clone(), 15), (topic, 17)]);
+        let mut page = Page::default();
+        write_waiting(&mut page, &places);
+        let text = page.finish();
+        assert!(text.contains("ottla_transaction_markers_waiting 23\n"));
+        let named: Vec<&str> = text.lines().filter(|line| line.contains("{topic=")).collect();
+        assert_eq!(named.len(), PARTITIONS_MAX);
+        let name = "ottla_transaction_partition_markers_waiting";
+        assert_eq!(named[0], format!("{name}{{topic=\"t\",partition=\"15\"}} 3"));
+        assert_eq!(named[1], format!("{name}{{topic=\"t\",partition=\"17\"}} 2"));
+    }
+
+    #[test]
+    fn every_stage_has_cumulative_classes_and_their_sum() {
+        let mut page = Page::default();
+        write_times(&mut page, &StageTimes::default());
+        let text = page.finish();
+        let lines = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+        assert_eq!(lines("_bucket{"), Stage::ALL.len() * (BOUNDS_MICROS.len() + 1));
+        assert_eq!(
+            (lines("le=\"0.0001\""), lines("le=\"10\""), lines("_sum{")),
+            (3, 3, 3)
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod authorizer;
+mod consumer_limits;
 mod dynamic;
 mod first_user;
 mod jaas;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
 pub use authorizer::AuthorizerConfig;
+pub use consumer_limits::{ConsumerLimits, Limits};
 pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
 pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
@@ -121,6 +123,7 @@ pub struct ConsumerGroupConfig {
     pub session_timeout_ms: i32,
     pub heartbeat_interval_ms: i32,
     pub assignment_interval_ms: i32,
+    pub limits: ConsumerLimits,
     pub members_max: i32,
     /// Short names of assignors.
     pub assignors: Vec<String>,
@@ -519,6 +522,7 @@ fn consumer_group_config(read: &Properties<'_>) -> Result<ConsumerGroupConfig, C
         session_timeout_ms: read.int("group.consumer.session.timeout.ms")?,
         heartbeat_interval_ms: read.int("group.consumer.heartbeat.interval.ms")?,
         assignment_interval_ms: read.int("group.consumer.assignment.interval.ms")?,
+        limits: ConsumerLimits::read(|key| read.int(key))?,
         members_max: read.int("group.consumer.max.size")?,
         assignors: (assignors.iter().map(|name| assignor(ASSIGNORS, name))).collect::<Result<_, _>>()?,
         regex_refresh_interval_ms: read.int("group.consumer.regex.refresh.interval.ms")?,

@@ -218,7 +218,10 @@ impl Decider<'_> {
                         "Default group resources are not allowed.",
                     ));
                 }
-                match config::values_error(resource.resource_type, next) {
+                let limits = &self.config.group.consumer.limits;
+                let problem =
+                    config::values_error(resource.resource_type, next).or_else(|| limits.values_error(next));
+                match problem {
                     Some(problem) => invalid(problem),
                     None => Ok(()),
                 }

@@ -1,7 +1,7 @@
 //! One classic group: its state in the log, and its members' soft state between two records.
 //!
-//! Hard state (`stored`, `offsets`, `consumer`, `foreign`) changes only when a record is applied.
-//! Everything else is soft: after a replay it starts again from the last record.
+//! Hard state (`stored`, `offsets`, `pending`, `consumer`, `foreign`) changes only when a record is
+//! applied. Everything else is soft: after a replay it starts again from the last record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use super::foreign::Foreign;
 use super::member::Member;
 use super::offsets::Offsets;
 use super::overview::Departures;
+use super::pending::PendingOffsets;
 use super::record::{GroupRecord, StoredGroup, StoredMember};
 use super::reply::JoinReplyMember;
 use super::request::JoinRequest;
@@ -51,6 +52,7 @@ pub struct Group {
     pub group_id: Arc<str>,
     pub stored: Option<Arc<StoredGroup>>,
     pub offsets: Offsets,
+    pub pending: PendingOffsets,
     /// `Some`: the group is one of KIP-848, and what follows below is empty.
     pub consumer: Option<Box<ConsumerGroup>>,
     pub foreign: Foreign,
@@ -80,6 +82,7 @@ impl Group {
             group_id,
             stored: None,
             offsets: Offsets::default(),
+            pending: PendingOffsets::default(),
             consumer: None,
             foreign: Foreign::default(),
             state: GroupState::Empty,
@@ -110,7 +113,10 @@ impl Group {
                 Some(value) => self
                     .offsets
                     .insert(topic.clone(), *partition, order, value.clone()),
-                None => self.offsets.remove(topic, *partition),
+                None => {
+                    self.offsets.remove(topic, *partition);
+                    self.pending.remove(topic, *partition);
+                }
             },
             GroupRecord::Group {
                 value: Some(value), ..
@@ -124,11 +130,16 @@ impl Group {
     /// True when nothing of the group is left, in the log or in memory.
     pub fn is_void(&self) -> bool {
         self.stored.is_none()
-            && self.offsets.is_empty()
+            && !self.has_offsets()
             && self.consumer.is_none()
             && self.foreign.is_empty()
             && self.members.is_empty()
             && self.pending_join.is_empty()
+    }
+
+    /// Whether the group has offsets, or may have some when open transactions commit.
+    pub fn has_offsets(&self) -> bool {
+        !self.offsets.is_empty() || !self.pending.is_empty()
     }
 
     /// Whether this id belongs to a classic group, stored or simple.
@@ -171,10 +182,12 @@ impl Group {
 
     fn dissolve(&mut self) {
         let offsets = std::mem::take(&mut self.offsets);
+        let pending = std::mem::take(&mut self.pending);
         let consumer = self.consumer.take();
         let foreign = std::mem::take(&mut self.foreign);
         *self = Group {
             offsets,
+            pending,
             consumer,
             foreign,
             ..Group::new(self.group_id.clone())

@@ -125,15 +125,10 @@ impl Group {
         }
     }
 
-    /// Answers OffsetFetch; `is_unstable` tells whether an open transaction may still change a
-    /// partition's offset.
-    pub(super) fn fetch_offsets(
-        &self,
-        request: &OffsetFetchRequest<'_>,
-        is_unstable: impl Fn(&str, i32) -> bool,
-    ) -> Vec<FetchedTopic> {
+    /// Answers OffsetFetch.
+    pub(super) fn fetch_offsets(&self, request: &OffsetFetchRequest<'_>) -> Vec<FetchedTopic> {
         let answer = |topic: &str, topic_id: Uuid, partition: i32, committed: Option<&CommittedOffset>| {
-            if request.require_stable && is_unstable(topic, partition) {
+            if request.require_stable && self.pending.contains(topic, partition) {
                 return FetchedPartition::error(partition, ErrorCode::UnstableOffsetCommit);
             }
             match committed {
@@ -205,7 +200,9 @@ impl Group {
                     ErrorCode::None if is_subscribed => ErrorCode::GroupSubscribedToTopic,
                     error => *error,
                 };
-                if error == ErrorCode::None && self.offsets.get(topic.name, *partition).is_some() {
+                let is_known = self.offsets.get(topic.name, *partition).is_some()
+                    || self.pending.contains(topic.name, *partition);
+                if error == ErrorCode::None && is_known {
                     self.record_offset_tombstone(turn, topic.name.into(), *partition);
                 }
                 partitions.push((*partition, error));
@@ -228,28 +225,53 @@ impl Group {
         turn.record(self, record);
     }
 
-    /// Writes tombstones for the selected offsets; returns whether any are left.
+    /// Ends what a transaction holds for a partition. Of two commits the later one in the log wins,
+    /// whatever the order of the markers.
+    pub(super) fn end_pending(
+        &mut self,
+        topic: &Arc<str>,
+        partition: i32,
+        producer_id: i64,
+        is_commit: bool,
+    ) {
+        let Some((order, value)) = self.pending.take(topic, partition, producer_id) else {
+            return;
+        };
+        let existing = self.offsets.order(topic, partition);
+        if is_commit && existing.is_none_or(|existing| existing < order) {
+            self.offsets.insert(topic.clone(), partition, order, value);
+        }
+    }
+
+    /// Writes tombstones for the selected offsets. An offset that an open transaction holds gets
+    /// one, too: without it the commit marker would bring the offset back, and its group.
     pub(super) fn remove_offsets(
         &mut self,
         turn: &mut Turn<'_>,
-        mut is_doomed: impl FnMut(&str, i32, &CommittedOffset) -> bool,
-    ) -> bool {
-        let doomed: Vec<(Arc<str>, i32)> = self
-            .offsets
-            .iter()
-            .filter(|(topic, partition, committed)| is_doomed(topic, *partition, committed))
+        is_doomed: impl Fn(&str, &CommittedOffset) -> bool,
+    ) {
+        let all = self.offsets.iter().chain(self.pending.iter());
+        let doomed: BTreeSet<(Arc<str>, i32)> = all
+            .filter(|(topic, _, committed)| is_doomed(topic, committed))
             .map(|(topic, partition, _)| (topic.clone(), partition))
             .collect();
+        self.record_offset_tombstones(turn, doomed);
+    }
+
+    fn record_offset_tombstones(
+        &mut self,
+        turn: &mut Turn<'_>,
+        doomed: impl IntoIterator<Item = (Arc<str>, i32)>,
+    ) {
         for (topic, partition) in doomed {
             self.record_offset_tombstone(turn, topic, partition);
         }
-        !self.offsets.is_empty()
     }
 
     /// Expires offsets. KIP-211: the retention runs from the moment the group became empty; for a
     /// consumer without a group, from its last commit; for a group with members, from the last
     /// commit of a topic that no member subscribes to any more.
-    pub(super) fn expire_offsets(&mut self, turn: &mut Turn<'_>, is_unstable: impl Fn(&str, i32) -> bool) {
+    pub(super) fn expire_offsets(&mut self, turn: &mut Turn<'_>) {
         if !self.foreign.is_empty() || self.state != GroupState::Empty && !self.can_expire_in_use() {
             return;
         }
@@ -265,16 +287,25 @@ impl Group {
                 .collect(),
             None => self.subscribed_topics.clone().unwrap_or_default(),
         };
-        let has_offsets = self.remove_offsets(turn, |topic, partition, committed| {
-            let is_expired = match committed.expire_timestamp {
-                Some(expire_timestamp) => now >= expire_timestamp,
-                None => {
-                    let start = empty_since.unwrap_or(committed.commit_timestamp);
-                    now.0.saturating_sub(start.0) >= retention_ms
-                }
-            };
-            is_expired && !subscribed.contains(topic) && !is_unstable(topic, partition)
-        });
+        let is_expired = |committed: &CommittedOffset| match committed.expire_timestamp {
+            Some(expire_timestamp) => now >= expire_timestamp,
+            None => {
+                let start = empty_since.unwrap_or(committed.commit_timestamp);
+                now.0.saturating_sub(start.0) >= retention_ms
+            }
+        };
+        let expired: Vec<(Arc<str>, i32)> = self
+            .offsets
+            .iter()
+            .filter(|(topic, partition, committed)| {
+                is_expired(committed)
+                    && !subscribed.contains(&***topic)
+                    && !self.pending.contains(topic, *partition)
+            })
+            .map(|(topic, partition, _)| (topic.clone(), partition))
+            .collect();
+        self.record_offset_tombstones(turn, expired);
+        let has_offsets = self.has_offsets();
         let is_idle = self.state == GroupState::Empty && self.pending_join.is_empty();
         if !has_offsets && !self.has_consumer_members() {
             self.remove_consumer(turn);

@@ -39,6 +39,7 @@ pub struct ConsumerConfig {
     pub heartbeat_interval_ms: i32,
     /// `group.consumer.assignment.interval.ms`; a group may have its own.
     pub assignment_interval_ms: i32,
+    pub limits: config::ConsumerLimits,
     /// `group.consumer.max.size`.
     pub size_max: usize,
     /// `group.consumer.assignors`; the first is used for members that name none.
@@ -91,6 +92,7 @@ impl ConsumerConfig {
             session_timeout_ms: config.session_timeout_ms,
             heartbeat_interval_ms: config.heartbeat_interval_ms,
             assignment_interval_ms: config.assignment_interval_ms,
+            limits: config.limits.clone(),
             size_max: usize::try_from(config.members_max).unwrap_or(0),
             assignors: named.filter_map(|name| Assignor::of(name)).collect(),
             regex_refresh_ms: u64::from(config.regex_refresh_interval_ms.unsigned_abs()),
@@ -105,6 +107,7 @@ impl Default for ConsumerConfig {
             session_timeout_ms: 45_000,
             heartbeat_interval_ms: 5_000,
             assignment_interval_ms: 1_000,
+            limits: config::ConsumerLimits::default(),
             size_max: i32::MAX as usize,
             assignors: Assignor::ALL.to_vec(),
             regex_refresh_ms: 600_000,

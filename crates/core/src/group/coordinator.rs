@@ -232,6 +232,13 @@ impl Coordinator {
         partition: Arc<Partition>,
         end_offset: i64,
     ) {
+        for (group, members) in machine.mixed_groups() {
+            warn!(
+                %group,
+                ?members,
+                "classic members of a consumer group have to join again: groups with both protocols are not served"
+            );
+        }
         let step = machine.arm(Now::of(&*services.clock));
         state.stage = CoordinatorStage::Ready(Box::new(Ready {
             machine,
@@ -496,6 +503,8 @@ impl Coordinator {
             Err(poisoned) => PoisonError::into_inner(poisoned),
         };
         guard.stage = CoordinatorStage::Unloaded;
+        // Nothing is due until the machine is loaded again.
+        self.deadline.store(u64::MAX, Ordering::Relaxed);
         for slot in std::mem::take(&mut guard.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));
         }

@@ -202,6 +202,16 @@ impl Groups {
         }
     }
 
+    /// Has every machine dropped, by a panic under its lock, as by a bug.
+    #[cfg(test)]
+    pub(crate) fn crash(&self, services: &Services) {
+        for coordinator in self.loaded() {
+            let crash = || coordinator.act(services, |_, _| panic!("a bug in a machine"));
+            let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(crash));
+            assert!(crashed.is_err(), "it was not loaded");
+        }
+    }
+
     fn coordinator_of(&self, storage: &Storage, group_id: &str) -> Option<Arc<Coordinator>> {
         let topic = offsets_topic(storage)?;
         Some(self.coordinator(&topic, partition_for(group_id, topic.partition_count)))

@@ -3,7 +3,7 @@
 //! `handle` decides and `apply` changes state by records; the caller makes the records durable and
 //! then sends the replies. If it cannot, it drops the machine and rebuilds it from the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
@@ -34,9 +34,12 @@ pub struct Machine {
     ids: MemberIds,
     /// Number of applied records.
     order: u64,
-    /// Offsets of transactions without a marker, by producer id.
-    open_transactions: BTreeMap<i64, Vec<(u64, GroupRecord)>>,
+    /// Where transactions without a marker hold offsets, by producer id.
+    open_transactions: BTreeMap<i64, BTreeSet<Held>>,
 }
+
+/// Group, topic and partition.
+type Held = (Arc<str>, Arc<str>, i32);
 
 impl Machine {
     /// Creates an empty machine; `seed` determines the member ids.
@@ -57,35 +60,36 @@ impl Machine {
         self.apply_at(self.order, record);
     }
 
-    /// Replays a record that takes effect only if its transaction commits. Only offsets are written
-    /// that way.
+    /// Replays a record of a transaction. An offset takes effect only if the transaction commits;
+    /// nothing else is written that way.
     pub fn apply_transactional(&mut self, producer_id: i64, record: GroupRecord) {
+        let GroupRecord::Offset {
+            group: group_id,
+            topic,
+            partition,
+            value: Some(value),
+        } = record
+        else {
+            return self.apply(&record);
+        };
         self.order += 1;
-        self.open_transactions
-            .entry(producer_id)
-            .or_default()
-            .push((self.order, record));
+        let group = self
+            .groups
+            .entry(group_id.clone())
+            .or_insert_with(|| Group::new(group_id.clone()));
+        group
+            .pending
+            .insert(topic.clone(), partition, producer_id, self.order, value);
+        let held = self.open_transactions.entry(producer_id).or_default();
+        held.insert((group_id, topic, partition));
     }
 
-    /// Replays the end of a transaction. Of two commits the later one in the log wins, whatever the
-    /// order of the markers.
+    /// Replays the end of a transaction.
     pub fn apply_marker(&mut self, producer_id: i64, is_commit: bool) {
-        for (order, record) in self.open_transactions.remove(&producer_id).unwrap_or_default() {
-            let is_newest = match &record {
-                GroupRecord::Offset {
-                    group,
-                    topic,
-                    partition,
-                    ..
-                } => self
-                    .groups
-                    .get(group)
-                    .and_then(|group| group.offsets.order(topic, *partition))
-                    .is_none_or(|existing| existing < order),
-                _ => true,
-            };
-            if is_commit && is_newest {
-                self.apply_at(order, &record);
+        for (group_id, topic, partition) in self.open_transactions.remove(&producer_id).unwrap_or_default() {
+            if let Some(group) = self.groups.get_mut(&group_id) {
+                group.end_pending(&topic, partition, producer_id, is_commit);
+                self.drop_void(&group_id);
             }
         }
     }
@@ -97,25 +101,22 @@ impl Machine {
             .entry(group_id.clone())
             .or_insert_with(|| Group::new(group_id.clone()));
         group.apply(order, record);
-        if group.is_void() {
-            self.groups.remove(group_id);
-        }
-        self.forget_transactional(record);
+        self.drop_void(group_id);
     }
 
-    /// Drops what open transactions hold for a partition that gets a tombstone.
-    fn forget_transactional(&mut self, record: &GroupRecord) {
-        if let GroupRecord::Offset {
-            group,
-            topic,
-            partition,
-            value: None,
-        } = record
-        {
-            for pending in self.open_transactions.values_mut() {
-                pending.retain(|(_, other)| !other.is_offset_of(group, topic, *partition));
-            }
+    fn drop_void(&mut self, group_id: &str) {
+        if self.groups.get(group_id).is_some_and(Group::is_void) {
+            self.groups.remove(group_id);
         }
+    }
+
+    /// Returns the consumer groups with classic members, and those, which `arm` removes.
+    pub fn mixed_groups(&self) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
+        let groups = self.groups.values();
+        groups
+            .map(|group| (group.group_id.clone(), group.classic_members_of_consumer()))
+            .filter(|(_, members)| !members.is_empty())
+            .collect()
     }
 
     /// Starts the session timers of all members in the log. Call once, when the replay is complete.
@@ -126,6 +127,7 @@ impl Machine {
         let size_max = self.config.group_size_max;
         self.turn(now, |groups, turn| {
             for group in groups.values_mut() {
+                group.expel_classic_members(turn);
                 group.arm_consumer(turn);
                 let member_ids: Vec<Arc<str>> = group.members.keys().cloned().collect();
                 for member_id in &member_ids {
@@ -176,9 +178,7 @@ impl Machine {
                 if let Err(error) = group.check_fetch(&request) {
                     return read(ticket, GroupReply::Refused(error));
                 }
-                let topics = group.fetch_offsets(&request, |topic, partition| {
-                    self.is_unstable(request.group_id, topic, partition)
-                });
+                let topics = group.fetch_offsets(&request);
                 read(ticket, GroupReply::OffsetFetch(topics))
             }
             GroupRequest::List(request) => read(ticket, GroupReply::List(self.list(&request))),
@@ -211,7 +211,7 @@ impl Machine {
         let group_ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         let step = self.turn(now, |groups, turn| {
             for group in groups.values_mut() {
-                group.remove_offsets(turn, |topic, _, committed| {
+                group.remove_offsets(turn, |topic, committed| {
                     topics.iter().any(|(name, topic_id)| {
                         *name == topic
                             && (committed.topic_id == Uuid::ZERO || committed.topic_id == *topic_id)
@@ -387,15 +387,11 @@ impl Machine {
         self.timers
             .schedule(Timer::Retention, now.moment.after_ms(interval_ms));
         let group_ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
-        let open_transactions = std::mem::take(&mut self.open_transactions);
         let step = self.turn(now, |groups, turn| {
-            for (group_id, group) in groups.iter_mut() {
-                group.expire_offsets(turn, |topic, partition| {
-                    is_unstable(&open_transactions, group_id, topic, partition)
-                });
+            for group in groups.values_mut() {
+                group.expire_offsets(turn);
             }
         });
-        self.open_transactions = open_transactions;
         self.after(step, &group_ids)
     }
 
@@ -439,10 +435,6 @@ impl Machine {
             // Its acknowledgements are in a topic that this broker never writes.
             ForeignKind::Share => true,
         })
-    }
-
-    fn is_unstable(&self, group_id: &str, topic: &str, partition: i32) -> bool {
-        is_unstable(&self.open_transactions, group_id, topic, partition)
     }
 
     fn turn(&mut self, now: Now, act: impl FnOnce(&mut BTreeMap<Arc<str>, Group>, &mut Turn<'_>)) -> Step {
@@ -513,6 +505,12 @@ impl Machine {
     /// Returns the state that a replay must reproduce.
     #[cfg(test)]
     pub(super) fn hard_state(&self) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
+        let pending = |group: &Group| -> Vec<_> {
+            let pending = group.pending.iter();
+            pending
+                .map(|(t, p, value)| (t.clone(), p, value.clone()))
+                .collect()
+        };
         let hard = |group: &Group| {
             let offsets: Vec<_> = group
                 .offsets
@@ -525,26 +523,22 @@ impl Machine {
                 offsets,
                 group.consumer.as_ref().map(|consumer| consumer.hard_state()),
                 group.foreign.clone(),
+                pending(group),
             )
         };
         let is_stored = |group: &&Group| {
             group.stored.is_some()
-                || !group.offsets.is_empty()
+                || group.has_offsets()
                 || group.consumer.is_some()
                 || !group.foreign.is_empty()
         };
         self.groups.values().filter(is_stored).map(hard).collect()
     }
 
-    /// Drops groups and transactions that a step has emptied.
+    /// Drops groups that a step has emptied.
     fn after(&mut self, step: Step, group_ids: &[Arc<str>]) -> Step {
-        for record in &step.records {
-            self.forget_transactional(record);
-        }
         for group_id in group_ids {
-            if self.groups.get(group_id).is_some_and(Group::is_void) {
-                self.groups.remove(group_id);
-            }
+            self.drop_void(group_id);
         }
         step
     }
@@ -569,7 +563,7 @@ fn nobody_left(members: &[(&str, Option<&str>)]) -> Vec<LeftMember> {
 }
 
 fn delete_group(turn: &mut Turn<'_>, group: &mut Group) {
-    group.remove_offsets(turn, |_, _, _| true);
+    group.remove_offsets(turn, |_, _| true);
     group.remove_consumer(turn);
     for key in group.foreign.removal_keys() {
         turn.record(
@@ -643,14 +637,4 @@ fn described(group: &Group) -> DescribedGroup {
         protocol: protocol.unwrap_or_else(|| "".into()),
         kept_as: None,
     }
-}
-
-fn is_unstable(
-    open_transactions: &BTreeMap<i64, Vec<(u64, GroupRecord)>>,
-    group_id: &str,
-    topic: &str,
-    partition: i32,
-) -> bool {
-    let mut pending = open_transactions.values().flatten();
-    pending.any(|(_, record)| record.is_offset_of(group_id, topic, partition))
 }

@@ -11,6 +11,7 @@ pub(crate) mod request;
 pub(crate) mod reply;
 pub mod record;
 pub mod offsets;
+pub mod pending;
 pub mod foreign;
 pub mod timer;
 mod turn;

@@ -115,18 +115,6 @@ impl GroupRecord {
         }
     }
 
-    pub fn is_offset_of(&self, group_id: &str, topic_name: &str, partition_index: i32) -> bool {
-        match self {
-            GroupRecord::Offset {
-                group,
-                topic,
-                partition,
-                ..
-            } => **group == *group_id && **topic == *topic_name && *partition == partition_index,
-            _ => false,
-        }
-    }
-
     /// Encodes key and value as Apache Kafka 4.3 does; no value is a tombstone. Both buffers are
     /// replaced.
     pub fn encode<'b>(&self, key: &mut Vec<u8>, value: &'b mut Vec<u8>) -> Option<&'b [u8]> {

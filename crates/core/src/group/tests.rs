@@ -1245,6 +1245,109 @@ fn an_aborted_transaction_changes_no_offset() {
     );
 }
 
+/// An offset of partition 0 of a topic.
+fn offset_of(bench: &mut Bench, topic: &str, offset: i64) -> GroupRecord {
+    GroupRecord::Offset {
+        group: GROUP.into(),
+        topic: topic.into(),
+        partition: 0,
+        value: Some(super::offsets::CommittedOffset {
+            offset,
+            leader_epoch: -1,
+            metadata: "".into(),
+            commit_timestamp: bench.now.timestamp,
+            expire_timestamp: None,
+            topic_id: Uuid::ZERO,
+        }),
+    }
+}
+
+/// A commit that came after a deletion brought the deleted offsets back, and their group.
+#[test]
+fn a_deletion_also_takes_what_an_open_transaction_holds() {
+    type Deletion = fn(&mut Bench);
+    let deletions: [Deletion; 3] = [
+        |bench| assert_eq!(bench.delete(), ErrorCode::None),
+        |bench| {
+            let request = OffsetDeleteRequest {
+                group_id: GROUP,
+                topics: vec![OffsetDeleteTopic {
+                    name: "t",
+                    partitions: vec![(0, ErrorCode::None)],
+                }],
+            };
+            let GroupReply::OffsetDelete(reply) = bench.ask(GroupRequest::OffsetDelete(request)) else {
+                panic!()
+            };
+            assert_eq!(reply.topics[0].1, [(0, ErrorCode::None)]);
+        },
+        |bench| {
+            let step = bench
+                .machine
+                .on_topics_deleted(bench.now, &[("t", Uuid([1; 16]))]);
+            bench.take(step);
+        },
+    ];
+    for deletion in deletions {
+        let mut bench = Bench::new();
+        let pending = offset_of(&mut bench, "t", 7);
+        bench.machine.apply_transactional(1, pending.clone());
+        deletion(&mut bench);
+        assert_eq!(
+            bench.log.last().map(is_tombstone),
+            Some(true),
+            "a replay has to find it"
+        );
+        bench.machine.apply_marker(1, true);
+        assert!(bench.machine.group(GROUP).is_none());
+        // A replay comes to the same.
+        let mut replayed = Machine::new(Arc::default(), 2);
+        replayed.apply_transactional(1, pending);
+        bench.log.iter().for_each(|record| replayed.apply(record));
+        replayed.apply_marker(1, true);
+        assert!(replayed.group(GROUP).is_none());
+    }
+}
+
+fn is_tombstone(record: &GroupRecord) -> bool {
+    matches!(
+        record,
+        GroupRecord::Offset { value: None, .. } | GroupRecord::Group { value: None, .. }
+    )
+}
+
+#[test]
+fn a_group_whose_only_offsets_are_pending_exists_until_they_are_aborted() {
+    let mut bench = Bench::new();
+    let pending = offset_of(&mut bench, "t", 7);
+    bench.machine.apply_transactional(1, pending);
+    let listed = |bench: &mut Bench| match bench.ask(GroupRequest::List(ListRequest::default())) {
+        GroupReply::List(groups) => groups.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(listed(&mut bench), 1);
+    bench.machine.apply_marker(1, false);
+    assert_eq!(listed(&mut bench), 0);
+    assert_eq!(bench.delete(), ErrorCode::GroupIdNotFound);
+}
+
+/// The record of the group was removed: after the commit its offsets were those of a simple group.
+#[test]
+fn an_expiry_keeps_a_group_with_pending_offsets() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member()]);
+    bench.leave(vec![(&ids[0], None)]);
+    let pending = offset_of(&mut bench, "t", 7);
+    bench.machine.apply_transactional(1, pending);
+    let retention_ms = GroupConfig::default().offsets_retention_ms as i32;
+    bench.pass(retention_ms);
+    bench.pass(600_000);
+    assert!(bench.machine.group(GROUP).unwrap().stored.is_some());
+    bench.machine.apply_marker(1, false);
+    bench.pass(600_000);
+    assert!(bench.machine.group(GROUP).is_none());
+}
+
 #[test]
 fn a_group_over_capacity_after_a_replay_rebalances() {
     let mut bench = Bench::new();

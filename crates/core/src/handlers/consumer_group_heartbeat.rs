@@ -11,6 +11,7 @@ use super::group_calls::reply_when_answered;
 use super::join_group::java_address;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::config::Limits;
 use crate::group::calls::GroupAnswer;
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::assignment::flat;
@@ -75,23 +76,35 @@ pub(crate) fn handle(
     })
 }
 
-/// Returns the settings of a group: its own, else those changed while the broker runs, else the
-/// file's.
+/// Returns the settings of a group, within the broker's limits: its own, else those changed while
+/// the broker runs, else the file's.
 fn settings_of(image: &MetadataImage, config: &ConsumerConfig, group_id: &str) -> GroupSettings {
     let own = image.group_config(group_id);
-    let of = |key: &str, otherwise: i32| {
+    let limits = &config.limits;
+    let of = |key: &str, otherwise: i32, limits: Limits| {
         let broker_key = format!("group.{key}");
         let value = own
             .and_then(|values| values.get(key))
             .or_else(|| image.dynamic_broker_value(image.static_config.node_id, &broker_key));
-        value
-            .and_then(|value| value.trim().parse().ok())
-            .unwrap_or(otherwise)
+        let value = value.and_then(|value| value.trim().parse().ok());
+        limits.clamp(value.unwrap_or(otherwise))
     };
     GroupSettings {
-        session_timeout_ms: of("consumer.session.timeout.ms", config.session_timeout_ms),
-        heartbeat_interval_ms: of("consumer.heartbeat.interval.ms", config.heartbeat_interval_ms),
-        assignment_interval_ms: of("consumer.assignment.interval.ms", config.assignment_interval_ms),
+        session_timeout_ms: of(
+            "consumer.session.timeout.ms",
+            config.session_timeout_ms,
+            limits.session_timeout_ms,
+        ),
+        heartbeat_interval_ms: of(
+            "consumer.heartbeat.interval.ms",
+            config.heartbeat_interval_ms,
+            limits.heartbeat_interval_ms,
+        ),
+        assignment_interval_ms: of(
+            "consumer.assignment.interval.ms",
+            config.assignment_interval_ms,
+            limits.assignment_interval_ms,
+        ),
     }
 }
 

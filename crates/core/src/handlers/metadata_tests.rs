@@ -70,10 +70,13 @@ impl Clock for TestClock {
 #[derive(Default)]
 struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
+    syncs: Mutex<Vec<Arc<dyn Syncable>>>,
 }
 
 impl Executor for TestExecutor {
-    fn sync(&self, _: Arc<dyn Syncable>) {}
+    fn sync(&self, sync: Arc<dyn Syncable>) {
+        self.syncs.lock().unwrap().push(sync);
+    }
 
     fn cold_read(&self, read: ColdRead) {
         let job = |node: &Node| {
@@ -102,16 +105,16 @@ impl NodeExecutor for TestExecutor {
     }
 }
 
-pub(super) struct Broker {
-    pub(super) node: Node,
-    pub(super) disk: MemoryDisk,
+pub(crate) struct Broker {
+    pub(crate) node: Node,
+    pub(crate) disk: MemoryDisk,
     executor: Arc<TestExecutor>,
     clock: Arc<TestClock>,
     connection: ConnectionContext,
 }
 
 impl Broker {
-    pub(super) fn new(lines: &[(&str, &str)]) -> Broker {
+    pub(crate) fn new(lines: &[(&str, &str)]) -> Broker {
         let mut properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
         properties.extend(
             lines
@@ -159,7 +162,7 @@ impl Broker {
         Broker::on(disk, NodeConfig::from_properties(&properties, [7; 4]).unwrap())
     }
 
-    pub(super) fn on(disk: MemoryDisk, config: NodeConfig) -> Broker {
+    pub(crate) fn on(disk: MemoryDisk, config: NodeConfig) -> Broker {
         let clock = Arc::new(TestClock::default());
         let node = Node::open(config, disk.shared(), clock.clone()).unwrap();
         let executor = Arc::new(TestExecutor::default());
@@ -183,16 +186,16 @@ impl Broker {
         }
     }
 
-    pub(super) fn advance_ms(&self, ms: u64) {
+    pub(crate) fn advance_ms(&self, ms: u64) {
         self.clock.0.fetch_add(ms * 1_000, Ordering::Relaxed);
     }
 
     /// From now on requests are those of another user.
-    pub(super) fn connect_as(&mut self, principal: &str) {
+    pub(crate) fn connect_as(&mut self, principal: &str) {
         self.connection.principal = principal.into();
     }
 
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         api_key: ApiKey,
         api_version: i16,
@@ -212,15 +215,23 @@ impl Broker {
     }
 
     /// Runs what the other threads have to do, and returns how many jobs that were.
-    pub(super) fn settle(&self) -> usize {
+    pub(crate) fn settle(&self) -> usize {
         let jobs = std::mem::take(&mut *self.executor.jobs.lock().unwrap());
         let count = jobs.len();
         jobs.into_iter().for_each(|job| job(&self.node));
         count
     }
 
+    /// Runs the syncs that were asked for.
+    pub(crate) fn sync(&self) {
+        let syncs = std::mem::take(&mut *self.executor.syncs.lock().unwrap());
+        syncs
+            .into_iter()
+            .for_each(|sync| sync.run_sync(self.node.services()));
+    }
+
     /// Returns the answer, after the controller has done its work.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         api_key: ApiKey,
         api_version: i16,
@@ -244,7 +255,7 @@ impl Broker {
         reply.bytes
     }
 
-    pub(super) fn create(&self, name: &str, num_partitions: i32, version: i16) -> (ErrorCode, Uuid) {
+    pub(crate) fn create(&self, name: &str, num_partitions: i32, version: i16) -> (ErrorCode, Uuid) {
         let topic = CreatableTopic {
             name,
             num_partitions,
@@ -274,7 +285,7 @@ fn waits_for(api_key: ApiKey) -> WaitKind {
     }
 }
 
-pub(super) fn poll(
+pub(crate) fn poll(
     broker: &Broker,
     pending: &mut Box<dyn PendingReply>,
     reply: &mut ReplyBuffer,
@@ -282,11 +293,11 @@ pub(super) fn poll(
     pending.poll(&broker.node, Waker::noop(), reply)
 }
 
-pub(super) fn error(code: i16) -> ErrorCode {
+pub(crate) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).unwrap()
 }
 
-pub(super) fn read<'a, T, E: std::fmt::Debug>(
+pub(crate) fn read<'a, T, E: std::fmt::Debug>(
     bytes: &'a [u8],
     decode: impl FnOnce(&mut Reader<'a>) -> Result<T, E>,
 ) -> T {
@@ -296,7 +307,7 @@ pub(super) fn read<'a, T, E: std::fmt::Debug>(
     message
 }
 
-pub(super) fn versions(api_key: ApiKey) -> std::ops::RangeInclusive<i16> {
+pub(crate) fn versions(api_key: ApiKey) -> std::ops::RangeInclusive<i16> {
     let served = api_key.served_versions().unwrap();
     served.min..=served.max
 }

@@ -68,7 +68,7 @@ mod access_tests;
 #[cfg(test)]
 mod denial_tests;
 #[cfg(test)]
-mod metadata_tests;
+pub(crate) mod metadata_tests;
 #[cfg(test)]
 mod tool_tests;
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod record_tests;
 #[cfg(test)]
 mod transaction_tests;
 #[cfg(test)]
-mod transaction_flow_tests;
+pub(crate) mod transaction_flow_tests;
 
 use crate::request::Request;
 use crate::time::Moment;

@@ -14,6 +14,9 @@ use ottla_wire::messages::describe_transactions::{
 };
 use ottla_wire::messages::end_txn::{EndTxnRequest, EndTxnResponse};
 use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::messages::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::list_transactions::{ListTransactionsRequest, ListTransactionsResponse};
 use ottla_wire::messages::offset_fetch::{
@@ -39,22 +42,27 @@ const ID: &str = "billing";
 const GROUP: &str = "readers";
 const TIMEOUT_MS: i32 = 10_000;
 
-type Producer = (i64, i16);
+pub(crate) type Producer = (i64, i16);
 
 /// A client by its versions: of KIP-890, or before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Client {
+pub(crate) enum Client {
     New,
     Old,
 }
 
 /// A broker with a topic of two partitions and both coordinators.
-fn broker() -> Broker {
-    let broker = Broker::new(&PAGE_CACHE);
+pub(crate) fn broker() -> Broker {
+    broker_with(&PAGE_CACHE)
+}
+
+pub(crate) fn broker_with(lines: &[(&str, &str)]) -> Broker {
+    let broker = Broker::new(lines);
     broker.create("t", 2, 7);
     for (key_type, key) in [(0, GROUP), (1, ID)] {
         find(&broker, key_type, key);
     }
+    broker.sync();
     broker
 }
 
@@ -80,6 +88,7 @@ fn ask(broker: &Broker, api_key: ApiKey, version: i16, encode: impl Fn(&mut Vec<
             // The controller may have something to do, and markers may have to be written.
             for _ in 0..8 {
                 broker.settle();
+                broker.sync();
                 tick(broker);
                 if poll(broker, &mut pending, &mut reply) == Poll::Ready(()) {
                     return Some(reply.bytes);
@@ -92,14 +101,14 @@ fn ask(broker: &Broker, api_key: ApiKey, version: i16, encode: impl Fn(&mut Vec<
 }
 
 /// Does what is due.
-fn tick(broker: &Broker) {
+pub(crate) fn tick(broker: &Broker) {
     while broker.node.next_deadline() == Some(Moment::from_nanos(0)) {
         broker.node.on_deadline(broker.node.clock().moment());
     }
     broker.node.on_deadline(broker.node.clock().moment());
 }
 
-fn init(broker: &Broker) -> Producer {
+pub(crate) fn init(broker: &Broker) -> Producer {
     init_at(broker, None).unwrap()
 }
 
@@ -119,7 +128,7 @@ fn init_at(broker: &Broker, expected: Option<Producer>) -> Result<Producer, Erro
     }
 }
 
-fn add_partition(broker: &Broker, producer: Producer, partition: i32) -> ErrorCode {
+pub(crate) fn add_partition(broker: &Broker, producer: Producer, partition: i32) -> ErrorCode {
     let request = AddPartitionsToTxnRequest {
         v3_and_below_transactional_id: ID,
         v3_and_below_producer_id: producer.0,
@@ -151,7 +160,13 @@ fn batch(producer: Producer, base_sequence: i32) -> Vec<u8> {
 }
 
 /// Sends one record, after adding the partition as an old client must.
-fn send(broker: &Broker, client: Client, producer: Producer, partition: i32, sequence: i32) -> ErrorCode {
+pub(crate) fn send(
+    broker: &Broker,
+    client: Client,
+    producer: Producer,
+    partition: i32,
+    sequence: i32,
+) -> ErrorCode {
     if client == Client::Old {
         let added = add_partition(broker, producer, partition);
         if added != ErrorCode::None {
@@ -161,7 +176,13 @@ fn send(broker: &Broker, client: Client, producer: Producer, partition: i32, seq
     produce(broker, client, producer, partition, sequence)
 }
 
-fn produce(broker: &Broker, client: Client, producer: Producer, partition: i32, sequence: i32) -> ErrorCode {
+pub(crate) fn produce(
+    broker: &Broker,
+    client: Client,
+    producer: Producer,
+    partition: i32,
+    sequence: i32,
+) -> ErrorCode {
     let version = if client == Client::New { 12 } else { 9 };
     let records = batch(producer, sequence);
     let request = ProduceRequest {
@@ -185,7 +206,12 @@ fn produce(broker: &Broker, client: Client, producer: Producer, partition: i32, 
     error(response.responses[0].partition_responses[0].error_code)
 }
 
-fn end(broker: &Broker, client: Client, producer: Producer, committed: bool) -> Result<Producer, ErrorCode> {
+pub(crate) fn end(
+    broker: &Broker,
+    client: Client,
+    producer: Producer,
+    committed: bool,
+) -> Result<Producer, ErrorCode> {
     let version = if client == Client::New { 5 } else { 4 };
     let request = EndTxnRequest {
         transactional_id: ID,
@@ -206,7 +232,7 @@ fn end(broker: &Broker, client: Client, producer: Producer, committed: bool) -> 
 }
 
 /// High watermark, and how far readers of committed records get.
-fn readable(node: &Node, partition: i32) -> (i64, i64) {
+pub(crate) fn readable(node: &Node, partition: i32) -> (i64, i64) {
     let view = node.partition_by_name("t", partition).unwrap().view();
     (view.offsets.high_watermark, view.offsets.last_stable)
 }
@@ -284,7 +310,36 @@ fn an_old_client_that_did_not_add_its_partition_is_refused() {
     assert_eq!(readable(&broker.node, 0), (0, 0));
 }
 
-fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64) -> ErrorCode {
+#[test]
+fn verification_is_switched_off_while_the_broker_runs() {
+    let broker = broker();
+    let producer = init(&broker);
+    assert_eq!(
+        produce(&broker, Client::Old, producer, 0, 0),
+        ErrorCode::InvalidTxnState
+    );
+    let request = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            // All brokers.
+            resource_type: 4,
+            resource_name: "",
+            configs: vec![AlterableConfig {
+                name: "transaction.partition.verification.enable",
+                config_operation: 0,
+                value: Some("false"),
+            }],
+        }],
+        validate_only: false,
+    };
+    let bytes = broker.ask(ApiKey::IncrementalAlterConfigs, 1, |body| request.encode(body, 1));
+    let response = read(&bytes, |reader| {
+        IncrementalAlterConfigsResponse::decode(reader, 1)
+    });
+    assert_eq!(error(response.responses[0].error_code), ErrorCode::None);
+    assert_eq!(produce(&broker, Client::Old, producer, 0, 0), ErrorCode::None);
+}
+
+pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64) -> ErrorCode {
     let request = TxnOffsetCommitRequest {
         transactional_id: ID,
         group_id: GROUP,
@@ -310,7 +365,7 @@ fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64)
 }
 
 /// The committed offset, as a reader that waits for transactions gets it.
-fn committed(broker: &Broker) -> Result<i64, ErrorCode> {
+pub(crate) fn committed(broker: &Broker) -> Result<i64, ErrorCode> {
     let request = OffsetFetchRequest {
         groups: vec![OffsetFetchRequestGroup {
             group_id: GROUP,

@@ -57,7 +57,7 @@ pub(crate) fn handle(
         FIRST_VERSION_THAT_ADDS.. => Question::Add,
         _ => Question::Verify,
     };
-    let is_verified = question == Question::Verify && !node.write_gate.verifies();
+    let is_verified = question == Question::Verify && !node.write_gate.verifies(&node.storage);
     let (Some(producer), false) = (entered.producer, entered.asked.is_empty() || is_verified) else {
         return serve(node, request, produce, begun, unfolding, reply);
     };

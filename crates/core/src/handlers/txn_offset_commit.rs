@@ -91,7 +91,8 @@ fn enter(node: &Node, body: &TxnOffsetCommitRequest<'_>, version: i16) -> Result
         FIRST_VERSION_THAT_ADDS.. => Question::Add,
         _ => Question::Verify,
     };
-    let is_let_in = entry.is_open || (question == Question::Verify && !node.write_gate.verifies());
+    let is_let_in =
+        entry.is_open || (question == Question::Verify && !node.write_gate.verifies(&node.storage));
     let question = (!is_let_in).then(|| TransactionalWrite {
         transactional_id: body.transactional_id.to_owned(),
         producer_id: body.producer_id,

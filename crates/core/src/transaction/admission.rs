@@ -41,7 +41,7 @@ pub enum Question {
 pub trait WriteGate: Send + Sync {
     /// Whether writes of clients that add their partitions themselves are verified
     /// (`transaction.partition.verification.enable`).
-    fn verifies(&self) -> bool {
+    fn verifies(&self, _: &Storage) -> bool {
         true
     }
 

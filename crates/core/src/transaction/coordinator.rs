@@ -14,8 +14,9 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
-use super::finish::{Finishing, Orders};
+use super::finish::Finishing;
 use super::machine::{Machine, World};
+use super::orders::{self, Orders, Taken};
 use super::record::TransactionRecord;
 use super::request::{Effect, Producer, Reply, Request, Step, Ticket};
 use super::state::TransactionState;
@@ -313,9 +314,23 @@ impl Coordinator {
     }
 
     /// All markers of a transaction are durable.
-    pub fn finished(&self, storage: &Storage, fresh: Fresh<'_>, id: &Arc<str>, producer: Producer) {
+    ///
+    /// - `generation`: of the order. A machine that was loaded since has an order of its own for
+    ///   the transaction, and completes it with that.
+    pub fn finished(
+        &self,
+        storage: &Storage,
+        fresh: Fresh<'_>,
+        generation: u64,
+        id: &Arc<str>,
+        producer: Producer,
+    ) {
         self.act(storage, fresh, |machine, world| {
-            machine.finished(world, id, producer)
+            // The state is locked, so that the machine cannot be dropped in between.
+            match self.finishing().generation() == generation {
+                true => machine.finished(world, id, producer),
+                false => Step::default(),
+            }
         });
     }
 
@@ -327,6 +342,17 @@ impl Coordinator {
                 open.map(|(id, state)| (id.clone(), state.clone())).collect()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Returns how many decided transactions are not complete.
+    pub fn decided(&self) -> usize {
+        match &self.lock().stage {
+            Stage::Ready(ready) => {
+                let open = ready.machine.open();
+                open.filter(|(_, state)| state.status.is_prepared()).count()
+            }
+            _ => 0,
         }
     }
 
@@ -360,7 +386,17 @@ impl Coordinator {
 
     /// The transactions whose markers are being written.
     pub fn finishing(&self) -> MutexGuard<'_, Orders<Finishing>> {
-        self.finishing.lock().unwrap_or_else(PoisonError::into_inner)
+        orders::lock(&self.finishing)
+    }
+
+    /// Takes the decided transactions out, to write their markers. Meanwhile they are not due, so
+    /// that a panic does not come again at once.
+    pub fn take_finishing(&self, services: &Services) -> Taken<'_, Finishing> {
+        let taken = Taken::out_of(&self.finishing);
+        if !taken.orders.is_empty() {
+            self.renew_deadline(services);
+        }
+        taken
     }
 
     /// Appends a step's records to the log, hands out its replies, `own` to the caller, the rest to
@@ -400,7 +436,8 @@ impl Coordinator {
             match effect {
                 Effect::AllocateProducerIds => state.lacks_ids = true,
                 Effect::Finish(finish) => {
-                    let finishing = Finishing::new(finish, ready.partition.clone(), ready.end_offset);
+                    let now = services.clock.moment();
+                    let finishing = Finishing::new(finish, ready.partition.clone(), ready.end_offset, now);
                     self.finishing().push(finishing);
                 }
             }
@@ -464,6 +501,8 @@ impl Coordinator {
             Err(poisoned) => PoisonError::into_inner(poisoned),
         };
         guard.stage = Stage::Unloaded;
+        // Nothing is due until the machine is loaded again.
+        self.deadline.store(u64::MAX, Ordering::Relaxed);
         self.finishing().drop_all();
         for slot in std::mem::take(&mut guard.parked).into_values() {
             slot.fill(Err(ErrorCode::CoordinatorNotAvailable));

@@ -12,68 +12,13 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use tracing::error;
 
+use super::backoff::{Backoff, Refusal};
 use super::request::{Finish, Producer};
 use super::state::Place;
 use crate::group::{Groups, OFFSETS_TOPIC};
 use crate::partition::{Appended, Failure, Partition, WaitToken};
 use crate::storage::Storage;
 use crate::time::Moment;
-
-/// A partition that takes no marker now is tried again after this, then after twice as long each
-/// time, up to the maximum.
-const RETRY_MS: u64 = 50;
-const RETRY_MS_MAX: u64 = 30_000;
-
-/// The decided transactions of one coordinator.
-///
-/// - While their markers are written they are taken out. If the machine was dropped meanwhile, its
-///   successor orders their markers again, and they must not come back: an order that is carried
-///   out twice, the second time late, would end the *next* transaction of a producer whose epoch
-///   stays.
-pub(super) struct Orders<T> {
-    /// Raised whenever the machine is dropped.
-    generation: u64,
-    open: Vec<T>,
-}
-
-impl<T> Default for Orders<T> {
-    fn default() -> Orders<T> {
-        Orders {
-            generation: 0,
-            open: Vec::new(),
-        }
-    }
-}
-
-impl<T> Orders<T> {
-    pub fn push(&mut self, order: T) {
-        self.open.push(order);
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.open.iter()
-    }
-
-    /// Forgets all orders, also those that are taken out.
-    pub fn drop_all(&mut self) {
-        self.generation += 1;
-        self.open.clear();
-    }
-
-    /// Takes all orders out, with the generation they belong to.
-    pub fn take(&mut self) -> (u64, Vec<T>) {
-        (self.generation, std::mem::take(&mut self.open))
-    }
-
-    /// Puts orders back; false: they have been forgotten meanwhile.
-    pub fn put_back(&mut self, generation: u64, orders: Vec<T>) -> bool {
-        let is_current = generation == self.generation;
-        if is_current {
-            self.open.extend(orders);
-        }
-        is_current
-    }
-}
 
 /// A decided transaction.
 pub(super) struct Finishing {
@@ -83,9 +28,10 @@ pub(super) struct Finishing {
     durable_at: i64,
     decision: Option<WaitToken>,
     markers: Vec<Marker>,
-    /// When to look again; `None`: a wake-up tells.
-    due: Option<Moment>,
-    failures: u32,
+    backoff: Backoff,
+    began: Moment,
+    /// When the decision was found to be durable.
+    decided: Option<Moment>,
 }
 
 struct Decision<'f> {
@@ -120,7 +66,7 @@ pub(super) enum Progress {
 }
 
 impl Finishing {
-    pub fn new(finish: Finish, partition: Arc<Partition>, durable_at: i64) -> Finishing {
+    pub fn new(finish: Finish, partition: Arc<Partition>, durable_at: i64, now: Moment) -> Finishing {
         let places = finish.partitions.iter().cloned();
         let markers = places.map(|place| Marker {
             place,
@@ -132,13 +78,20 @@ impl Finishing {
             partition,
             durable_at,
             decision: None,
-            due: Some(Moment::from_nanos(0)),
-            failures: 0,
+            backoff: Backoff::due_now(),
+            began: now,
+            decided: None,
         }
     }
 
+    /// When to look again; `None`: a wake-up tells.
     pub fn due(&self) -> Option<Moment> {
-        self.due
+        self.backoff.due()
+    }
+
+    /// When the transaction was decided, and when that was durable.
+    pub fn moments(&self) -> (Moment, Moment) {
+        (self.began, self.decided.unwrap_or(self.began))
     }
 
     pub fn producer(&self) -> Producer {
@@ -158,32 +111,30 @@ impl Finishing {
     ///
     /// - `waker`: woken when a wait ends.
     pub fn advance(&mut self, storage: &Storage, groups: &Groups, waker: &Waker) -> Progress {
-        self.due = None;
+        let now = storage.services.clock.moment();
+        let is_due = self.backoff.take(now);
         if !self.is_decision_durable(waker) {
             return match self.partition.failure() {
                 None => Progress::Waiting,
                 Some(_) => Progress::Lost,
             };
         }
+        self.decided.get_or_insert(now);
         let decision = Decision {
             finish: &self.finish,
             // Raised at every start: it fences a coordinator that has been replaced.
             coordinator_epoch: self.partition.leader_epoch(),
         };
-        let mut is_refused = false;
+        let mut refusal = None;
         for marker in &mut self.markers {
-            is_refused |= !marker.advance(&decision, storage, groups, waker);
+            // A wake-up is about some other marker, or some other transaction.
+            if is_due || !marker.is_unwritten() {
+                let advanced = marker.advance(&decision, storage, groups, waker);
+                refusal = refusal.max(advanced.err());
+            }
         }
-        if is_refused {
-            let delay_ms = RETRY_MS << self.failures.min(16);
-            self.failures += 1;
-            self.due = Some(
-                storage
-                    .services
-                    .clock
-                    .moment()
-                    .after_ms(delay_ms.min(RETRY_MS_MAX)),
-            );
+        if let Some(refusal) = refusal {
+            self.backoff.refused(now, refusal);
         }
         match self.unfinished().next() {
             None => Progress::Done,
@@ -201,14 +152,18 @@ impl Finishing {
 }
 
 impl Marker {
-    /// False: the partition took no marker; try again.
+    fn is_unwritten(&self) -> bool {
+        matches!(self.stage, MarkerStage::Unwritten)
+    }
+
+    /// - Errors: the partition took no marker; try again.
     fn advance(
         &mut self,
         decision: &Decision<'_>,
         storage: &Storage,
         groups: &Groups,
         waker: &Waker,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         if let MarkerStage::Unwritten = self.stage {
             match append(decision, &self.place, storage, groups) {
                 Ok((partition, appended)) => {
@@ -222,7 +177,11 @@ impl Marker {
                 }
                 // The topic was deleted, and the records with it.
                 Err(ErrorCode::UnknownTopicOrPartition) => self.stage = MarkerStage::Done,
-                Err(code) => return self.is_needless(decision.finish, storage, code),
+                Err(ErrorCode::NotLeaderOrFollower) => return Err(Refusal::Loading),
+                Err(code) if self.is_needless(decision.finish, storage, code) => {
+                    self.stage = MarkerStage::Done;
+                }
+                Err(_) => return Err(Refusal::Refused),
             }
         }
         if let MarkerStage::Waiting {
@@ -237,17 +196,17 @@ impl Marker {
                     Some(Failure::Deleted) => self.stage = MarkerStage::Done,
                     Some(Failure::Storage(_)) => {
                         self.stage = MarkerStage::Unwritten;
-                        return false;
+                        return Err(Refusal::Refused);
                     }
                 }
             }
         }
-        true
+        Ok(())
     }
 
     /// A marker that is refused because of its epoch contradicts the partition's own log. It is
     /// given up only if it would end nothing.
-    fn is_needless(&mut self, finish: &Finish, storage: &Storage, code: ErrorCode) -> bool {
+    fn is_needless(&self, finish: &Finish, storage: &Storage, code: ErrorCode) -> bool {
         let is_contradiction = matches!(
             code,
             ErrorCode::InvalidProducerEpoch | ErrorCode::TransactionCoordinatorFenced
@@ -274,9 +233,6 @@ impl Marker {
             is_open,
             "a partition refuses the marker of a decided transaction"
         );
-        if !is_open {
-            self.stage = MarkerStage::Done;
-        }
         !is_open
     }
 }
@@ -304,22 +260,4 @@ fn append(
     }
     let appended = partition.append_marker(&storage.services, marker, finish.transaction_version)?;
     Ok((partition, appended))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orders_of_a_machine_that_was_dropped_do_not_come_back() {
-        let mut orders = Orders::default();
-        orders.push(1);
-        let (generation, taken) = orders.take();
-        assert!(orders.put_back(generation, taken));
-        let (generation, taken) = orders.take();
-        orders.drop_all();
-        orders.push(2);
-        assert!(!orders.put_back(generation, taken));
-        assert_eq!(orders.take().1, [2]);
-    }
 }

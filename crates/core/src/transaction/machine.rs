@@ -238,11 +238,13 @@ impl Machine {
     /// Finds the state that a producer may act on.
     fn owned(&self, add: &AddRequest) -> Result<&TransactionState, ErrorCode> {
         let state = self.transactions.get(&add.id);
-        let state = state.filter(|state| state.producer_id == add.producer_id);
         let state = state.ok_or(ErrorCode::InvalidProducerIdMapping)?;
-        match state.producer_epoch == add.producer_epoch {
-            true => Ok(state),
-            false => Err(ErrorCode::ProducerFenced),
+        if state.owner() == (add.producer_id, add.producer_epoch) {
+            return Ok(state);
+        }
+        match state.producer_id == add.producer_id {
+            true => Err(ErrorCode::ProducerFenced),
+            false => Err(ErrorCode::InvalidProducerIdMapping),
         }
     }
 
@@ -347,6 +349,7 @@ impl Machine {
         }
         if state.status != Status::Ongoing {
             state.partitions.clear();
+            state.started = world.now.timestamp;
         }
         state.status = Status::prepared(is_commit);
         state.client_version = if is_bumped { EPOCH_PER_TRANSACTION } else { 0 };
@@ -489,7 +492,8 @@ fn is_expected(state: &TransactionState, expected: Option<Producer>) -> bool {
     };
     // Its answer may have been lost when the ids were changed.
     let is_rotated = producer_id == state.previous_producer_id && epoch >= LAST_EPOCH;
-    state.producer_epoch == NO_PRODUCER_EPOCH || producer_id == state.producer_id || is_rotated
+    let is_next = state.is_of_next_id(producer_id, epoch);
+    state.producer_epoch == NO_PRODUCER_EPOCH || producer_id == state.producer_id || is_rotated || is_next
 }
 
 /// What EndTxn means in a state.
@@ -504,6 +508,9 @@ enum Judgement {
 
 fn judge(state: &TransactionState, end: &EndRequest) -> Result<Judgement, ErrorCode> {
     let is_v2 = end.client_version >= EPOCH_PER_TRANSACTION;
+    if state.is_of_next_id(end.producer_id, end.producer_epoch) {
+        return Ok(Judgement::Wait);
+    }
     let is_bumped_since = end.producer_id == state.producer_id
         && end.producer_epoch.checked_add(1) == Some(state.producer_epoch);
     let is_rotated_since = end.producer_id == state.previous_producer_id

@@ -480,6 +480,66 @@ fn with_the_last_epoch_the_producer_id_changes_and_its_end_can_be_repeated() {
     assert_eq!(only(stage.add((FIRST_FRESH, 0), 3)), Reply::Add(Ok(())));
 }
 
+/// The answer to EndTxn names the new id before its transaction is complete: a client that was
+/// faster than the markers got INVALID_PRODUCER_ID_MAPPING, which is fatal.
+#[test]
+fn a_producer_id_that_follows_a_prepared_transaction_waits_for_its_end() {
+    let prepared = || {
+        let mut stage = Stage::with(state(Status::Ongoing, LAST_EPOCH));
+        let committed = finish(&stage.end((OLD, LAST_EPOCH), true, 2));
+        (stage, committed)
+    };
+    let next = (FIRST_FRESH, 0);
+    let (mut stage, committed) = prepared();
+    assert!(stage.add(next, 3).replies.is_empty(), "it waits");
+    assert_eq!(only(stage.finished(&committed)), Reply::Add(Ok(())));
+
+    let (mut stage, committed) = prepared();
+    let verify = stage.add_request(next, 3);
+    assert!(stage.ask(Request::Verify(verify)).replies.is_empty(), "it waits");
+    let verified = only(stage.finished(&committed));
+    assert_eq!(verified, Reply::Verify(Ok(vec![false])));
+
+    let (mut stage, committed) = prepared();
+    assert!(stage.end(next, false, 2).replies.is_empty(), "it waits");
+    let step = stage.finished(&committed);
+    let aborted = finish(&step);
+    assert_eq!((aborted.producer_id, aborted.producer_epoch), (FIRST_FRESH, 1));
+    assert_eq!(only(step), Reply::End(Ok((FIRST_FRESH, 1))));
+
+    let (mut stage, committed) = prepared();
+    assert!(stage.init(Some(next)).replies.is_empty(), "it waits");
+    assert_eq!(
+        only(stage.finished(&committed)),
+        Reply::Init(Ok((FIRST_FRESH, 1)))
+    );
+
+    // No other producer gets in: neither the fenced one, nor one with a later epoch of the new id.
+    let (mut stage, _) = prepared();
+    for (producer, error) in [
+        ((OLD, LAST_EPOCH), ErrorCode::ProducerFenced),
+        ((OLD, i16::MAX), ErrorCode::ProducerFenced),
+        ((FIRST_FRESH, 1), ErrorCode::InvalidProducerIdMapping),
+    ] {
+        assert_eq!(only(stage.add(producer, 3)), Reply::Add(Err(error)));
+    }
+    let later = only(stage.end((FIRST_FRESH, 1), true, 2));
+    assert_eq!(later, Reply::End(Err(ErrorCode::InvalidProducerIdMapping)));
+}
+
+/// It was left at -1: an age of 1.8e9 seconds in `ottla_oldest_transaction_seconds`.
+#[test]
+fn an_abort_of_nothing_begins_when_it_is_decided() {
+    for status in [Status::Empty, Status::CompleteCommit] {
+        let mut stage = Stage::with(state(status, 4));
+        finish(&stage.end((OLD, 4), false, 2));
+        assert_eq!(stage.state().started.0, stage.now_ms as i64, "{status:?}");
+    }
+    let mut stage = Stage::with(state(Status::Ongoing, 4));
+    finish(&stage.end((OLD, 4), false, 2));
+    assert_eq!(stage.state().started, Timestamp(999_000));
+}
+
 #[test]
 fn an_open_transaction_times_out_and_its_producer_is_fenced() {
     for (level, epoch) in [(0, 5), (2, 5)] {

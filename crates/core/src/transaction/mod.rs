@@ -7,6 +7,9 @@ pub mod transactions;
 pub(crate) mod call;
 mod coordinator;
 mod finish;
+mod orders;
+mod backoff;
+pub mod stage_times;
 mod loading;
 pub mod machine;
 pub mod request;
@@ -14,5 +17,7 @@ pub mod state;
 pub mod record;
 #[cfg(test)]
 mod machine_tests;
+#[cfg(test)]
+mod recovery_tests;
 #[cfg(test)]
 mod simulation;

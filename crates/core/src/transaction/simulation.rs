@@ -3,8 +3,11 @@
 //!
 //! Invariants: a transaction has one outcome, the same in every partition; a commit that was
 //! answered is visible for ever, an abort never; nothing of an older epoch is written once a newer
-//! one was given out; producer ids are given once; the machine is what its log says; in the end
-//! nothing is open and no request waits.
+//! one was given out; producer ids are given once; a producer is not refused unless something else
+//! has ended its transaction or taken its id; the machine is what its log says; in the end nothing
+//! is open and no request waits.
+//!
+//! Ids begin with their epochs nearly used up, so that every run changes producer ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use super::record::TransactionRecord;
 use super::request::{
     AddRequest, Effect, EndRequest, Finish, InitRequest, Producer, Reply, Request, Step, Ticket,
 };
-use super::state::{Status, TransactionState};
+use super::state::{LAST_EPOCH, Status, TransactionState};
 use crate::config::TransactionConfig;
 use crate::time::{Moment, Now, Timestamp};
 
@@ -81,39 +84,62 @@ struct Sim {
     known: BTreeMap<u64, Known>,
     /// Per id: the highest producer given out, by order of being given.
     given: BTreeMap<&'static str, Vec<Producer>>,
+    /// The finalized `transaction.version`.
+    level: i16,
+    /// Producers that nothing has happened to since they were given out.
+    served: BTreeMap<&'static str, Producer>,
 }
 
 #[derive(Clone, Debug)]
 enum Asked {
     Init {
         client: usize,
+        producer: Option<Producer>,
     },
     Add {
         client: usize,
+        producer: Producer,
         transaction: u64,
         partition: i32,
     },
     End {
         client: usize,
+        producer: Producer,
         transaction: u64,
         is_commit: bool,
     },
 }
 
+impl Asked {
+    /// Who asks, and with which producer.
+    fn by(&self) -> (usize, Option<Producer>) {
+        match self {
+            Asked::Init { client, producer } => (*client, *producer),
+            Asked::Add { client, producer, .. } | Asked::End { client, producer, .. } => {
+                (*client, Some(*producer))
+            }
+        }
+    }
+}
+
 impl Sim {
-    fn new(seed: u64) -> Sim {
+    fn new(level: i16, seed: u64) -> Sim {
         let client = |number: usize| Client {
             id: IDS[number % IDS.len()],
-            is_v2: !number.is_multiple_of(3),
+            is_v2: level == 2 && !number.is_multiple_of(3),
             producer: None,
             transaction: None,
             added: BTreeSet::new(),
         };
+        let mut random = Random::new(seed);
+        let log: Vec<TransactionRecord> = IDS.iter().map(|id| worn(id, &mut random)).collect();
+        let mut machine = Machine::new(Arc::new(TransactionConfig::default()));
+        log.iter().for_each(|record| machine.apply(record.clone()));
         Sim {
-            random: Random::new(seed),
-            machine: Machine::new(Arc::new(TransactionConfig::default())),
-            log: Vec::new(),
-            durable: 0,
+            random,
+            machine,
+            durable: log.len(),
+            log,
             now_ms: 1_000_000,
             next_producer_id: 100,
             next_ticket: 0,
@@ -125,6 +151,8 @@ impl Sim {
             asked: BTreeMap::new(),
             known: BTreeMap::new(),
             given: BTreeMap::new(),
+            level,
+            served: BTreeMap::new(),
         }
     }
 
@@ -143,10 +171,11 @@ impl Sim {
                 moment: Moment::from_micros(self.now_ms * 1_000),
                 timestamp: Timestamp(self.now_ms as i64),
             },
-            level: 2,
+            level: self.level,
             fresh: &mut fresh,
         };
         let step = act(&mut self.machine, &mut world);
+        self.check_refusals(&step);
         self.log.extend(step.records);
         let end = self.log.len();
         for effect in step.effects {
@@ -158,6 +187,59 @@ impl Sim {
         self.replies
             .extend(replies.map(|(ticket, reply)| (end, ticket, reply)));
         self.check_machine();
+    }
+
+    /// A producer is refused only if its transaction was decided, or its id taken, by another
+    /// request or by a time-out.
+    fn check_refusals(&mut self, step: &Step) {
+        for effect in &step.effects {
+            if let Effect::Finish(finish) = effect
+                && !step
+                    .records
+                    .iter()
+                    .any(|record| record.id == finish.id && self.is_known(record))
+            {
+                self.served.remove(&*finish.id);
+            }
+        }
+        for (ticket, reply) in &step.replies {
+            let asked = &self.asked[ticket];
+            let (client, producer) = asked.by();
+            let id = self.clients[client].id;
+            match reply {
+                Reply::Init(Err(error)) | Reply::Add(Err(error)) | Reply::End(Err(error)) => {
+                    let is_fatal = matches!(
+                        error,
+                        ErrorCode::InvalidProducerIdMapping | ErrorCode::ProducerFenced
+                    );
+                    let served = self.served.get(id).copied();
+                    assert!(
+                        !is_fatal || producer.is_none() || producer != served,
+                        "{asked:?} is refused with {error:?}"
+                    );
+                }
+                // The client has a new producer as soon as the answer arrives.
+                Reply::Init(Ok(_)) | Reply::End(Ok(_)) => {
+                    self.served.remove(id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A client has learnt of its producer, unless something has happened to that meanwhile.
+    fn serve(&mut self, id: &'static str, producer: Producer) {
+        let last = self.log.iter().rev().find(|known| *known.id == *id);
+        let state = last.and_then(|known| known.state.as_ref());
+        if state.is_some_and(|state| state.producer_when_complete() == producer) {
+            self.served.insert(id, producer);
+        }
+    }
+
+    /// Whether a replay writes again what the log has.
+    fn is_known(&self, record: &TransactionRecord) -> bool {
+        let last = self.log.iter().rev().find(|known| known.id == record.id);
+        last.is_some_and(|known| known.state == record.state)
     }
 
     /// The machine's stored part is what a replay of its log gives.
@@ -200,7 +282,11 @@ impl Sim {
                 };
                 self.clients[number].transaction = None;
                 self.clients[number].producer = None;
-                self.ask(Request::Init(init), Asked::Init { client: number });
+                let asked = Asked::Init {
+                    client: number,
+                    producer: expected,
+                };
+                self.ask(Request::Init(init), asked);
             }
             (Some(producer), 1..=20) => self.write(number, producer),
             (Some(producer), _) => {
@@ -237,6 +323,7 @@ impl Sim {
         };
         let asked = Asked::Add {
             client: number,
+            producer,
             transaction,
             partition,
         };
@@ -275,6 +362,7 @@ impl Sim {
         };
         let asked = Asked::End {
             client: number,
+            producer,
             transaction,
             is_commit,
         };
@@ -297,7 +385,7 @@ impl Sim {
 
     fn deliver(&mut self, asked: Asked, reply: Reply) {
         match (asked, reply) {
-            (Asked::Init { client }, Reply::Init(Ok(producer))) => {
+            (Asked::Init { client, .. }, Reply::Init(Ok(producer))) => {
                 let id = self.clients[client].id;
                 let given = self.given.entry(id).or_default();
                 assert!(!given.contains(&producer), "{producer:?} was given before");
@@ -309,12 +397,14 @@ impl Sim {
                 }
                 given.push(producer);
                 self.clients[client].producer = Some(producer);
+                self.serve(id, producer);
             }
             (
                 Asked::Add {
                     client,
                     transaction,
                     partition,
+                    ..
                 },
                 Reply::Add(Ok(())),
             ) => {
@@ -331,6 +421,7 @@ impl Sim {
                     client,
                     transaction,
                     is_commit,
+                    ..
                 },
                 Reply::End(Ok(producer)),
             ) => {
@@ -350,10 +441,12 @@ impl Sim {
                     client.producer = Some(producer);
                     let id = client.id;
                     self.given.entry(id).or_default().push(producer);
+                    self.serve(id, producer);
                 }
             }
             // Refused, or sent away: the client starts over.
-            (Asked::Init { client } | Asked::Add { client, .. } | Asked::End { client, .. }, reply) => {
+            (asked, reply) => {
+                let (client, _) = asked.by();
                 if let Reply::Init(Err(error)) | Reply::Add(Err(error)) = reply
                     && error == ErrorCode::ConcurrentTransactions
                 {
@@ -401,7 +494,7 @@ impl Sim {
         self.effects.clear();
         self.replies.clear();
         for asked in std::mem::take(&mut self.asked).into_values() {
-            if let Asked::Init { client } = asked {
+            if let Asked::Init { client, .. } = asked {
                 self.clients[client].producer = None;
             }
         }
@@ -480,6 +573,19 @@ impl Sim {
         outcomes
     }
 
+    /// How often a producer id was replaced.
+    fn rotations(&self) -> usize {
+        let ids_of = |id: &str| {
+            let states = self.log.iter().filter(|record| *record.id == *id);
+            let states = states.flat_map(|record| &record.state);
+            states
+                .map(|state| state.producer_id)
+                .collect::<BTreeSet<i64>>()
+                .len()
+        };
+        IDS.iter().map(|id| ids_of(id) - 1).sum()
+    }
+
     fn check_outcomes(&self) {
         for (transaction, outcomes) in self.outcomes() {
             assert_eq!(
@@ -497,18 +603,37 @@ impl Sim {
     }
 }
 
+/// An id whose producer has a few epochs left.
+fn worn(id: &str, random: &mut Random) -> TransactionRecord {
+    let epochs_left = (random.next_u64() % 6) as i16;
+    let producer_id = IDS.iter().position(|known| *known == id).expect("one of them") as i64;
+    let mut state = TransactionState::new(producer_id, TIMEOUT_MS, Timestamp(0));
+    state.producer_epoch = LAST_EPOCH - epochs_left;
+    TransactionRecord {
+        id: id.into(),
+        state: Some(state),
+    }
+}
+
 fn client_repeats(random: &mut Random) -> bool {
     random.next_u64().is_multiple_of(3)
 }
 
 #[test]
 fn transactions_keep_their_promises() {
+    for level in 0..=2 {
+        keeps_promises_at(level);
+    }
+}
+
+fn keeps_promises_at(level: i16) {
     let named = std::env::var("OTTLA_TRANSACTION_SEEDS").ok();
     let seeds = named.map_or(SEEDS, |count| count.parse().expect("a number of seeds"));
     let mut committed = 0;
     let mut aborted = 0;
+    let mut rotated = 0;
     for seed in 0..seeds {
-        let mut sim = Sim::new(seed);
+        let mut sim = Sim::new(level, seed);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {
                 sim.step();
@@ -517,7 +642,7 @@ fn transactions_keep_their_promises() {
             sim.check_outcomes();
         }));
         if let Err(panic) = outcome {
-            eprintln!("seed {seed}");
+            eprintln!("level {level}, seed {seed}");
             std::panic::resume_unwind(panic);
         }
         for outcome in sim.outcomes().into_values().flatten().flatten() {
@@ -526,10 +651,12 @@ fn transactions_keep_their_promises() {
                 false => aborted += 1,
             }
         }
+        rotated += sim.rotations();
     }
     // The world must be one in which something happens.
     assert!(
         committed as u64 > seeds && aborted as u64 > seeds,
-        "{committed}, {aborted}"
+        "level {level}: {committed}, {aborted}"
     );
+    assert!(rotated as u64 > seeds, "level {level}: {rotated}");
 }

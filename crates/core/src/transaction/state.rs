@@ -139,6 +139,21 @@ impl TransactionState {
         }
     }
 
+    /// The producer that the coordinator serves. While a transaction is prepared that is the one
+    /// of the next transaction: its client learns of it as soon as the decision is durable.
+    pub fn owner(&self) -> (i64, i16) {
+        match self.status.is_prepared() {
+            true => self.producer_when_complete(),
+            false => (self.producer_id, self.producer_epoch),
+        }
+    }
+
+    /// Whether this is the producer of the next transaction, under an id that takes effect when the
+    /// prepared one is complete.
+    pub fn is_of_next_id(&self, producer_id: i64, epoch: i16) -> bool {
+        producer_id != self.producer_id && self.status.is_prepared() && self.owner() == (producer_id, epoch)
+    }
+
     /// Ends what is prepared.
     pub fn complete(&mut self, now: Timestamp) {
         assert!(self.status.is_prepared(), "only a decided transaction completes");

@@ -14,6 +14,7 @@ use super::call::Call;
 use super::coordinator::{Coordinator, Readiness};
 use super::finish::{Finishing, Progress};
 use super::request::{AddRequest, Reply, Request};
+use super::stage_times::{Stage, StageTimes};
 use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
 use crate::config::TransactionConfig;
 use crate::controller::producer_ids::ProducerIds;
@@ -26,6 +27,8 @@ use crate::time::Moment;
 
 pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 
+const VERIFICATION_KEY: &str = "transaction.partition.verification.enable";
+
 /// A request waits at most this long for an earlier transaction to end.
 pub(crate) const PATIENCE_MS: u64 = 5_000;
 
@@ -37,6 +40,9 @@ pub struct Transactions {
     bell: Arc<Bell>,
     /// A time-out needs producer ids, and none are at hand.
     lacks_ids: AtomicBool,
+    /// `on_deadline` has begun and not ended: if it was a panic, some coordinators missed the bell.
+    is_interrupted: AtomicBool,
+    times: StageTimes,
 }
 
 /// Rung when a wait for a marker, or for a decision, has ended. Partitions ring it under their
@@ -71,6 +77,8 @@ impl Transactions {
             coordinators: RwLock::default(),
             bell: Arc::default(),
             lacks_ids: AtomicBool::new(false),
+            is_interrupted: AtomicBool::new(false),
+            times: StageTimes::default(),
         }
     }
 
@@ -129,6 +137,17 @@ impl Transactions {
         open.map(|(id, state)| OpenTransaction { id, state }).collect()
     }
 
+    /// How long ended transactions took to end.
+    pub fn times(&self) -> &StageTimes {
+        &self.times
+    }
+
+    /// Returns how many decided transactions are not complete.
+    pub fn decided(&self) -> usize {
+        let coordinators = self.loaded();
+        coordinators.iter().map(|coordinator| coordinator.decided()).sum()
+    }
+
     /// Returns the partitions that markers wait for.
     pub fn unfinished(&self) -> Vec<(Arc<str>, i32)> {
         let mut places = Vec::new();
@@ -152,6 +171,7 @@ impl Transactions {
     }
 
     pub fn on_deadline(&self, storage: &Storage, groups: &Groups, now: Moment) {
+        self.is_interrupted.store(true, Ordering::Relaxed);
         let is_rung = self.bell.is_rung.swap(false, Ordering::AcqRel);
         for coordinator in self.loaded() {
             let is_due = coordinator.deadline().is_some_and(|deadline| deadline <= now);
@@ -165,31 +185,56 @@ impl Transactions {
                 self.write_markers(&coordinator, storage, groups);
             }
         }
+        self.is_interrupted.store(false, Ordering::Relaxed);
+    }
+
+    /// Has every decided transaction looked at.
+    pub(super) fn ring(&self) {
+        self.bell.clone().wake();
     }
 
     fn write_markers(&self, coordinator: &Coordinator, storage: &Storage, groups: &Groups) {
-        let (generation, open) = coordinator.finishing().take();
-        if open.is_empty() {
+        let mut taken = coordinator.take_finishing(&storage.services);
+        if taken.orders.is_empty() {
             return;
         }
         let waker = Waker::from(self.bell.clone());
+        let mut progress = Vec::with_capacity(taken.orders.len());
+        for finishing in &mut taken.orders {
+            progress.push(finishing.advance(storage, groups, &waker));
+        }
+        let mut progress = progress.into_iter();
+        let mut ended: Vec<Finishing> = Vec::new();
         let mut waiting = Vec::new();
-        let mut done: Vec<Finishing> = Vec::new();
-        for mut finishing in open {
-            match finishing.advance(storage, groups, &waker) {
+        for finishing in std::mem::take(&mut taken.orders) {
+            match progress.next().expect("one for each") {
                 Progress::Waiting => waiting.push(finishing),
-                Progress::Done => done.push(finishing),
+                Progress::Done => ended.push(finishing),
                 Progress::Lost => {}
             }
         }
-        if !coordinator.finishing().put_back(generation, waiting) {
-            return;
-        }
-        for finishing in done {
-            let producer = finishing.producer();
-            coordinator.finished(storage, &mut || self.ids.take(), &finishing.finish.id, producer);
+        taken.orders = waiting;
+        let generation = taken.generation();
+        drop(taken);
+        let durable = storage.services.clock.moment();
+        for finishing in ended {
+            let (id, producer) = (&finishing.finish.id, finishing.producer());
+            coordinator.finished(storage, &mut || self.ids.take(), generation, id, producer);
+            self.note_times(&finishing, durable, storage.services.clock.moment());
         }
         coordinator.renew_deadline(&storage.services);
+    }
+
+    /// - `durable`: when the last marker was found to be.
+    fn note_times(&self, finishing: &Finishing, durable: Moment, complete: Moment) {
+        let (began, decided) = finishing.moments();
+        for (stage, from, to) in [
+            (Stage::Decision, began, decided),
+            (Stage::Markers, decided, durable),
+            (Stage::Complete, durable, complete),
+        ] {
+            self.times.record(stage, to.micros_since(from));
+        }
     }
 
     /// Whether producer ids are to be allocated; asked once for each lack.
@@ -200,6 +245,9 @@ impl Transactions {
     /// Handles clients whose connections were closed, and reloads failed coordinators. Call about
     /// once a second.
     pub fn maintain(&self, storage: &Storage) {
+        if self.is_interrupted.swap(false, Ordering::Relaxed) {
+            self.ring();
+        }
         for coordinator in self.all(storage) {
             coordinator.load(storage, None);
             coordinator.settle_abandoned();
@@ -220,7 +268,7 @@ impl Transactions {
             .collect()
     }
 
-    fn loaded(&self) -> Vec<Arc<Coordinator>> {
+    pub(super) fn loaded(&self) -> Vec<Arc<Coordinator>> {
         let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
         coordinators.values().cloned().collect()
     }
@@ -271,8 +319,10 @@ fn topic(storage: &Storage) -> Option<Topic> {
 }
 
 impl WriteGate for Transactions {
-    fn verifies(&self) -> bool {
-        self.config.verifies
+    fn verifies(&self, storage: &Storage) -> bool {
+        let image = storage.image();
+        let changed = image.dynamic_broker_value(image.static_config.node_id, VERIFICATION_KEY);
+        changed.map_or(self.config.verifies, |value| value.eq_ignore_ascii_case("true"))
     }
 
     fn admit(&self, storage: &Storage, write: TransactionalWrite) -> Box<dyn Admission> {

@@ -4,7 +4,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
 use crate::group::classic::Group;
-use crate::group::request::{OffsetCommitRequest, OffsetFetchRequest};
+use crate::group::request::{MemberRequest, OffsetCommitRequest, OffsetFetchRequest};
 
 use super::group::ConsumerGroup;
 
@@ -12,9 +12,13 @@ impl ConsumerGroup {
     /// Checks what a commit says about its member. An old epoch is judged for each partition.
     pub fn check_commit(&self, request: &OffsetCommitRequest<'_>) -> Result<(), ErrorCode> {
         let asked = &request.member;
-        if asked.generation_id < 0 && (self.members.is_empty() || request.is_transactional) {
+        if asked.generation_id < 0 && self.members.is_empty() {
             // A commit by an administration tool, or by a consumer that manages its partitions
             // itself.
+            return Ok(());
+        }
+        if request.is_transactional && names_nobody(asked) {
+            // KIP-447: a transactional producer may name the group alone.
             return Ok(());
         }
         let member = self
@@ -51,6 +55,10 @@ impl ConsumerGroup {
             ErrorCode::StaleMemberEpoch
         }
     }
+}
+
+fn names_nobody(member: &MemberRequest<'_>) -> bool {
+    member.generation_id < 0 && member.member_id.is_empty() && member.group_instance_id.is_none()
 }
 
 impl Group {

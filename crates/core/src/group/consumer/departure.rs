@@ -149,6 +149,25 @@ impl Group {
         }
     }
 
+    /// Returns the members that speak the classic protocol, of a group that Apache Kafka has
+    /// migrated while it had members.
+    pub(in crate::group) fn classic_members_of_consumer(&self) -> Vec<Arc<str>> {
+        let members = self.consumer.iter().flat_map(|consumer| &consumer.members);
+        members
+            .filter(|(_, member)| member.metadata.classic.is_some())
+            .map(|(member_id, _)| member_id.clone())
+            .collect()
+    }
+
+    /// Removes members that could not go on here: their next JoinGroup would be refused, which ends
+    /// the Java client. When no other member is left, the group is free for both protocols.
+    pub(in crate::group) fn expel_classic_members(&mut self, turn: &mut Turn<'_>) {
+        for member_id in self.classic_members_of_consumer() {
+            let why = Departure::left(Some("a classic member of a consumer group"));
+            self.remove_consumer_member(turn, &member_id, why);
+        }
+    }
+
     /// Starts the timers of all members in the log.
     pub(in crate::group) fn arm_consumer(&self, turn: &mut Turn<'_>) {
         let Some(consumer) = &self.consumer else {

@@ -22,7 +22,8 @@ use crate::time::{Moment, Timestamp};
 use super::assignment::{Partitions, flat};
 use super::assignor::{Assignor, AssignorInput, AssignorMember};
 use super::describe::DescribedConsumerGroup;
-use super::member::MemberState;
+use super::member::{ClassicMember, MemberState};
+use super::record::ConsumerRecord;
 use super::request::{ConsumerHeartbeat, GroupSettings, HeartbeatReply, HeartbeatResult};
 
 pub(super) const GROUP: &str = "g";
@@ -160,6 +161,29 @@ impl Bench {
             self.machine.apply(&decoded);
         }
         assert_eq!(format!("{:?}", self.machine.hard_state()), before);
+        let step = self.machine.arm(self.now);
+        self.take(step);
+    }
+
+    /// Replays the log as if a member spoke the classic protocol.
+    fn load_with_classic(&mut self, classic: &str) {
+        self.machine = Machine::new(self.config.clone(), 2);
+        for record in &mut self.log {
+            if let GroupRecord::Consumer {
+                record: ConsumerRecord::Member(member_id, Some(metadata)),
+                ..
+            } = record
+                && **member_id == *classic
+            {
+                Arc::make_mut(metadata).classic = Some(ClassicMember {
+                    session_timeout_ms: SESSION_MS,
+                    protocols: Vec::new(),
+                });
+            }
+            self.machine.apply(record);
+        }
+        let mixed = [(Arc::from(GROUP), vec![Arc::from(classic)])];
+        assert_eq!(self.machine.mixed_groups(), mixed);
         let step = self.machine.arm(self.now);
         self.take(step);
     }
@@ -494,6 +518,76 @@ fn a_commit_is_accepted_with_an_epoch_at_which_the_partition_was_held() {
     assert_eq!(bench.commit("a", 2, 2), ErrorCode::StaleMemberEpoch);
     assert_eq!(bench.commit("b", 2, 2), ErrorCode::StaleMemberEpoch);
     assert_eq!(bench.commit("b", 3, 2), ErrorCode::None);
+}
+
+/// A zombie with generation -1 and its old member id could commit.
+#[test]
+fn a_transactional_commit_is_checked_if_it_names_anything_of_a_member() {
+    let mut bench = Bench::new();
+    bench.join("m");
+    let commit = |bench: &mut Bench, member_id, generation_id, group_instance_id| {
+        let request = OffsetCommitRequest {
+            member: MemberRequest {
+                group_id: GROUP,
+                generation_id,
+                member_id,
+                group_instance_id,
+            },
+            is_transactional: true,
+            topics: vec![OffsetCommitTopic {
+                name: "t",
+                topic_id: T,
+                partitions: vec![OffsetCommitPartition {
+                    partition: 0,
+                    offset: 5,
+                    leader_epoch: -1,
+                    metadata: "",
+                    error: ErrorCode::None,
+                }],
+            }],
+            ..OffsetCommitRequest::default()
+        };
+        match bench.ask(GroupRequest::OffsetCommit(request)) {
+            GroupReply::OffsetCommit(topics) => topics[0].partitions[0].1,
+            other => panic!("{other:?}"),
+        }
+    };
+    let unknown = ErrorCode::UnknownMemberId;
+    assert_eq!(commit(&mut bench, "", -1, None), ErrorCode::None);
+    assert_eq!(commit(&mut bench, "gone", -1, None), unknown);
+    assert_eq!(commit(&mut bench, "", -1, Some("i")), unknown);
+    assert_eq!(commit(&mut bench, "", 1, None), unknown);
+}
+
+/// Apache Kafka migrates a group while it has members; its classic members cannot go on here. A
+/// refused JoinGroup is fatal in the Java client, so the group has to be free for them.
+#[test]
+fn classic_members_of_a_consumer_group_are_expelled_when_it_is_loaded() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.load_with_classic("a");
+    assert_eq!(bench.describe().state, "Empty");
+    let join = JoinRequest {
+        group_id: GROUP,
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer",
+        protocols: vec![("range", b"")],
+        ..JoinRequest::default()
+    };
+    let step = bench
+        .machine
+        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
+    assert!(step.replies.is_empty(), "the member waits for others");
+
+    // Members of the new protocol stay.
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    bench.load_with_classic("a");
+    let left = bench.describe().members;
+    assert_eq!((left.len(), &*left[0].member_id), (1, "b"));
+    assert_eq!(bench.machine.mixed_groups(), []);
 }
 
 #[test]
