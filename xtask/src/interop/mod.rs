@@ -19,6 +19,7 @@ pub mod doctor;
 mod doctor_consumers;
 mod groups;
 mod grow;
+mod hanging;
 mod old_kafka;
 pub mod ours;
 mod own_client;
