@@ -198,8 +198,8 @@ fn copy_file(programs: &Programs, target: Target) -> Result<()> {
 
     let mut worker = bench.worker(3)?;
     copied.wait_for(LINES_MIN, || worker.check_alive())?;
-    // After a full batch the connector keeps up to 1,024 bytes that it has read until the file grows
-    // again. Close behind the end no batch is full.
+    // After a full batch the connector keeps up to 1,024 bytes that it has read until the file
+    // grows again. Close behind the end no batch is full.
     while copied.count + BATCH_LINES / 2 < growing.lines() {
         copied.wait_for(1, || worker.check_alive())?;
     }
