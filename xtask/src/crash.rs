@@ -1,12 +1,14 @@
 //! `cargo xtask crash`: repeated kill -9 under load, then a check of the log.
 //!
-//! Two idempotent producers write with acks=all while the broker is killed at random moments and
-//! restarted on the same directory and port. Each keeps a list of its acknowledged records. At the
-//! end a reader compares the log with the lists: no acknowledged record is missing, none is
-//! duplicated, and the records of each key are in order.
+//! Two idempotent producers write with acks=all, and our transactional one commits and aborts,
+//! while the broker is killed at random moments and restarted on the same directory and port. Each
+//! keeps a list of what was acknowledged. At the end a reader compares the log with the lists: no
+//! acknowledged record is missing, none is duplicated, and the records of each key are in order. A
+//! reader of committed records sees every acknowledged transaction, none that was aborted, and no
+//! part of one. `--transactional-clients` adds other transactional producers.
 
-use crate::interop::clients::{Client, Clients};
-use crate::interop::server::{Programs, Site, Target};
+use crate::interop::clients::{CLIENTS, Client, Clients};
+use crate::interop::server::{Programs, Server, Site, Target};
 use crate::interop::toolchain;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
@@ -20,6 +22,8 @@ struct Options {
     rounds: u32,
     target: Target,
     seed: u64,
+    /// Those with transactions.
+    transactional: Vec<Client>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -28,6 +32,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         rounds: 50,
         target: Target::Ottla,
         seed: u64::from(now.subsec_nanos()),
+        transactional: vec![Client::Ottla],
     };
     for pair in arguments.chunks(2) {
         let [name, value] = pair else {
@@ -37,29 +42,78 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--rounds" => options.rounds = value.parse().context("--rounds")?,
             "--target" => options.target = Target::parse(value)?,
             "--seed" => options.seed = value.parse().context("--seed")?,
+            "--transactional-clients" => {
+                for name in value.split(',') {
+                    let found = CLIENTS.into_iter().find(|client| client.name() == name);
+                    options
+                        .transactional
+                        .push(found.with_context(|| format!("unknown client {name}"))?);
+                }
+            }
             _ => bail!("unknown argument {name}"),
         }
     }
     ensure!(options.rounds > 0, "--rounds must be at least 1");
+    options.transactional.sort_unstable();
+    options.transactional.dedup();
     Ok(options)
+}
+
+/// What a producer writes, and so what is checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Records,
+    Transactions,
+}
+
+impl Kind {
+    /// The phase of the clients that writes.
+    fn load(self) -> &'static str {
+        match self {
+            Kind::Records => "crash-load",
+            Kind::Transactions => "crash-transactions",
+        }
+    }
+
+    /// The phase of franz-go's client that checks.
+    fn check(self) -> &'static str {
+        match self {
+            Kind::Records => "crash-check",
+            Kind::Transactions => "crash-transactions-check",
+        }
+    }
+
+    /// By how much a list grows between two kills: about 100 records, or 8 transactions.
+    fn progress_bytes(self) -> u64 {
+        match self {
+            Kind::Records => 2000,
+            Kind::Transactions => 200,
+        }
+    }
 }
 
 /// A producer that runs through all rounds, ended by closing its standard input.
 struct Load {
-    name: &'static str,
+    name: String,
+    kind: Kind,
     child: Child,
     acknowledged: PathBuf,
 }
 
 impl Load {
-    fn start(programs: &Programs, clients: &Clients, client: Client, site: &Site) -> Result<Load> {
-        let name = client.name();
+    fn start(
+        programs: &Programs,
+        clients: &Clients,
+        (client, kind): (Client, Kind),
+        site: &Site,
+    ) -> Result<Load> {
+        let name = name_of(client, kind);
         let file = |kind: &str| site.directory.with_file_name(format!("{name}.{kind}"));
         let mut command = clients.command(&programs.kafka, client);
-        let topic = topic_of(client);
+        let topic = topic_of(client, kind);
         let acknowledged = file("acknowledged");
         command
-            .args(["crash-load", &site.bootstrap(), &topic, PARTITIONS])
+            .args([kind.load(), &site.bootstrap(), &topic, PARTITIONS])
             .arg(&acknowledged);
         command
             .stdin(Stdio::piped())
@@ -70,6 +124,7 @@ impl Load {
             .with_context(|| format!("cannot start the {name} load"))?;
         Ok(Load {
             name,
+            kind,
             child,
             acknowledged,
         })
@@ -82,7 +137,8 @@ impl Load {
         }
     }
 
-    /// The size of its list in bytes; the list has one line for each acknowledged record.
+    /// The size of its list in bytes; the list has one line for each acknowledged record, or two
+    /// for each transaction.
     fn acknowledged_bytes(&self) -> u64 {
         fs::metadata(&self.acknowledged).map_or(0, |metadata| metadata.len())
     }
@@ -108,8 +164,15 @@ impl Drop for Load {
     }
 }
 
-fn topic_of(client: Client) -> String {
-    format!("crash-{}", client.name())
+fn name_of(client: Client, kind: Kind) -> String {
+    match kind {
+        Kind::Records => client.name().to_owned(),
+        Kind::Transactions => format!("{}-transactions", client.name()),
+    }
+}
+
+fn topic_of(client: Client, kind: Kind) -> String {
+    format!("crash-{}", name_of(client, kind))
 }
 
 pub fn run(arguments: &[String]) -> Result<()> {
@@ -132,10 +195,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
         options.seed
     );
 
-    let producers = [Client::FranzGo, Client::Java];
+    let mut producers = vec![(Client::FranzGo, Kind::Records), (Client::Java, Kind::Records)];
+    producers.extend(
+        options
+            .transactional
+            .iter()
+            .map(|client| (*client, Kind::Transactions)),
+    );
     let mut server = site.start(&programs, options.target)?;
-    for client in producers {
-        let create = ["crash-create", &server.bootstrap(), &topic_of(client), PARTITIONS];
+    for &(client, kind) in &producers {
+        let topic = topic_of(client, kind);
+        let create = ["crash-create", &server.bootstrap(), &topic, PARTITIONS];
         let cases = clients.run(&programs.kafka, Client::FranzGo, &create, Duration::from_secs(60))?;
         ensure!(
             cases.values().all(|outcome| outcome.is_ok()) && !cases.is_empty(),
@@ -143,8 +213,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
         );
     }
     let mut loads = Vec::new();
-    for client in producers {
-        loads.push(Load::start(&programs, &clients, client, &site)?);
+    for &producer in &producers {
+        loads.push(Load::start(&programs, &clients, producer, &site)?);
     }
     let mut random = options.seed | 1;
     for round in 1..=options.rounds {
@@ -172,45 +242,40 @@ pub fn run(arguments: &[String]) -> Result<()> {
         load.finish()?;
     }
     let mut failed = false;
-    for (client, load) in producers.into_iter().zip(&loads) {
+    for (&(client, kind), load) in producers.iter().zip(&loads) {
         let list = load.acknowledged.to_str().context("a path that is not UTF-8")?;
-        let check = [
-            "crash-check",
-            &server.bootstrap(),
-            &topic_of(client),
-            PARTITIONS,
-            list,
-        ];
+        let topic = topic_of(client, kind);
+        let check = [kind.check(), &server.bootstrap(), &topic, PARTITIONS, list];
         let cases = clients.run(&programs.kafka, Client::FranzGo, &check, Duration::from_secs(300))?;
         ensure!(!cases.is_empty(), "the check reported nothing");
         for (name, outcome) in cases {
             failed |= outcome.is_err();
             println!(
                 "{}: {name}: {}",
-                client.name(),
+                load.name,
                 outcome.err().unwrap_or_else(|| "ok".to_string())
             );
         }
-        let details = toolchain::target_directory().join("logs/franz-go-crash-check.err");
+        let details = toolchain::target_directory().join(format!("logs/franz-go-{}.err", kind.check()));
         print!("{}", fs::read_to_string(details).unwrap_or_default());
     }
     server.stop()?;
     ensure!(
         !failed,
-        "acknowledged records were lost, duplicated or reordered (data: {})",
+        "acknowledged records were lost, duplicated or reordered, or transactions torn (data: {})",
         site.directory.display()
     );
     println!(
-        "{} rounds of kill -9: no acknowledged record was lost, none is duplicated",
+        "{} rounds of kill -9: no acknowledged record was lost, none is duplicated, no transaction is torn",
         options.rounds
     );
     Ok(())
 }
 
-fn wait_for_progress(load: &mut Load, server: &mut crate::interop::server::Server) -> Result<()> {
+fn wait_for_progress(load: &mut Load, server: &mut Server) -> Result<()> {
     let before = load.acknowledged_bytes();
     let started = Instant::now();
-    while load.acknowledged_bytes() < before + 2000 {
+    while load.acknowledged_bytes() < before + load.kind.progress_bytes() {
         load.check_running()?;
         server.check_alive()?;
         ensure!(

@@ -34,11 +34,12 @@ tasks:
   features            check ottla-client with every set of its cargo features, and for Windows and macOS
   tidy                check the repository's own style rules
   interop [--target ottla|kafka] [--only records,clients,tools,takeover,directories,grow,security,telemetry,admin,groups,client,
-                      perf,doctor,client-metrics,quotas,refusals]
+                      perf,doctor,client-metrics,quotas,refusals,transactions,streams,connect]
                       run other clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
-  crash [--rounds N] [--target ottla|kafka] [--seed N]
-                      kill -9 under load, then check that every acknowledged record is there once and in order
+  crash [--rounds N] [--target ottla|kafka] [--seed N] [--transactional-clients java,librdkafka,franz-go]
+                      kill -9 under load, then check that every acknowledged record is there once and in order, and that
+                      every transaction is visible whole or not at all; ours always, those of other clients on request
   partitions [--partitions N] [--per-topic N] [--descriptors N] [--durability disk|page-cache]
                       many partitions with few file descriptors: creation, records, kill -9, stops; prints times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]

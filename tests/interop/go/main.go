@@ -59,6 +59,8 @@ func main() {
 		s.run(phase, func() { takeover(s, phase) })
 	case "crash-create", "crash-load", "crash-check":
 		crash(s, phase, rest)
+	case "crash-transactions", "crash-transactions-check":
+		crashTransactions(s, phase, rest)
 	default:
 		fmt.Fprintln(os.Stderr, "unknown phase "+phase)
 		os.Exit(2)

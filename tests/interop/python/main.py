@@ -6,6 +6,7 @@ Prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case.
 import sys
 
 import admin
+import crash_transactions
 import data
 import drain
 import groups
@@ -46,6 +47,8 @@ def main() -> int:
         secured_pure.run(suite, rest[0])
     elif phase == "transactions":
         transactions.run(suite)
+    elif phase == "crash-transactions":
+        crash_transactions.load(suite, rest[0], int(rest[1]), rest[2])
     elif phase == "consumer-protocol":
         groups.run_consumer_protocol(suite)
     elif phase == "quota":

@@ -5,10 +5,13 @@
 //! 4.3.0, which proves that they expect Kafka's behaviour and not ours.
 
 mod acls;
+mod application;
 pub mod cases;
 mod client_admin;
 mod client_metrics;
 pub mod clients;
+mod committed;
+mod connect;
 mod console;
 mod consumer_protocol;
 mod directories;
@@ -16,6 +19,7 @@ pub mod doctor;
 mod doctor_consumers;
 mod groups;
 mod grow;
+mod hanging;
 mod old_kafka;
 pub mod ours;
 mod own_client;
@@ -26,6 +30,7 @@ mod refusals;
 mod sasl;
 mod security;
 pub mod server;
+mod streams;
 pub mod table;
 pub mod takeover;
 mod telemetry;
@@ -40,7 +45,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 22] = [
+const PARTS: [&str; 24] = [
     "clients",
     "tools",
     "takeover",
@@ -63,6 +68,8 @@ const PARTS: [&str; 22] = [
     "acls",
     "console",
     "transactions",
+    "streams",
+    "connect",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
@@ -236,6 +243,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("transactions") {
         transactions::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    if has("streams") {
+        streams::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    if has("connect") {
+        connect::run(&mut table, &programs, options.target)?;
     }
 
     if has("client-metrics") {

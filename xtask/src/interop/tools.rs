@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 pub(super) const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 pub(super) const CONFIGS: &str = "kafka.admin.ConfigCommand";
 pub(super) const GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
-const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
+pub(super) const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
 const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const GET_OFFSETS: &str = "org.apache.kafka.tools.GetOffsetShell";
 const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";

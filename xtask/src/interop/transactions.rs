@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::clients::{CLIENTS, Client, Clients};
+use super::committed::Committed;
 use super::server::{Programs, Server, Site, Target};
 use super::table::Table;
 use super::tools::{PRODUCER_PERF, TOPICS, Tools, contains};
 
-const TRANSACTIONS: &str = "org.apache.kafka.tools.TransactionsCommand";
+pub(super) const TRANSACTIONS: &str = "org.apache.kafka.tools.TransactionsCommand";
 const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -46,19 +47,46 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
         "kafka-transactions lists, describes and aborts",
         said(use_tools(&tools)),
     );
-    let name = "a broker that is killed in the middle of a transaction";
-    let server = match survive(programs, &site, server, target) {
-        Ok(server) => {
-            report(table, name, Ok(()));
-            server
+    report(
+        table,
+        "kafka-transactions finds and aborts a hanging one",
+        said(super::hanging::find_and_abort(programs, target)),
+    );
+    let mut server = server;
+    for (name, topic, next) in lives(target) {
+        match survive(programs, &site, server, topic, next) {
+            Ok(next) => {
+                report(table, name, Ok(()));
+                server = next;
+            }
+            Err(error) => {
+                report(table, name, Err(format!("{error:#}")));
+                return Ok(());
+            }
         }
-        Err(error) => {
-            report(table, name, Err(format!("{error:#}")));
-            return Ok(());
-        }
-    };
+    }
     report(table, "clean stop", said(server.stop()));
     Ok(())
+}
+
+/// The broker is killed in the middle of transactions once for each of these, and the next one
+/// started on the same directory: the case, its topic, the next broker.
+fn lives(target: Target) -> Vec<(&'static str, &'static str, Target)> {
+    let name = "a broker that is killed in the middle of a transaction";
+    let mut lives = vec![(name, "killed", target)];
+    if target == Target::Ottla {
+        lives.push((
+            "Apache Kafka takes over in the middle of a transaction",
+            "taken-over",
+            Target::Kafka,
+        ));
+        lives.push((
+            "Ottla takes over again in the middle of a transaction",
+            "taken-back",
+            Target::Ottla,
+        ));
+    }
+    lives
 }
 
 fn said(outcome: Result<()>) -> Result<(), String> {
@@ -101,6 +129,12 @@ impl Load {
         Ok(Load(child))
     }
 
+    fn check_running(&mut self) -> Result<()> {
+        let ended = self.0.try_wait()?;
+        ensure!(ended.is_none(), "ProducerPerformance has ended: {ended:?}");
+        Ok(())
+    }
+
     fn wait(mut self) -> Result<()> {
         let status = self.0.wait()?;
         ensure!(status.success(), "ProducerPerformance: {status}");
@@ -116,7 +150,7 @@ impl Drop for Load {
 }
 
 /// Returns how many records a reader of committed ones finds.
-fn committed(tools: &Tools<'_>, topic: &str) -> Result<usize> {
+pub(super) fn committed(tools: &Tools<'_>, topic: &str) -> Result<usize> {
     let read = ["--topic", topic, "--from-beginning", "--timeout-ms", "5000"];
     let isolation = ["--isolation-level", "read_committed"];
     let (_, text) = tools.run_for_all(CONSOLE_CONSUMER, &[&read[..], &isolation].concat(), "")?;
@@ -171,27 +205,23 @@ fn use_tools(tools: &Tools<'_>) -> Result<()> {
 
 /// What was decided is finished after the start, and the producer goes on with what was open: no
 /// reader sees a part of a transaction.
-fn survive(programs: &Programs, site: &Site, server: Server, target: Target) -> Result<Server> {
+fn survive(programs: &Programs, site: &Site, server: Server, topic: &str, next: Target) -> Result<Server> {
     let tools = Tools {
         kafka: &programs.kafka,
         bootstrap: server.bootstrap(),
     };
-    tools.run(
-        TOPICS,
-        &["--create", "--topic", "killed", "--partitions", "3"],
-        "",
-    )?;
-    let load = Load::start(&tools, "killed", "6000", "50")?;
-    std::thread::sleep(Duration::from_secs(4));
+    tools.run(TOPICS, &["--create", "--topic", topic, "--partitions", "3"], "")?;
+    let mut load = Load::start(&tools, topic, "6000", "50")?;
+    Committed::open(&tools.bootstrap, topic, 3)?.wait_for(500, || load.check_running())?;
     server.kill()?;
-    let server = site.start(programs, target)?;
+    let server = site.start(programs, next)?;
     let tools = Tools {
         kafka: &programs.kafka,
         bootstrap: server.bootstrap(),
     };
     // The same producer goes on; none of its records is lost, none is twice.
     load.wait()?;
-    let found = committed(&tools, "killed")?;
+    let found = committed(&tools, topic)?;
     ensure!(found == 6_000, "{found} of 6000 records are committed");
     Ok(server)
 }

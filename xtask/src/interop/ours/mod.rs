@@ -15,6 +15,7 @@ mod java;
 mod membership;
 mod transactions;
 mod load;
+mod crash_transactions;
 
 use anyhow::{Context, Result, bail, ensure};
 use suite::Suite;
@@ -45,6 +46,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "transactional-producer" => {
             transactions::run(&mut suite, rest.first().map_or("", String::as_str));
         }
+        "crash-transactions" => crash_transactions::load(&suite, rest)?,
         "old" => data::old_broker(&mut suite),
         other => bail!("unknown phase {other}"),
     }

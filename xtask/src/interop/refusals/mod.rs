@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use answer::Said;
+pub(super) use case::produce_body;
 use case::{Case, Expected, TOPIC, TOPIC_PARTITIONS, same_codes};
-use exchange::{Ask, Wire};
+pub(super) use exchange::{Ask, Outcome, Wire};
+pub(super) use forged::Forged;
 use stage::Stage;
 
 use super::clients::{CLIENTS, Clients};

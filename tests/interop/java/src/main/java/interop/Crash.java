@@ -4,7 +4,6 @@ import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -15,17 +14,7 @@ final class Crash {
 
     /** Produces until standard input is closed, then waits for records in flight. */
     static void load(Suite suite, String topic, int partitions, String list) throws Exception {
-        AtomicBoolean stop = new AtomicBoolean();
-        Thread input = new Thread(() -> {
-            try {
-                System.in.transferTo(java.io.OutputStream.nullOutputStream());
-            } catch (java.io.IOException closed) {
-                // An error means the same as the end of the input.
-            }
-            stop.set(true);
-        });
-        input.setDaemon(true);
-        input.start();
+        Thread input = StandardInput.untilClosed();
         AtomicInteger failed = new AtomicInteger();
         int[] numbers = new int[partitions * KEYS_PER_PARTITION];
         String pad = "x".repeat(300);
@@ -35,7 +24,7 @@ final class Crash {
                         "retry.backoff.max.ms", "100", "reconnect.backoff.ms", "20", "reconnect.backoff.max.ms", "100",
                         "delivery.timeout.ms", "120000", "request.timeout.ms", "5000", "max.block.ms", "120000",
                         "buffer.memory", "2000000")) {
-            for (int i = 0; !stop.get(); i++) {
+            for (int i = 0; input.isAlive(); i++) {
                 ThreadLocalRandom random = ThreadLocalRandom.current();
                 int at = random.nextInt(numbers.length);
                 String text = "k" + at + ":" + numbers[at]++;

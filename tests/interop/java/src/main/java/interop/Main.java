@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|leave|resume|follow|verify BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|crash-transactions|leave|resume|follow|verify|word-count-topics|word-count-lines|word-count|word-count-check BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -18,6 +18,10 @@ public final class Main {
         }
         if (args[0].equals("issuer")) {
             Issuer.run(Integer.parseInt(bootstrap), rest.get(0));
+            return;
+        }
+        if (args[0].equals("word-count")) {
+            WordCount.count(bootstrap, rest);
             return;
         }
         Suite suite = new Suite(bootstrap);
@@ -45,10 +49,15 @@ public final class Main {
             case "check" -> Takeover.check(suite, rest.get(0));
             case "member" -> GroupMember.run(suite, rest);
             case "crash-load" -> Crash.load(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
+            case "crash-transactions" ->
+                    CrashTransactions.load(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
             case "leave" -> Growth.leave(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "resume" -> Growth.resume(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "follow" -> Growth.follow(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "verify" -> Growth.verify(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
+            case "word-count-topics" -> WordCount.create(suite, rest);
+            case "word-count-lines" -> WordCount.write(suite, rest.get(0));
+            case "word-count-check" -> WordCount.verify(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             default -> throw new IllegalArgumentException("unknown phase " + args[0]);
         }
         System.out.flush();
