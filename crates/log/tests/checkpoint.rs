@@ -78,6 +78,31 @@ fn aborted_transactions_are_written_behind_those_of_earlier_checkpoints() {
     assert_eq!(producers, [7, 8, 9]);
 }
 
+#[test]
+fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is_removed() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    log.close().expect("closed");
+    let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
+    disk.write_file(&index, b"");
+    let (log, _) = open(&disk, true, 2);
+    let aborted = log.reader().aborted_transactions(0, 2);
+    assert_eq!(aborted.len(), 1, "{aborted:?}");
+    assert_eq!(disk.read_file(&index).expect("there").len(), ABORTED_BYTES);
+
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 3);
+    log.close().expect("closed");
+    disk.write_file(&index, b"");
+    open(&disk, true, 3);
+    assert!(
+        !disk.exists(&index),
+        "nothing has to be rebuilt at the next start"
+    );
+}
+
 /// Another record and checkpoint; the index of aborted transactions stays as it is.
 fn checkpoint_of_nothing_new(log: &mut PartitionLog, disk: &MemoryDisk, index: &Path) {
     let before = disk.read_file(index).expect("there");
