@@ -22,6 +22,8 @@ const END_TXN_VERSION: i16 = 4;
 /// What `transaction.max.timeout.ms` allows by default.
 const TRANSACTION_TIMEOUT_MS: i32 = 900_000;
 const TRANSACTION: i8 = 1;
+/// How often a request is repeated.
+const PATIENCE: u32 = 400;
 
 /// The transactional id of all ended transactions.
 pub const TILL: &str = "till";
@@ -59,6 +61,16 @@ impl Producer {
         broker: &mut impl Caller,
         transactional_id: Option<&'static str>,
     ) -> Result<Producer, ErrorCode> {
+        Producer::with_patience(broker, transactional_id, PATIENCE)
+    }
+
+    /// The same with at most `patience` requests that find a transaction still ending. Each of them
+    /// waits for its end.
+    pub fn with_patience(
+        broker: &mut impl Caller,
+        transactional_id: Option<&'static str>,
+        patience: u32,
+    ) -> Result<Producer, ErrorCode> {
         let request = InitProducerIdRequest {
             transactional_id,
             transaction_timeout_ms: TRANSACTION_TIMEOUT_MS,
@@ -66,7 +78,7 @@ impl Producer {
         };
         let mut body = Vec::new();
         request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
-        repeat(broker, transactional_id, |broker| {
+        repeat(broker, transactional_id, patience, |broker| {
             let answer = broker.answer(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body);
             let response =
                 InitProducerIdResponse::decode(&mut Reader::new(&answer), INIT_PRODUCER_ID_VERSION)
@@ -136,7 +148,7 @@ impl Producer {
         };
         let mut body = Vec::new();
         request.encode(&mut body, ADD_PARTITIONS_VERSION);
-        repeat(broker, self.transactional_id, |broker| {
+        repeat(broker, self.transactional_id, PATIENCE, |broker| {
             let answer = broker.answer(ApiKey::AddPartitionsToTxn, ADD_PARTITIONS_VERSION, &body);
             let response =
                 AddPartitionsToTxnResponse::decode(&mut Reader::new(&answer), ADD_PARTITIONS_VERSION)
@@ -157,7 +169,7 @@ impl Producer {
         };
         let mut body = Vec::new();
         request.encode(&mut body, END_TXN_VERSION);
-        repeat(broker, self.transactional_id, |broker| {
+        repeat(broker, self.transactional_id, PATIENCE, |broker| {
             let answer = broker.answer(ApiKey::EndTxn, END_TXN_VERSION, &body);
             let response =
                 EndTxnResponse::decode(&mut Reader::new(&answer), END_TXN_VERSION).expect("decodes");
@@ -171,14 +183,21 @@ impl Producer {
 fn repeat<C: Caller, T>(
     broker: &mut C,
     transactional_id: Option<&str>,
+    mut patience: u32,
     mut request: impl FnMut(&mut C) -> (ErrorCode, T),
 ) -> Result<T, ErrorCode> {
     let mut last = ErrorCode::CoordinatorNotAvailable;
-    for _ in 0..400 {
+    for _ in 0..PATIENCE {
         match request(broker) {
             (ErrorCode::None, answer) => return Ok(answer),
             (error, _) if is_coming(error) || error == ErrorCode::ConcurrentTransactions => {
                 last = error;
+                if error == ErrorCode::ConcurrentTransactions {
+                    patience -= 1;
+                }
+                if patience == 0 {
+                    break;
+                }
                 if let Some(transactional_id) = transactional_id {
                     find(broker, transactional_id, TRANSACTION);
                 }
