@@ -2,8 +2,11 @@
 //! as a process.
 //!
 //! Four directories are filled once: by Ottla and by Apache Kafka, each stopped cleanly and killed
-//! with signal 9. Each seed copies one of them, damages one file in one way, and runs `ottla_sim`'s
-//! trial of a broker: start, read everything, write, kill -9, start, read again. The simulation
+//! with signal 9. They hold plain, numbered and transactional records, groups of both protocols,
+//! access rules, quotas and users. Each seed copies one of them, damages one file in one way, and
+//! runs `ottla_sim`'s trial of a broker: start, read everything, write, kill -9, start, read again.
+//! Every second damage is random; the others are chosen ones, each once for every kind of file. The
+//! simulation
 //! does the same thousands of times faster on a disk in memory (`crates/sim/tests/damage.rs`); this
 //! task adds real files, the binary, pipes in place of files, and directories of Apache Kafka.
 
@@ -11,7 +14,7 @@ use crate::interop::server::{Programs, Server, Site, Target};
 use anyhow::{Context, Result, bail, ensure};
 use ottla_log::disk::damage::{Damage, DamageKind, files_below};
 use ottla_log::disk::os::OsDisk;
-use ottla_sim::inhabited::{Caller, Expected, fill};
+use ottla_sim::inhabited::{Caller, Expected, access, fill};
 use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::{LENGTH_BYTES, RequestHeader};
@@ -20,7 +23,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Short housekeeping intervals for the test.
 const SETTINGS: &[(&str, &str)] = &[
@@ -31,6 +34,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("replica.high.watermark.checkpoint.interval.ms", "300"),
     ("log.cleaner.backoff.ms", "300"),
     ("log.retention.check.interval.ms", "1000"),
+    ("transaction.state.log.num.partitions", "2"),
+    access::SETTINGS[0],
+    access::SETTINGS[1],
 ];
 
 struct Options {
@@ -74,9 +80,16 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let mut unnoticed = 0;
     let started = Instant::now();
     for seed in options.first..options.first + options.seeds {
-        let base = &bases[(seed % bases.len() as u64) as usize];
+        // Random damages in the even seeds, chosen ones in the odd ones, each in every directory.
+        let (turn, directories) = (seed / 2, bases.len() as u64);
+        let base = &bases[(turn % directories) as usize];
+        let choice = if seed.is_multiple_of(2) {
+            Choice::Random(seed)
+        } else {
+            Choice::Chosen(turn / directories)
+        };
         let trial = base
-            .try_damage(&programs, seed)
+            .try_damage(&programs, choice)
             .with_context(|| format!("seed {seed}"))?;
         match trial.verdict {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
@@ -101,6 +114,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
         options.seeds
     );
     Ok(())
+}
+
+/// Which damage.
+#[derive(Clone, Copy)]
+enum Choice {
+    Random(u64),
+    /// By its number among the chosen ones.
+    Chosen(u64),
 }
 
 /// A directory to be copied and damaged.
@@ -139,19 +160,20 @@ impl Base {
         })
     }
 
-    fn try_damage(&self, programs: &Programs, seed: u64) -> Result<Tried> {
+    fn try_damage(&self, programs: &Programs, choice: Choice) -> Result<Tried> {
         let site = self.site.copy("damaged")?;
-        let (path, damage) = damage(&site.directory, seed)?;
+        let damage = damage(&site.directory, choice)?;
         let mut process = Process::new(&site, programs, Target::Ottla);
         let verdict = Trial {
             machine: &mut process,
             expected: &self.expected,
             stop: self.stop,
+            damage: &damage,
         }
         .run();
         let (by, stop) = (self.written_by.name(), self.stop);
         let by_kafka = self.written_by == Target::Kafka;
-        let checkpoint = path.to_string_lossy().ends_with("-offset-checkpoint");
+        let checkpoint = damage.path.to_string_lossy().ends_with("-offset-checkpoint");
         Ok(Tried {
             // Apache Kafka's checkpoints have no checksum, and after a kill no other file has the
             // log start.
@@ -162,19 +184,32 @@ impl Base {
     }
 }
 
-/// Damages a file below `directory`; returns its path and a description.
-fn damage(directory: &Path, seed: u64) -> Result<(PathBuf, String)> {
-    let damage = Damage::choose(&OsDisk::default(), directory, seed)?;
+/// Damages a file below `directory`.
+fn damage(directory: &Path, choice: Choice) -> Result<Damage> {
+    let disk = OsDisk::default();
+    let mut damage = match choice {
+        Choice::Random(seed) => Damage::choose(&disk, directory, seed)?,
+        Choice::Chosen(nth) => Damage::nth_chosen(&disk, directory, nth)?,
+    };
     // In place of a regular file there may also be a pipe without a writer.
-    if damage.kind == DamageKind::Directory && seed.is_multiple_of(2) {
-        fs::remove_file(&damage.path)?;
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, &damage.path, rustix::fs::FileType::Fifo, mode, 0)?;
-        let text = format!("{}: a pipe", damage.path.display());
-        return Ok((damage.path, text));
+    if let (Choice::Random(seed), DamageKind::Directory) = (choice, &damage.kind)
+        && seed.is_multiple_of(4)
+    {
+        damage.kind = DamageKind::Pipe;
     }
-    damage.apply(&OsDisk::default())?;
-    Ok((damage.path.clone(), damage.to_string()))
+    match &damage.kind {
+        DamageKind::Pipe => {
+            fs::remove_file(&damage.path)?;
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, &damage.path, rustix::fs::FileType::Fifo, mode, 0)?;
+        }
+        DamageKind::DanglingLink => {
+            fs::remove_file(&damage.path)?;
+            std::os::unix::fs::symlink(directory.join("nowhere"), &damage.path)?;
+        }
+        _ => damage.apply(&disk)?,
+    }
+    Ok(damage)
 }
 
 /// A broker process, with one connection for all requests.
@@ -243,6 +278,11 @@ impl Caller for Process<'_> {
 
     fn pause(&mut self) {
         std::thread::sleep(Duration::from_millis(5));
+    }
+
+    fn now_ms(&self) -> i64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.map_or(0, |now| now.as_millis() as i64)
     }
 }
 

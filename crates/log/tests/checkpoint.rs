@@ -8,7 +8,7 @@ use ottla_log::crew::Alone;
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_log::{BatchToAppend, CheckpointJob, PartitionLog};
-use ottla_wire::records::batch::Batch;
+use ottla_wire::records::batch::{Batch, HEADER_BYTES};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::numbered::*;
 
@@ -76,6 +76,53 @@ fn aborted_transactions_are_written_behind_those_of_earlier_checkpoints() {
     let aborted = log.reader().aborted_transactions(0, 6);
     let producers: Vec<i64> = aborted.iter().map(|aborted| aborted.producer_id).collect();
     assert_eq!(producers, [7, 8, 9]);
+}
+
+#[test]
+fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is_removed() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    log.close().expect("closed");
+    let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
+    disk.write_file(&index, b"");
+    let (log, _) = open(&disk, true, 2);
+    let aborted = log.reader().aborted_transactions(0, 2);
+    assert_eq!(aborted.len(), 1, "{aborted:?}");
+    assert_eq!(disk.read_file(&index).expect("there").len(), ABORTED_BYTES);
+
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 3);
+    log.close().expect("closed");
+    disk.write_file(&index, b"");
+    open(&disk, true, 3);
+    assert!(
+        !disk.exists(&index),
+        "nothing has to be rebuilt at the next start"
+    );
+}
+
+/// The bit makes an abort of a commit, but for the checksum.
+#[test]
+fn a_damaged_abort_marker_does_not_commit_its_transaction() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    append_many(&mut log, 3);
+    log.close().expect("closed");
+    for snapshot in files(&disk, ".snapshot") {
+        disk.remove_file(&snapshot).expect("removed");
+    }
+    let path = Path::new(DIRECTORY).join("00000000000000000000.log");
+    let bytes = disk.read_file(&path).expect("there");
+    let first = Batch::parse(&bytes).expect("intact").bytes.len();
+    // Length, attributes, timestamp, offset, length of the key: one byte each. Then its version.
+    let kind_at = first + HEADER_BYTES + 5 + 3;
+    assert_eq!(bytes[kind_at - 3..=kind_at], [0, 0, 0, 0], "version 0, an abort");
+    disk.corrupt(&path, kind_at as u64, 1);
+    let (log, _) = open(&disk, false, 5);
+    assert_eq!(log.last_stable_offset(5), 0, "it is open");
 }
 
 /// Another record and checkpoint; the index of aborted transactions stays as it is.

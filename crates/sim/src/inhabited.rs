@@ -1,8 +1,9 @@
 //! Fills a directory with data of every kind, knows what must be found there, and reads it back:
 //! the same for a simulated broker and for a process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ottla_core::time::Clock;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_topics::{
@@ -12,8 +13,10 @@ use ottla_wire::messages::delete_records::{
     DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
 };
 use ottla_wire::messages::delete_topics::{DeleteTopicState, DeleteTopicsRequest};
-use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use ottla_wire::messages::fetch::{
+    AbortedTransaction, FetchPartition, FetchRequest, FetchResponse, FetchTopic,
+};
+use ottla_wire::messages::find_coordinator::FindCoordinatorRequest;
 use ottla_wire::messages::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
@@ -27,10 +30,16 @@ use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
 };
 use ottla_wire::primitives::Reader;
-use ottla_wire::records::batch;
+use ottla_wire::records::batch::{self, Batch};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::world::{Outcome, World};
+
+pub mod access;
+pub mod members;
+pub mod producers;
+
+use producers::{Producer, Producers, Transaction};
 
 /// A broker that answers encoded requests.
 pub trait Caller {
@@ -42,6 +51,9 @@ pub trait Caller {
 
     /// Waits for a moment.
     fn pause(&mut self);
+
+    /// The time of new records: producers of old records are forgotten.
+    fn now_ms(&self) -> i64;
 }
 
 impl Caller for World {
@@ -63,6 +75,10 @@ impl Caller for World {
     fn pause(&mut self) {
         self.step();
     }
+
+    fn now_ms(&self) -> i64 {
+        self.clock.timestamp().0
+    }
 }
 
 /// Topic and partition index.
@@ -72,8 +88,25 @@ pub type Place = (&'static str, i32);
 pub const ORDERS: &str = "orders";
 /// A compacted topic: the last value of each key stays.
 pub const USERS: &str = "users";
-pub const PLACES: [Place; 3] = [(ORDERS, 0), (ORDERS, 1), (USERS, 0)];
-pub const GROUPS: [&str; 3] = ["billing", "search", "audit"];
+/// A topic of one producer with an id and sequence numbers.
+pub const LEDGER: &str = "ledger";
+/// A topic of transactions.
+pub const PAYMENTS: &str = "payments";
+pub const PLACES: [Place; 7] = [
+    (ORDERS, 0),
+    (ORDERS, 1),
+    (USERS, 0),
+    (LEDGER, 0),
+    (PAYMENTS, 0),
+    (PAYMENTS, 1),
+    (PAYMENTS, 2),
+];
+/// What producers without ids write to.
+const PLAIN: [Place; 3] = [(ORDERS, 0), (ORDERS, 1), (USERS, 0)];
+/// Groups that commit without members, and one of the consumer protocol.
+pub const GROUPS: [&str; 4] = ["billing", "search", "audit", MEMBERS];
+/// The group with a member.
+pub(crate) const MEMBERS: &str = "members";
 
 /// What was acknowledged to clients.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +117,24 @@ pub struct Expected {
     pub deleted: BTreeMap<Place, BTreeSet<i64>>,
     /// The offset that each group committed for the first partition of `orders`.
     pub commits: BTreeMap<&'static str, i64>,
+    pub transactions: Vec<Transaction>,
+    /// Every producer id that was given out.
+    pub producer_ids: BTreeSet<i64>,
+    /// The producer of `ledger`, which goes on after the damage.
+    pub ledger: Option<Producer>,
+    /// Its last batch, and the first offset of it.
+    pub last_of_ledger: (Vec<(String, String)>, i64),
+    /// What describes the member of the consumer protocol.
+    pub members: String,
+    /// Rules, quotas and users, as described.
+    pub access: Vec<String>,
+}
+
+/// What a reader of a partition wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    Uncommitted = 0,
+    Committed = 1,
 }
 
 /// What was read from one partition.
@@ -99,17 +150,16 @@ pub struct Found {
 const CREATE_TOPICS_VERSION: i16 = 7;
 const DELETE_TOPICS_VERSION: i16 = 5;
 const DELETE_RECORDS_VERSION: i16 = 2;
-const INIT_PRODUCER_ID_VERSION: i16 = 4;
 const PRODUCE_VERSION: i16 = 11;
 const FETCH_VERSION: i16 = 12;
 const LIST_OFFSETS_VERSION: i16 = 5;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
-const OFFSET_COMMIT_VERSION: i16 = 8;
+const OFFSET_COMMIT_VERSION: i16 = 9;
 const OFFSET_FETCH_VERSION: i16 = 8;
 
-/// Fills an empty directory: closed segments, a compacted topic, groups, a deleted topic, records
-/// deleted by a client.
+/// Fills an empty directory: closed segments, a compacted topic, groups of both protocols, a deleted
+/// topic, records deleted by a client, transactions with each outcome, rules, quotas and users.
 pub fn fill(broker: &mut impl Caller) -> Expected {
     let mut expected = Expected::default();
     create(
@@ -129,19 +179,24 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
         ],
     );
     create(broker, "gone", 1, &[]);
-    let mut producer = Producer::new(broker);
+    let small = [
+        ("internal.segment.bytes", "4096"),
+        ("index.interval.bytes", "1024"),
+        ("retention.ms", "-1"),
+    ];
+    create(broker, LEDGER, 1, &small);
+    create(broker, PAYMENTS, 3, &small);
+    access::define(broker);
+    let mut producers = Producers::start(broker, &mut expected);
     for round in 0..60 {
-        for place in PLACES {
-            produce_some(broker, &mut producer, place, round, &mut expected);
+        for place in PLAIN {
+            produce_some(broker, place, round, &mut expected);
         }
-        if round == 0 {
-            // The first one's only batches have sequence 0, as those of any new producer.
-            producer = Producer::new(broker);
-        }
+        producers.write(broker, round, &mut expected);
         if round % 10 == 0 {
             broker.settle();
         }
-        for (index, group) in GROUPS.into_iter().enumerate() {
+        for (index, group) in GROUPS[..3].iter().copied().enumerate() {
             if round % (index + 2) == 0 {
                 commit(broker, group, round as i64).expect("groups are served");
                 expected.commits.insert(group, round as i64);
@@ -153,12 +208,18 @@ pub fn fill(broker: &mut impl Caller) -> Expected {
     broker.settle();
     // Written after the last checkpoint.
     for round in 60..63 {
-        for place in PLACES {
-            produce_some(broker, &mut producer, place, round, &mut expected);
+        for place in PLAIN {
+            produce_some(broker, place, round, &mut expected);
         }
+        producers.write(broker, round, &mut expected);
         commit(broker, GROUPS[0], round as i64).expect("groups are served");
         expected.commits.insert(GROUPS[0], round as i64);
     }
+    producers.leave_open(broker, &mut expected);
+    members::join_and_commit(broker, 17);
+    expected.commits.insert(MEMBERS, 17);
+    expected.members = members::described(broker).expect("groups are served");
+    expected.access = access::described(broker);
     expected
 }
 
@@ -225,24 +286,9 @@ fn delete_records(broker: &mut impl Caller, place: Place, before: i64, expected:
     expected.deleted.entry(place).or_default().extend(deleted.keys());
 }
 
-fn produce_some(
-    broker: &mut impl Caller,
-    producer: &mut Producer,
-    place: Place,
-    round: usize,
-    expected: &mut Expected,
-) {
-    let keys = ["a", "b", "c"];
-    let values: Vec<(String, String)> = (0..1 + round % 4)
-        .map(|nth| {
-            let key = keys[(round + nth) % keys.len()].to_owned();
-            let padding = "x".repeat(20 + (round * 37 + nth * 11) % 200);
-            (key, format!("{round}.{nth} {padding}"))
-        })
-        .collect();
-    let base_offset = producer
-        .produce(broker, place, &values)
-        .expect("intact partitions take records");
+fn produce_some(broker: &mut impl Caller, place: Place, round: usize, expected: &mut Expected) {
+    let values = values_of(round);
+    let base_offset = produce(broker, place, &values).expect("intact partitions take records");
     let records = expected.records.entry(place).or_default();
     for (offset, (key, value)) in (base_offset..).zip(values) {
         if place.0 == USERS {
@@ -253,86 +299,46 @@ fn produce_some(
     }
 }
 
-/// Produces as a new producer; returns the first offset.
+/// One to four records of different lengths.
+pub(crate) fn values_of(round: usize) -> Vec<(String, String)> {
+    let keys = ["a", "b", "c"];
+    let value = |nth: usize| {
+        let key = keys[(round + nth) % keys.len()].to_owned();
+        let padding = "x".repeat(20 + (round * 37 + nth * 11) % 200);
+        (key, format!("{round}.{nth} {padding}"))
+    };
+    (0..1 + round % 4).map(value).collect()
+}
+
+/// Returns the first offset.
 pub fn produce(
     broker: &mut impl Caller,
     place: Place,
     values: &[(String, String)],
 ) -> Result<i64, ErrorCode> {
-    Producer::new(broker).produce(broker, place, values)
+    produce_as(broker, place, values, BatchOptions::default(), None)
 }
 
-/// An idempotent producer: a broker that takes it for another one refuses its batches, or
-/// acknowledges them without an append.
-struct Producer {
-    id: i64,
-    epoch: i16,
-    next_sequences: BTreeMap<Place, i32>,
-}
-
-impl Producer {
-    fn new(broker: &mut impl Caller) -> Producer {
-        let request = InitProducerIdRequest {
-            transactional_id: None,
-            ..Default::default()
-        };
-        let mut body = Vec::new();
-        request.encode(&mut body, INIT_PRODUCER_ID_VERSION);
-        for _ in 0..1_000 {
-            let answer = broker.answer(ApiKey::InitProducerId, INIT_PRODUCER_ID_VERSION, &body);
-            let response =
-                InitProducerIdResponse::decode(&mut Reader::new(&answer), INIT_PRODUCER_ID_VERSION)
-                    .expect("decodes");
-            match code(response.error_code) {
-                ErrorCode::None => {
-                    return Producer {
-                        id: response.producer_id,
-                        epoch: response.producer_epoch,
-                        next_sequences: BTreeMap::new(),
-                    };
-                }
-                // Apache Kafka asks its controller for ids when the first one is wanted.
-                error if is_coming(error) => broker.pause(),
-                error => panic!("no producer id: {error}"),
-            }
-        }
-        panic!("no producer id comes")
+/// The same as a producer with an id.
+pub(crate) fn produce_as(
+    broker: &mut impl Caller,
+    place: Place,
+    values: &[(String, String)],
+    options: BatchOptions,
+    transactional_id: Option<&str>,
+) -> Result<i64, ErrorCode> {
+    let mut builder = BatchBuilder::new(options);
+    let now_ms = broker.now_ms();
+    for (key, value) in values {
+        builder.append(now_ms, Some(key.as_bytes()), Some(value.as_bytes()), &[]);
     }
-
-    /// Returns the first offset.
-    fn produce(
-        &mut self,
-        broker: &mut impl Caller,
-        place: Place,
-        values: &[(String, String)],
-    ) -> Result<i64, ErrorCode> {
-        let sequence = self.next_sequences.entry(place).or_default();
-        let mut builder = BatchBuilder::new(BatchOptions {
-            producer_id: self.id,
-            producer_epoch: self.epoch,
-            base_sequence: *sequence,
-            ..BatchOptions::default()
-        });
-        for (key, value) in values {
-            builder.append(
-                1_790_000_000_000,
-                Some(key.as_bytes()),
-                Some(value.as_bytes()),
-                &[],
-            );
-        }
-        *sequence += i32::try_from(values.len()).expect("few");
-        send(broker, place, &builder.finish())
-    }
-}
-
-fn send(broker: &mut impl Caller, place: Place, records: &[u8]) -> Result<i64, ErrorCode> {
+    let records = builder.finish();
     let partition = PartitionProduceData {
         index: place.1,
-        records: Some(records),
+        records: Some(&records),
     };
     let request = ProduceRequest {
-        transactional_id: None,
+        transactional_id,
         acks: -1,
         timeout_ms: 30_000,
         topic_data: vec![TopicProduceData {
@@ -353,10 +359,21 @@ fn send(broker: &mut impl Caller, place: Place, records: &[u8]) -> Result<i64, E
 }
 
 fn commit(broker: &mut impl Caller, group: &'static str, offset: i64) -> Result<(), ErrorCode> {
+    commit_as(broker, group, "", -1, offset)
+}
+
+pub(crate) fn commit_as(
+    broker: &mut impl Caller,
+    group: &'static str,
+    member_id: &str,
+    member_epoch: i32,
+    offset: i64,
+) -> Result<(), ErrorCode> {
     for _ in 0..1_000 {
         let request = OffsetCommitRequest {
             group_id: group,
-            generation_id_or_member_epoch: -1,
+            generation_id_or_member_epoch: member_epoch,
+            member_id,
             topics: vec![OffsetCommitRequestTopic {
                 name: ORDERS,
                 partitions: vec![OffsetCommitRequestPartition {
@@ -424,16 +441,22 @@ pub fn committed(broker: &mut impl Caller, group: &'static str) -> Result<Option
     Err(last)
 }
 
-fn is_coming(error: ErrorCode) -> bool {
+pub(crate) fn is_coming(error: ErrorCode) -> bool {
     matches!(
         error,
         ErrorCode::CoordinatorLoadInProgress | ErrorCode::NotCoordinator | ErrorCode::CoordinatorNotAvailable
     )
 }
 
-fn find_coordinator(broker: &mut impl Caller, group: &'static str) {
-    let request = ottla_wire::messages::find_coordinator::FindCoordinatorRequest {
-        key: group,
+pub(crate) fn find_coordinator(broker: &mut impl Caller, group: &str) {
+    find(broker, group, 0);
+}
+
+/// Asks for the coordinator of a group (key type 0) or of a transactional id (1).
+pub(crate) fn find(broker: &mut impl Caller, key: &str, key_type: i8) {
+    let request = FindCoordinatorRequest {
+        key,
+        key_type,
         ..Default::default()
     };
     let mut body = Vec::new();
@@ -445,9 +468,15 @@ fn find_coordinator(broker: &mut impl Caller, group: &'static str) {
 ///
 /// - Errors: the broker returned something that it must not return.
 pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
+    read_as(broker, place, Isolation::Uncommitted)
+}
+
+/// The same for a reader of one or the other isolation level, which drops aborted records as clients
+/// do.
+pub fn read_as(broker: &mut impl Caller, place: Place, isolation: Isolation) -> Result<Found, String> {
     let mut found = Found::default();
-    let bounds =
-        offset_at(broker, place, EARLIEST).and_then(|start| Ok((start, offset_at(broker, place, LATEST)?)));
+    let bounds = offset_at(broker, place, EARLIEST, isolation)
+        .and_then(|start| Ok((start, offset_at(broker, place, LATEST, isolation)?)));
     let (mut offset, end) = match bounds {
         Ok(bounds) => bounds,
         Err(error) => {
@@ -466,6 +495,7 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
             max_wait_ms: 0,
             min_bytes: 1,
             max_bytes: 3_000,
+            isolation_level: isolation as i8,
             topics: vec![FetchTopic {
                 topic: place.0,
                 partitions: vec![partition],
@@ -491,11 +521,16 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
             }
         }
         let before = offset;
+        let mut aborted = Aborted::new(partition.aborted_transactions.iter().flatten());
         for batch in batch::batches(partition.records.unwrap_or_default()) {
             let Ok(batch) = batch else { break };
             batch
                 .verify_checksum()
                 .map_err(|error| format!("{place:?} gives out a damaged batch at {offset}: {error}"))?;
+            offset = batch.header.next_offset();
+            if aborted.hides(&batch) || batch.header.is_control() {
+                continue;
+            }
             for record in batch.records() {
                 let record = record.expect("records of an intact batch are intact");
                 if record.offset >= before {
@@ -506,7 +541,6 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
                     found.records.insert(record.offset, line);
                 }
             }
-            offset = batch.header.next_offset();
         }
         if offset == before {
             return Err(format!("{place:?} gives out nothing at {offset}"));
@@ -515,8 +549,47 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     Ok(found)
 }
 
+/// The aborted transactions of an answer, as a consumer follows them.
+struct Aborted<'a> {
+    /// Those whose first records were not reached yet, in order.
+    coming: VecDeque<&'a AbortedTransaction>,
+    producers: BTreeSet<i64>,
+}
+
+impl<'a> Aborted<'a> {
+    fn new(all: impl Iterator<Item = &'a AbortedTransaction>) -> Aborted<'a> {
+        let mut coming: Vec<&AbortedTransaction> = all.collect();
+        coming.sort_by_key(|aborted| aborted.first_offset);
+        Aborted {
+            coming: coming.into(),
+            producers: BTreeSet::new(),
+        }
+    }
+
+    /// Whether the records of the next batch are aborted. Markers are for it alone.
+    fn hides(&mut self, batch: &Batch<'_>) -> bool {
+        let header = &batch.header;
+        while let Some(aborted) = self
+            .coming
+            .pop_front_if(|next| next.first_offset <= header.last_offset())
+        {
+            self.producers.insert(aborted.producer_id);
+        }
+        if header.is_control() {
+            // A commit ends no transaction of the list.
+            self.producers.remove(&header.producer_id);
+        }
+        header.is_transactional() && self.producers.contains(&header.producer_id)
+    }
+}
+
 /// Returns the answer of ListOffsets for a timestamp, or for a special value such as -1.
-fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i64, ErrorCode> {
+fn offset_at(
+    broker: &mut impl Caller,
+    place: Place,
+    timestamp: i64,
+    isolation: Isolation,
+) -> Result<i64, ErrorCode> {
     let partition = ListOffsetsPartition {
         partition_index: place.1,
         timestamp,
@@ -524,6 +597,7 @@ fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i
     };
     let request = ListOffsetsRequest {
         replica_id: -1,
+        isolation_level: isolation as i8,
         topics: vec![ListOffsetsTopic {
             name: place.0,
             partitions: vec![partition],
@@ -542,6 +616,6 @@ fn offset_at(broker: &mut impl Caller, place: Place, timestamp: i64) -> Result<i
     }
 }
 
-fn code(code: i16) -> ErrorCode {
+pub(crate) fn code(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).expect("a known code")
 }

@@ -1,15 +1,21 @@
 //! Tests a broker on one damaged directory: start, read everything, write, kill, start, read again.
 //!
-//! Allowed outcomes: everything is as before; damage is reported with its file, and only the
-//! damaged part cannot be read; the start is refused, and no byte was changed. Not allowed: silent
-//! loss, and a loss that appears only later.
+//! Allowed outcomes: everything is as before; damage is reported with its file and position, and only
+//! the damaged part cannot be read; the start is refused in the same way, and no byte was changed.
+//! Not allowed: silent loss, and a loss that appears only later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ottla_log::disk::damage::Damage;
 use ottla_wire::error_code::ErrorCode;
 
-use crate::inhabited::{Caller, Expected, Found, GROUPS, PLACES, Place, USERS, committed, produce, read};
+use crate::inhabited::{
+    Caller, Expected, Found, GROUPS, Isolation, PLACES, Place, USERS, access, committed, members, produce,
+    read, read_as,
+};
+
+mod producing;
 
 /// A broker on a directory.
 pub trait Machine: Caller {
@@ -48,6 +54,7 @@ pub struct Trial<'a, M> {
     pub machine: &'a mut M,
     pub expected: &'a Expected,
     pub stop: Stop,
+    pub damage: &'a Damage,
 }
 
 /// - Errors: the violated rule.
@@ -61,9 +68,8 @@ impl<M: Machine> Trial<'_, M> {
     pub fn run(&mut self) -> Verdict<Outcome> {
         let before = self.contents();
         if let Err(refusal) = self.machine.start() {
-            let names_a_file = refusal.contains(&self.machine.directory());
-            ensure(names_a_file, || {
-                format!("the start is refused and no file named: {refusal}")
+            ensure(self.is_located(&refusal), || {
+                format!("the start is refused without file and position: {refusal}")
             })?;
             let is_unchanged = self.contents() == before;
             ensure(is_unchanged, || {
@@ -77,15 +83,23 @@ impl<M: Machine> Trial<'_, M> {
             is_said |= self.judge(*place, found)?;
         }
         is_said |= self.judge_groups()?;
-        let written = self.write(&first)?;
+        self.judge_access()?;
+        is_said |= self.judge_transactions(&first)?;
+        let mut written = self.write(&first)?;
+        is_said |= self.write_to_ledger(&first, &mut written)?;
+        let transaction = self.transact(&first, &mut written)?;
+        self.judge_lines()?;
         self.machine.kill();
         self.machine
             .start()
             .map_err(|refusal| format!("the second start is refused: {refusal}"))?;
         let second = self.read_all()?;
         for (place, found) in &first {
-            compare(*place, found, &second[place], written.get(place))?;
+            compare(*place, found, &second[place], &written)?;
         }
+        is_said |= self.judge_transactions(&second)?;
+        is_said |= self.judge_new_transaction(transaction)?;
+        self.judge_lines()?;
         self.machine.kill();
         Ok(if is_said { Outcome::Said } else { Outcome::AsItWas })
     }
@@ -137,10 +151,7 @@ impl<M: Machine> Trial<'_, M> {
         let is_told = !is_said || is_damaged || self.said_of(place, "cannot read records");
         ensure(is_told, || format!("{place:?} has unreadable offsets in silence"))?;
         let is_displaced = self.said_of(place, "records may be behind their offsets");
-        let is_cut = self.stop == Stop::Killed
-            && (self.said_of(place, "cut an unfinished end")
-                || self.said_of(place, "cut a log")
-                || self.said_of(place, "records that were visible are gone"));
+        let is_cut = self.is_cut(place);
         for (offset, value) in self.expected.records.get(&place).into_iter().flatten() {
             match found.records.get(offset) {
                 Some(known) => ensure(known == value, || {
@@ -154,6 +165,13 @@ impl<M: Machine> Trial<'_, M> {
             }
         }
         Ok(is_said | self.judge_more(place, found)?)
+    }
+
+    fn is_cut(&self, place: Place) -> bool {
+        self.stop == Stop::Killed
+            && (self.said_of(place, "cut an unfinished end")
+                || self.said_of(place, "cut a log")
+                || self.said_of(place, "records that were visible are gone"))
     }
 
     /// Checks records that were found beyond the expected ones.
@@ -190,31 +208,90 @@ impl<M: Machine> Trial<'_, M> {
                 })?;
             }
         }
+        let found = members::described(self.machine);
+        if found.as_ref() != Ok(&self.expected.members) {
+            is_said = self.said(&["__consumer_offsets"]) || self.said(&["offsets topic"]);
+            ensure(is_said, || {
+                format!("the members are {found:?} instead of {}", self.expected.members)
+            })?;
+        }
         Ok(is_said)
     }
 
+    /// Every rule, quota and user is in the metadata log, and damage to it refuses the start.
+    fn judge_access(&mut self) -> Verdict<()> {
+        let found = access::described(self.machine);
+        ensure(found == self.expected.access, || {
+            format!(
+                "rules, quotas and users are {found:?} instead of {:?}",
+                self.expected.access
+            )
+        })
+    }
+
+    /// Whether a message names a file, and a position if there is a file to have one. An intact
+    /// metadata record that makes no sense has an offset.
+    fn is_located(&self, message: &str) -> bool {
+        let position = [" position ", "position=", "record at offset "];
+        message.contains(&self.machine.directory())
+            && (position.iter().any(|words| message.contains(words)) || !self.damage.kind.leaves_a_file())
+    }
+
+    /// Checks that every error line about a partition's log names file and position.
+    fn judge_lines(&self) -> Verdict<()> {
+        const ABOUT_LOGS: [&str; 4] = [
+            "partition refused",
+            "records are damaged",
+            "cannot read records",
+            "cut a log",
+        ];
+        let lines = self.machine.loud_lines();
+        let is_about_a_log = |line: &&String| ABOUT_LOGS.iter().any(|words| line.contains(words));
+        let wrong = lines
+            .iter()
+            .filter(is_about_a_log)
+            .find(|line| !line.contains("ERROR") || !self.is_located(line));
+        match wrong {
+            Some(line) => Err(format!("an error without file and position: {line}")),
+            None => Ok(()),
+        }
+    }
+
     /// Writes to every partition that accepts records, and checks that no offset is assigned twice.
-    fn write(&mut self, first: &BTreeMap<Place, Found>) -> Verdict<BTreeMap<Place, i64>> {
-        let mut written = BTreeMap::new();
+    fn write(&mut self, first: &BTreeMap<Place, Found>) -> Verdict<Written> {
+        let mut written = Written::new();
         for (place, found) in first.iter().filter(|(_, found)| found.refusal.is_none()) {
             let value = [("new".to_owned(), format!("after the damage in {place:?}"))];
             let offset = produce(self.machine, *place, &value)
                 .map_err(|error| format!("{place:?} answers {error:?} to a produce"))?;
-            let known: BTreeSet<i64> = found
-                .records
-                .keys()
-                .chain(found.unreadable.keys())
-                .copied()
-                .collect();
-            let is_new = known.last().is_none_or(|last| offset > *last);
-            ensure(is_new, || format!("{place:?} gives offset {offset} again"))?;
-            written.insert(*place, offset);
+            note_new(&mut written, *place, found, offset, &value)?;
         }
         Ok(written)
     }
 }
 
-fn compare(place: Place, first: &Found, second: &Found, written: Option<&i64>) -> Verdict<()> {
+/// What was acknowledged after the damage.
+type Written = BTreeMap<Place, BTreeMap<i64, String>>;
+
+/// Notes acknowledged records, whose offsets no earlier record may have.
+fn note_new(
+    written: &mut Written,
+    place: Place,
+    first: &Found,
+    offset: i64,
+    values: &[(String, String)],
+) -> Verdict<()> {
+    let before = first.records.keys().chain(first.unreadable.keys());
+    let noted = written.entry(place).or_default();
+    let last = before.chain(noted.keys()).max();
+    let is_new = last.is_none_or(|last| offset > *last);
+    ensure(is_new, || format!("{place:?} gives offset {offset} again"))?;
+    let lines = values.iter().map(|(key, value)| format!("{key}={value}"));
+    noted.extend((offset..).zip(lines));
+    Ok(())
+}
+
+fn compare(place: Place, first: &Found, second: &Found, written: &Written) -> Verdict<()> {
     let (before, after) = (first.refusal, second.refusal);
     ensure(before == after, || {
         format!("{place:?} answers {after:?} after {before:?}")
@@ -224,8 +301,11 @@ fn compare(place: Place, first: &Found, second: &Found, written: Option<&i64>) -
         let is_there = second.records.get(offset) == Some(value) || place.0 == USERS;
         ensure(is_there, || format!("{place:?} offset {offset} is lost later"))?;
     }
-    let is_kept = written.is_none_or(|offset| second.records.contains_key(offset));
-    ensure(is_kept, || {
-        format!("{place:?}: what was written after the damage is lost")
-    })
+    for (offset, value) in written.get(&place).into_iter().flatten() {
+        let is_kept = second.records.get(offset) == Some(value);
+        ensure(is_kept, || {
+            format!("{place:?}: offset {offset}, written after the damage, is lost")
+        })?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 //! `OTTLA_DAMAGE_SEED=n` runs one seed, `OTTLA_DAMAGE_SEEDS=n` the first n. A failure names its
 //! seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use ottla_core::config::RecoveryConfig;
 use ottla_log::disk::Disk;
-use ottla_log::disk::damage::{Damage, files_below};
+use ottla_log::disk::damage::{Damage, DamageKind, files_below};
 use ottla_log::disk::memory::MemoryDisk;
+use ottla_sim::inhabited::producers::Producer;
 use ottla_sim::inhabited::{
-    Caller, Expected, ORDERS, committed, create_topic, delete_topic, fill, produce, read,
+    Caller, Expected, ORDERS, PLACES, access, committed, create_topic, delete_topic, fill, produce, read,
 };
 use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_sim::world::{LOG_DIRECTORY, World};
@@ -69,6 +70,9 @@ fn base(stop: Stop, durability: &str) -> Base {
         ("offsets.topic.num.partitions", "2"),
         ("offsets.topic.segment.bytes", "1048576"),
         ("auto.create.topics.enable", "false"),
+        ("transaction.state.log.num.partitions", "2"),
+        access::SETTINGS[0],
+        access::SETTINGS[1],
     ];
     let mut world = World::new(7, &properties);
     assert!(world.start());
@@ -115,6 +119,10 @@ impl Caller for Simulated {
     fn pause(&mut self) {
         let world = &mut self.world;
         self.lines.capture(|| world.pause());
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.world.now_ms()
     }
 }
 
@@ -163,6 +171,76 @@ fn seeds() -> Vec<u64> {
     }
 }
 
+/// Random and chosen damages in turn. A disk in memory has no pipes and no links.
+fn damage_of(world: &World, seed: u64) -> Damage {
+    let root = Path::new(LOG_DIRECTORY);
+    let random = |seed| Damage::choose(&world.disk, root, seed).expect("listed");
+    if seed.is_multiple_of(2) {
+        return random(seed);
+    }
+    let chosen = Damage::nth_chosen(&world.disk, root, seed / 6).expect("listed");
+    match chosen.kind {
+        DamageKind::Pipe | DamageKind::DanglingLink => random(seed),
+        _ => chosen,
+    }
+}
+
+#[test]
+fn the_directories_have_every_kind_of_file_and_each_gets_every_chosen_damage() {
+    let base = base(Stop::Cleanly, "disk");
+    let disk = &base.world.disk;
+    let root = Path::new(LOG_DIRECTORY);
+    let files = files_below(disk, root).expect("listed");
+    let filled = files
+        .iter()
+        .filter(|path| !disk.read_file(path).expect("there").is_empty());
+    let names: Vec<String> = filled.map(|path| path.display().to_string()).collect();
+    let all_damages = Damage::all_chosen(disk, root, 0).expect("listed");
+    for (place, extension) in [
+        ("", ".txnindex"),
+        ("", ".snapshot"),
+        ("", ".index"),
+        ("", ".log"),
+        ("__transaction_state", ".log"),
+        ("__consumer_offsets", ".log"),
+        ("__cluster_metadata", ".log"),
+    ] {
+        let is_it = |name: &str| {
+            let is_internal = ["__transaction_state", "__consumer_offsets", "__cluster_metadata"]
+                .iter()
+                .any(|internal| name.contains(internal));
+            name.ends_with(extension) && name.contains(place) && is_internal != place.is_empty()
+        };
+        assert!(
+            names.iter().any(|name| is_it(name)),
+            "{place}*{extension}: {names:?}"
+        );
+        let damaged = all_damages
+            .iter()
+            .filter(|damage| is_it(&damage.path.display().to_string()));
+        let kinds: BTreeSet<String> = damaged.map(|damage| kind_name(&damage.kind)).collect();
+        let mut wanted = vec![
+            "DanglingLink",
+            "Directory",
+            "Emptied",
+            "Foreign",
+            "Missing",
+            "Pipe",
+            "Truncated",
+        ];
+        if extension == ".log" {
+            wanted.extend(["FlippedBit", "Zeroed"]);
+        }
+        let missing: Vec<&&str> = wanted.iter().filter(|kind| !kinds.contains(**kind)).collect();
+        assert!(missing.is_empty(), "{place}*{extension} gets no {missing:?}");
+    }
+}
+
+fn kind_name(kind: &DamageKind) -> String {
+    let text = format!("{kind:?}");
+    text.split(' ').next().unwrap_or_default().to_owned()
+}
+
 #[test]
 fn no_damage_is_silent_or_causes_a_later_loss() {
     let bases = [
@@ -172,21 +250,26 @@ fn no_damage_is_silent_or_causes_a_later_loss() {
     ];
     let mut outcomes: BTreeMap<Outcome, u32> = BTreeMap::new();
     let mut failed = Vec::new();
-    for seed in seeds() {
+    let seeds = seeds();
+    for seed in seeds.iter().copied() {
         let base = &bases[(seed % bases.len() as u64) as usize];
         let world = base.world.fork(seed);
-        let damage = Damage::choose(&world.disk, Path::new(LOG_DIRECTORY), seed).expect("listed");
+        let damage = damage_of(&world, seed);
         damage.apply(&world.disk).expect("the disk works");
         let mut machine = Simulated::new(world);
         let mut trial = Trial {
             machine: &mut machine,
             expected: &base.expected,
             stop: base.stop,
+            damage: &damage,
         };
         // All seeds are tried: the kinds of damage that fail tell more than the first failure.
         match catch_unwind(AssertUnwindSafe(|| trial.run())).unwrap_or_else(|_| Err("panic".to_owned())) {
             Ok(outcome) => *outcomes.entry(outcome).or_default() += 1,
             Err(problem) => failed.push(format!("seed {seed}, {:?}, {damage}: {problem}", base.stop)),
+        }
+        if seeds.len() == 1 {
+            println!("{}", machine.lines.text());
         }
     }
     println!("{outcomes:?}");
@@ -231,7 +314,11 @@ fn check_all(machine: &mut Simulated, expected: &Expected) {
 fn check_new_producers(machine: &mut Simulated, expected: &Expected) {
     for (place, records) in &expected.records {
         let value = [("k".to_owned(), "of a new producer".to_owned())];
-        let offset = produce(machine, *place, &value).expect("records are taken");
+        let mut producer = Producer::new(machine, None).expect("producer ids are given out");
+        assert!(!expected.producer_ids.contains(&producer.id), "{}", producer.id);
+        let offset = producer
+            .send(machine, *place, &value)
+            .expect("records are taken");
         let last = records.last_key_value().expect("there are records").0;
         assert!(
             offset > *last,

@@ -9,6 +9,8 @@ use super::memory::Random;
 use super::{Disk, EntryKind, OpenMode};
 use crate::checkpoint::read_file;
 
+mod chosen;
+
 /// What happens to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
@@ -41,6 +43,18 @@ pub enum DamageKind {
     Directory,
     /// The directory is removed with all files in it.
     DirectoryMissing,
+    /// Replaced by the contents of another file, which stays as it is.
+    Foreign {
+        of: PathBuf,
+    },
+    /// One digit of a text file is changed.
+    OtherNumber {
+        position: u64,
+    },
+    /// Replaced by a named pipe. [`Disk`] cannot make one: the caller does.
+    Pipe,
+    /// Replaced by a symbolic link to nowhere. [`Disk`] cannot make one: the caller does.
+    DanglingLink,
 }
 
 /// One damage to one file or directory.
@@ -54,6 +68,21 @@ pub struct Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}", self.path.display(), self.kind)
+    }
+}
+
+impl DamageKind {
+    /// Whether the file is still one that can be opened and read, so that a message about it can
+    /// name a position.
+    pub fn leaves_a_file(&self) -> bool {
+        !matches!(
+            self,
+            DamageKind::Missing
+                | DamageKind::Directory
+                | DamageKind::DirectoryMissing
+                | DamageKind::Pipe
+                | DamageKind::DanglingLink
+        )
     }
 }
 
@@ -131,6 +160,8 @@ impl Damage {
                 replace(disk, &self.path, &other)?;
                 replace(disk, with, &one)?;
             }
+            DamageKind::Foreign { of } => replace(disk, &self.path, &contents(disk, of)?)?,
+            DamageKind::Pipe | DamageKind::DanglingLink => return Err(io::ErrorKind::Unsupported.into()),
             _ => {
                 let damaged = self.changed(contents(disk, &self.path)?);
                 replace(disk, &self.path, &damaged)?;
@@ -163,11 +194,19 @@ impl Damage {
             DamageKind::Grown { bytes: more } => {
                 bytes.extend((0..*more).map(|_| random.next() as u8));
             }
+            DamageKind::OtherNumber { position } => {
+                if let Some(digit) = bytes.get_mut(*position as usize) {
+                    *digit = b'0' + (*digit - b'0' + 1) % 10;
+                }
+            }
             DamageKind::Noise => bytes.iter_mut().for_each(|byte| *byte = random.next() as u8),
             DamageKind::Missing
             | DamageKind::Directory
             | DamageKind::DirectoryMissing
-            | DamageKind::Swapped { .. } => {}
+            | DamageKind::Swapped { .. }
+            | DamageKind::Foreign { .. }
+            | DamageKind::Pipe
+            | DamageKind::DanglingLink => {}
         }
         bytes
     }

@@ -462,12 +462,17 @@ impl Opening {
                 continue;
             }
             let mut indexes = segment.indexes();
+            let path = segment.path(FileKind::TransactionIndex);
+            if indexes.aborted.is_empty() {
+                repair::remove(&*self.disk, &path)?;
+                continue;
+            }
             let mut bytes = Vec::new();
             indexes
                 .aborted
                 .iter()
                 .for_each(|aborted| aborted.encode(&mut bytes));
-            write_file(&*self.disk, &segment.path(FileKind::TransactionIndex), &bytes)?;
+            write_file(&*self.disk, &path, &bytes)?;
             indexes.aborted_in_file = indexes.aborted.len();
         }
         Ok(())
@@ -525,11 +530,12 @@ impl Opening {
         if let Some(path) = self.files.path(base_offset, FileKind::TransactionIndex) {
             let bytes = read_file(&*self.disk, path)?.unwrap_or_default();
             match AbortedTransaction::decode_all(&bytes, base_offset..next_base) {
-                Some(aborted) => {
+                // The file is made for the first abort: without an entry it has lost them.
+                Some(aborted) if !aborted.is_empty() => {
                     indexes.aborted_in_file = aborted.len();
                     indexes.aborted = aborted;
                 }
-                None => {
+                _ => {
                     // The replay finds the aborts again.
                     self.report.rebuilt_indexes += 1;
                     self.aborts_lost_from = self.aborts_lost_from.min(base_offset);

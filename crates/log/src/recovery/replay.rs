@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
+use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES};
 
 use super::Opening;
 use super::repair::remove;
@@ -219,14 +219,12 @@ fn replay_batch(
         return Ok(());
     }
     // A marker takes some 20 bytes; a larger batch is none.
-    let mut records = vec![0; (header.total_bytes() - HEADER_BYTES).min(4096)];
-    read_up_to(
-        &*segment.file,
-        &mut records,
-        position + HEADER_BYTES as u64,
-        ReadMode::Blocking,
-    )?;
-    if let Some(marker) = marker_in(header, &records)
+    let mut bytes = vec![0; header.total_bytes().min(4096)];
+    read_up_to(&*segment.file, &mut bytes, position, ReadMode::Blocking)?;
+    // One that may be damaged ends nothing: as a commit it would show aborted records.
+    let is_intact = Batch::parse(&bytes).is_ok_and(|batch| batch.verify_checksum().is_ok());
+    if is_intact
+        && let Some(marker) = marker_in(header, &bytes[HEADER_BYTES..])
         && let Some(aborted) = note_marker(producers, header, marker)
     {
         segment.indexes().aborted.push(aborted);
