@@ -11,6 +11,9 @@ use crate::model::ceilings::Ceiling;
 use crate::model::constants::FULL;
 use crate::numbers::{number, percent};
 
+/// A latency that changes by less than this is the same.
+const SAME: f64 = 0.01;
+
 /// How the changes combine.
 struct Together {
     /// U before the change.
@@ -124,8 +127,17 @@ impl Work<'_> {
 
     fn assumption(&self, together: &Together) -> String {
         if together.is_full {
-            return String::from(
-                "at unchanged latency; the lower bound where all of it but the round trip grows with the request",
+            let (before_ms, after_ms) = (self.before.request_ms, self.after.request_ms);
+            let latency = match (after_ms / before_ms - 1.0).abs() < SAME {
+                true => "at an unchanged latency of requests".to_owned(),
+                false => format!(
+                    "with requests of {} ms in place of {} ms",
+                    number(after_ms),
+                    number(before_ms)
+                ),
+            };
+            return format!(
+                "{latency}; the lower bound where all of it but the round trip grows with the request"
             );
         }
         if self.before.has_backlog() {
