@@ -316,6 +316,9 @@ pub struct Producer {
     /// md, seconds per second.
     pub metadata_wait: Option<f64>,
     pub metadata_age_s: Option<f64>,
+    /// Time in `flush()`, and in ending transactions, in thread-seconds per second.
+    pub flush_wait: Option<f64>,
+    pub transaction_wait: Option<f64>,
     pub connections_created: Option<f64>,
     pub nodes: Vec<Node>,
     pub topics: BTreeMap<String, Topic>,
@@ -474,6 +477,13 @@ pub struct BrokerSide {
     /// Round trip of the connection while the broker was sending most of the time: with what queues
     /// on the way.
     pub loaded_round_trip_ms: Option<f64>,
+    /// Share of the time in which a producer's request was arriving: its first byte was read and its
+    /// last was not.
+    pub arriving_share: Option<f64>,
+    /// The time between two reads of one request, each weighted by its length. Bytes that come as
+    /// fast as a link carries them have short ones; those that wait for a window come once in a
+    /// round trip.
+    pub arrival_pause_ms: Option<f64>,
     /// The operations that the broker denied this client in the window.
     pub denied: Vec<Denied>,
 }

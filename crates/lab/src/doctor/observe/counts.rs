@@ -146,6 +146,9 @@ pub struct RequestCounts {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
+    /// From a request's first byte to its last, and the squares of the times between its reads.
+    pub read_micros: u64,
+    pub pause_squares: u64,
     /// Lately: the largest request and batch, and the most requests of one connection that were
     /// under way at the same time as far as the broker can tell.
     pub request_bytes_max: u32,
@@ -220,6 +223,8 @@ impl RequestCounts {
             &mut self.gaps_judged,
             &mut self.back_to_back,
             &mut self.overlaps,
+            &mut self.read_micros,
+            &mut self.pause_squares,
             &mut self.cold_reads,
             &mut self.cold_bytes,
             &mut self.queued_micros,

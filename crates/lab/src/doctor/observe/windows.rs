@@ -561,8 +561,16 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         partitions_written: sums.written.count(),
         denied: sums.denied.iter().map(denied).collect(),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
+        arriving_share: arriving(sums).filter(|_| is_producer),
+        arrival_pause_ms: ratio(api.pause_squares as f64 / 1e3, api.read_micros).filter(|_| is_producer),
         ..BrokerSide::default()
     }
+}
+
+/// The share of the time in which a request was arriving, on each connection.
+fn arriving(sums: &ClientSums) -> Option<f64> {
+    let micros = 1e6 * sums.seconds * sums.connections.max(1) as f64;
+    (sums.api.read_micros > 0).then(|| (sums.api.read_micros as f64 / micros).min(1.0))
 }
 
 /// Returns the lag and its change per partition, taken from the client's own fetches.
@@ -664,6 +672,9 @@ mod tests {
             gaps_judged: requests,
             gap_micros: 3_000 * requests,
             back_to_back: requests,
+            // In reads of 2 and 4 ms.
+            read_micros: 6_000 * requests,
+            pause_squares: 20_000_000 * requests,
             ..RequestCounts::default()
         };
         ConnectionCounts {
@@ -773,6 +784,8 @@ mod tests {
             (Some(3.0), Some(1.0), Some(false))
         );
         assert_eq!((side.round_trip_ms, side.connections), (Some(2.5), Some(1.0)));
+        assert_eq!(side.arriving_share, Some(0.6));
+        assert!(side.arrival_pause_ms.is_some_and(|ms| (3.3..3.4).contains(&ms)));
         // It was sending for 10 ms of every request: all of the time.
         assert_eq!(side.loaded_round_trip_ms, Some(4.0));
         // 5 of 20 seconds of two loops.

@@ -206,4 +206,35 @@ mod tests {
         doubt(&mut sure, &snapshot);
         assert_eq!((sure.confidence, sure.notes.len()), (Confidence::Low, 1));
     }
+
+    /// A Java client whose thread comes to push once and then no more.
+    #[test]
+    fn a_client_that_has_no_time_to_push_is_on_a_full_machine() {
+        use super::super::super::snapshot::Library;
+        use super::super::producer::tests::rows::{ROW, Row};
+        let row = Row {
+            records: 9_000.0,
+            requests: 200.0,
+            ..ROW
+        };
+        let mut starved = row.snapshot();
+        starved.producer = None;
+        starved.client.library = Library::FranzGo;
+        starved.telemetry.pushes = Some(1);
+        starved.telemetry.is_silent = true;
+        starved.telemetry.push_interval_ms = Some(10_000.0);
+        starved.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(200.0),
+            total_micros: Some(300.0),
+            host: Some(machine(0.99, 0.8)),
+            ..BrokerSide::default()
+        }];
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::Host);
+        starved.telemetry.is_silent = false;
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
+        starved.telemetry.is_silent = true;
+        starved.brokers[0].host = Some(machine(0.6, 0.1));
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
+    }
 }

@@ -113,6 +113,8 @@ fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
         gaps_judged: api.gaps_judged,
         back_to_back: api.back_to_back,
         overlaps: api.overlaps,
+        read_micros: micros(&[Stage::Read]),
+        pause_squares: api.pause_squares,
         request_bytes_max: largest.request_bytes,
         batch_bytes_max: largest.batch_bytes,
         in_flight_max: largest.in_flight,

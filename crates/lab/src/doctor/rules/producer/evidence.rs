@@ -33,13 +33,14 @@ use crate::formulas::{buffer, latency};
 
 use super::super::inference::is_guess;
 use super::super::words::{known, step};
+use super::arrival;
 use super::backlog::Backlog;
 use super::lines::is_of_pipe;
 use super::reading::{Bound, Reading, has_false_latency, positive, ratio};
 use crate::numbers::{bytes, number, percent};
 
 const PUSHES: u32 = 2;
-const REQUESTS: f64 = 100.0;
+pub(crate) const REQUESTS: f64 = 100.0;
 const REQUESTS_OF_A_READING: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const AGREES: f64 = 0.05;
@@ -98,7 +99,10 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if (is_reading || has_pushed) && is_long && has_rate {
         return Evidence::Enough;
     }
-    let is_full = reading.is_back_to_back() || reading.is_pinned() || reading.is_always_full();
+    let is_full = reading.is_back_to_back()
+        || reading.is_pinned()
+        || reading.is_always_full()
+        || arrival::full_link(reading).is_some();
     if !is_reading && !has_pushed && is_long && is_full {
         return Evidence::Silent;
     }
