@@ -25,6 +25,8 @@ pub struct BrokerCounts {
     pub host: Option<HostCounts>,
     pub connections: Vec<ConnectionCounts>,
     pub groups: Vec<GroupCounts>,
+    /// The oldest open transaction of partitions in which a reader is behind.
+    pub open_transactions: Vec<OpenTransactionCounts>,
 }
 
 /// One connection's sums since it was opened.
@@ -122,6 +124,20 @@ pub struct FetchCounts {
     /// The offset that was asked from, and the high watermark.
     pub offset: i64,
     pub end: i64,
+}
+
+/// A transaction that is not ended: readers of committed records read no further than to its first
+/// one.
+#[derive(Clone, Debug)]
+pub struct OpenTransactionCounts {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub first_offset: i64,
+    pub producer_id: i64,
+    /// `None`: no coordinator on this broker knows it.
+    pub transactional_id: Option<Arc<str>>,
+    /// When its producer last wrote to the partition, in milliseconds since 1970.
+    pub written_ms: i64,
 }
 
 /// Sums over a connection's requests of one API. Times are microseconds.

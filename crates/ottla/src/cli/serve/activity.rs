@@ -1,13 +1,13 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
 use ottla_broker::activity::{
-    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, Stage,
-    WrittenPartitions,
+    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, OpenTransaction,
+    Stage, WrittenPartitions,
 };
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
     BrokerCounts, ConnectionCounts, DeniedCounts, DeniedWhat, FetchCounts, FetchLimits, GroupCounts,
-    MemberCounts, PartitionCounts, RequestCounts, WrittenCounts,
+    MemberCounts, OpenTransactionCounts, PartitionCounts, RequestCounts, WrittenCounts,
 };
 use ottla_lab::doctor::snapshot;
 use ottla_lab::machine::host::HostCounts;
@@ -27,6 +27,18 @@ pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
             .map(|activity| connection(&reading, activity))
             .collect(),
         groups: reading.groups.iter().map(group).collect(),
+        open_transactions: reading.open_transactions.iter().map(open_transaction).collect(),
+    }
+}
+
+fn open_transaction(open: &OpenTransaction) -> OpenTransactionCounts {
+    OpenTransactionCounts {
+        topic: open.topic.clone(),
+        partition: open.partition,
+        first_offset: open.first_offset,
+        producer_id: open.producer_id,
+        transactional_id: open.transactional_id.clone(),
+        written_ms: open.written.0,
     }
 }
 

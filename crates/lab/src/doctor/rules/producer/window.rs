@@ -112,6 +112,11 @@ fn ask(reading: &Reading<'_>) -> Found {
         );
         found = found.refuse(IN_FLIGHT, why);
     }
+    if window.is_derived && !arrival::is_held(reading, pipe) {
+        found = found.missing(
+            "the link's bandwidth: a full link looks alike where the broker does not tell how requests arrive",
+        );
+    }
     found
 }
 
@@ -354,6 +359,8 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         let change = diagnosis.recommendation.unwrap();
         assert!(change.set.starts_with("send.buffer.bytes="), "{change:?}");
+        let is_link = |what: &String| what.starts_with("the link's bandwidth");
+        assert!(diagnosis.missing.iter().any(is_link), "{:?}", diagnosis.missing);
         assert!(
             diagnosis
                 .refused
