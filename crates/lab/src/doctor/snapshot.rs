@@ -477,8 +477,8 @@ pub struct BrokerSide {
     /// Round trip of the connection while the broker was sending most of the time: with what queues
     /// on the way.
     pub loaded_round_trip_ms: Option<f64>,
-    /// Share of the time in which a producer's request was arriving: its first byte was read and its
-    /// last was not.
+    /// Share of the time in which a producer's request was arriving: its first byte was read and
+    /// its last was not.
     pub arriving_share: Option<f64>,
     /// The time between two reads of one request, each weighted by its length. Bytes that come as
     /// fast as a link carries them have short ones; those that wait for a window come once in a

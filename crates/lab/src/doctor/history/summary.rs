@@ -117,8 +117,8 @@ fn producer(window: &Window<'_>) -> Producer {
     }
 }
 
-/// What a transaction's end takes, in seconds per second: its records' answers, its offsets, and the
-/// coordinator's.
+/// What the end of a transaction takes, in seconds per second: its records' answers, its offsets,
+/// and the coordinator's.
 fn transaction_wait(window: &Window<'_>) -> Option<f64> {
     use Measure::{self as M};
     let parts = [

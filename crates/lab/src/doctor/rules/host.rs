@@ -12,8 +12,10 @@
 //!   a processor 80 % of the time."
 //!
 //! It is the verdict where nothing that is independent of processors explains the wait: a round
-//! trip, a window, a quota take as long on an idle machine. Every other verdict's confidence falls
-//! while a machine is full, because means of such a window hold the wait for a processor.
+//! trip, a window, a quota take as long on an idle machine. It also is the verdict of a client that
+//! sends records, was asked to push and does not come to it for 2.5 of its intervals. Every other
+//! verdict's confidence falls while a machine is full, because means of such a window hold the wait
+//! for a processor.
 
 use super::super::diagnosis::{Confidence, Diagnosis, Promise, Recommendation, Verdict};
 use super::super::snapshot::{Host, Snapshot};

@@ -415,8 +415,8 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
     (is_silent && is_back_to_back(snapshot) && !is_more && !is_one_record(snapshot)).then(|| inferred(1.0))
 }
 
-/// Whether requests arrive for more of the time than one at a time leaves: between its last byte and
-/// the first of the next one passes a round trip at least.
+/// Whether requests arrive for more of the time than one at a time leaves: between its last byte
+/// and the first of the next one passes a round trip at least.
 fn arrives_without_waiting(snapshot: &Snapshot) -> bool {
     let arrives = |side: &BrokerSide| {
         let trips = side.requests_per_second? * side.round_trip_ms? / 1_000.0;

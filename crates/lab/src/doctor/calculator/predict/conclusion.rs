@@ -127,14 +127,9 @@ impl Work<'_> {
 
     fn assumption(&self, together: &Together) -> String {
         if together.is_full {
-            let (before_ms, after_ms) = (self.before.request_ms, self.after.request_ms);
-            let latency = match (after_ms / before_ms - 1.0).abs() < SAME {
-                true => "at an unchanged latency of requests".to_owned(),
-                false => format!(
-                    "with requests of {} ms in place of {} ms",
-                    number(after_ms),
-                    number(before_ms)
-                ),
+            let latency = match self.other_latency() {
+                None => "at an unchanged latency of requests".to_owned(),
+                Some(words) => format!("with {words}"),
             };
             return format!(
                 "{latency}; the lower bound where all of it but the round trip grows with the request"
@@ -234,6 +229,19 @@ impl Work<'_> {
         (high * share).max(before.records_per_second.min(high))
     }
 
+    /// How long requests take after the change, where that is not as long as before.
+    fn other_latency(&self) -> Option<String> {
+        let (before_ms, after_ms) = (self.before.request_ms, self.after.request_ms);
+        let is_other = (after_ms / before_ms - 1.0).abs() >= SAME;
+        is_other.then(|| {
+            format!(
+                "requests of {} ms in place of {} ms",
+                number(after_ms),
+                number(before_ms)
+            )
+        })
+    }
+
     /// q' is the linger where nothing queues any more (F30).
     fn latency(&mut self, is_relieved: bool) {
         let Some(queue) = self.before.queue_ms else {
@@ -265,7 +273,10 @@ impl Work<'_> {
             low: low.min(high),
             high: high.max(low),
             unit: String::from("ms"),
-            assumption: String::from("batches wait for linger.ms at most (F5), request latency stays"),
+            assumption: match self.other_latency() {
+                None => String::from("batches wait for linger.ms at most (F5), request latency stays"),
+                Some(words) => format!("batches wait for linger.ms at most (F5), {words}"),
+            },
             unknown: None,
         });
     }

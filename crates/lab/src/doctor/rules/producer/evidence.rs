@@ -12,7 +12,8 @@
 //!
 //! A client that pushes nothing although its requests follow each other without a pause still gives
 //! evidence: a Java client with one request in flight needs that slot for its push. Such a client
-//! is judged by the broker's view alone (`silent.rs`).
+//! is judged by the broker's view alone (`silent.rs`). So is one that pushed once and has not for
+//! 2.5 of its intervals: its one push says nothing about the time since.
 //!
 //! **How certain a verdict is.** High: client and broker agree (X_b = R × S within 5 %, F1; R_n of
 //! both within 5 %), the verdict depends on no inferred setting, and the client's queue is known.

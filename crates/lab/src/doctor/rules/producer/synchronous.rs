@@ -2,7 +2,15 @@
 //!
 //! **Threshold**: records outstanding, X_r × (q + L), equal T within 15 %, and requests hold no
 //! more records than there are threads (T unknown: one) (F28, O1). It is asked before small
-//! requests: a sender that waits for each answer has one record in a request too.
+//! requests: a sender that waits for each answer has one record in a request too. Where the client
+//! sends no latency, RTT + D stands for L.
+//!
+//! An application may wait for several answers at once: with `flush()`, or at the end of a
+//! transaction. Java counts the time in both; at 0.7 of a thread's time and without a backlog
+//! it is what sets the pace, however many records are in a request.
+//!
+//! Clients that push no queue time and send requests of one small record without a pause wait for
+//! each answer: behind a backlog a request would hold more of them.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::used::UsedNumbers;
@@ -80,10 +88,11 @@ struct Waiting {
 impl Waiting {
     fn of(reading: &Reading<'_>) -> Option<Waiting> {
         let own = reading.snapshot.producer.as_ref()?;
+        let threads = reading.threads.unwrap_or(1.0).max(1.0);
         let kinds = [(own.transaction_wait, true), (own.flush_wait, false)];
         let known = kinds.into_iter().filter_map(|(share, is_of_transactions)| {
             Some(Waiting {
-                share: clean(share)?,
+                share: clean(share)? / threads,
                 is_of_transactions,
             })
         });
@@ -247,6 +256,10 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
         assert!(diagnosis.summary.contains("flush()"), "{}", diagnosis.summary);
         assert!(set(&diagnosis).starts_with("call flush() less often"));
+        // Eight threads that flush now and then together wait as long as one that always does.
+        let mut several = snapshot.clone();
+        several.application.threads = Some(8.0);
+        assert_ne!(examine(&several).verdict, Verdict::Synchronous);
         // Once a second is no wait to speak of.
         snapshot.producer.as_mut().unwrap().flush_wait = Some(0.045);
         let verdict = examine(&snapshot).verdict;

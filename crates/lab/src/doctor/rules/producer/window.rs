@@ -405,8 +405,8 @@ mod tests {
         assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
     }
 
-    /// librdkafka over send.buffer.bytes of 16 KiB and 40 ms: its latency begins when the kernel has
-    /// taken a request, so that it is of one round trip and a third.
+    /// librdkafka over send.buffer.bytes of 16 KiB and 40 ms: its latency begins when the kernel
+    /// has taken a request, so that it is of one round trip and a third.
     #[test]
     fn requests_that_are_always_on_their_way_in_pieces_wait_for_a_window() {
         let mut snapshot = narrow();
