@@ -1,5 +1,6 @@
 //! What the broker saw of its clients, as a value for the doctor to judge.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use ottla_core::group::overview::{
@@ -59,9 +60,24 @@ pub struct ActivityReading {
     pub processor_micros: u64,
     pub connections: Vec<Activity>,
     pub groups: Vec<GroupOverview>,
+    /// The oldest open transaction of each partition in which a reader is behind.
+    pub open_transactions: Vec<OpenTransaction>,
     /// Whether this broker may ask any client for its metrics (KIP-714).
     pub asks_for_metrics: bool,
     image: Option<Arc<MetadataImage>>,
+}
+
+/// The transaction that readers of committed records wait for in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub first_offset: i64,
+    pub producer_id: i64,
+    /// `None`: no coordinator of this broker knows it.
+    pub transactional_id: Option<Arc<str>>,
+    /// When its producer last wrote to the partition.
+    pub written: Timestamp,
 }
 
 impl ActivityReading {
@@ -112,6 +128,9 @@ impl ActivityView {
         }
         drop(departed);
         let node = self.node.upgrade();
+        let open_transactions = node
+            .as_ref()
+            .map_or_else(Vec::new, |node| open_transactions(node, &connections));
         let processor = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         ActivityReading {
             node_id: self.node_id,
@@ -123,6 +142,7 @@ impl ActivityView {
             processor_micros: processor.tv_sec as u64 * 1_000_000 + processor.tv_nsec as u64 / 1_000,
             connections,
             groups: (node.as_ref()).map_or_else(Vec::new, |node| node.groups.overview(&node.storage)),
+            open_transactions,
             asks_for_metrics: (node.as_ref()).is_some_and(|node| node.telemetry.may_ask(&node.image())),
             image: node.map(|node| node.image().clone()),
         }
@@ -131,4 +151,38 @@ impl ActivityView {
     fn departed(&self) -> MutexGuard<'_, Vec<u64>> {
         self.departed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Looks only where a connection fetched from before the end: in no other partition does anybody
+/// wait.
+fn open_transactions(node: &Node, connections: &[Activity]) -> Vec<OpenTransaction> {
+    let fetched = connections
+        .iter()
+        .filter_map(|activity| activity.fetched.as_ref());
+    let behind: BTreeSet<(&Arc<str>, i32)> = fetched
+        .flat_map(|(_, partitions)| partitions)
+        .filter(|partition| partition.offset < partition.end)
+        .map(|partition| (&partition.topic, partition.index))
+        .collect();
+    if behind.is_empty() {
+        return Vec::new();
+    }
+    let known = node.transactions.open();
+    let oldest = behind.into_iter().filter_map(|(topic, index)| {
+        let partition = node.storage.partition_by_name(topic, index).ok()?;
+        let open = partition.with_log(|log| log.open_transactions());
+        let first = open.iter().min_by_key(|open| open.transaction_first_offset)?;
+        let owner = known
+            .iter()
+            .find(|known| known.state.producer_id == first.producer_id);
+        Some(OpenTransaction {
+            topic: topic.clone(),
+            partition: index,
+            first_offset: first.transaction_first_offset,
+            producer_id: first.producer_id,
+            transactional_id: owner.map(|known| known.id.clone()),
+            written: Timestamp(first.last_timestamp),
+        })
+    });
+    oldest.collect()
 }

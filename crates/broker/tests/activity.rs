@@ -6,12 +6,14 @@
 mod support;
 
 use ottla_broker::Broker;
-use ottla_broker::activity::{Activity, ActivityReading, FetchLimits, Largest};
+use ottla_broker::activity::{Activity, ActivityReading, FetchLimits, Largest, OpenTransaction};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnTopic};
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use ottla_wire::messages::find_coordinator::FindCoordinatorRequest;
+use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
@@ -248,4 +250,109 @@ fn a_members_timeouts_are_known_from_its_join() {
         (member.rebalance_timeout_ms, member.session_timeout_ms),
         (8_000, 7_000)
     );
+}
+
+/// Begins a transaction with one record in partition 1; returns the producer id.
+fn begin_transaction(client: &mut Client, transactional_id: &str) -> i64 {
+    let find = FindCoordinatorRequest {
+        key_type: 1,
+        coordinator_keys: vec![transactional_id],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::FindCoordinator, 4, 4, |bytes| {
+        find.encode(bytes, 4)
+    }));
+    client.receive(ApiKey::FindCoordinator, 4, 4);
+    let init = InitProducerIdRequest {
+        transactional_id: Some(transactional_id),
+        transaction_timeout_ms: 60_000,
+        ..Default::default()
+    };
+    let (producer_id, producer_epoch) = loop {
+        client.send(&frame(ApiKey::InitProducerId, 2, 1, |bytes| {
+            init.encode(bytes, 2)
+        }));
+        let body = client.receive(ApiKey::InitProducerId, 2, 1);
+        let answer = InitProducerIdResponse::decode(&mut Reader::new(&body), 2).unwrap();
+        if answer.error_code == ErrorCode::None.code() {
+            break (answer.producer_id, answer.producer_epoch);
+        }
+        // Its coordinator may still be loading.
+        let loading = [
+            ErrorCode::CoordinatorLoadInProgress,
+            ErrorCode::CoordinatorNotAvailable,
+        ];
+        assert!(
+            loading.map(ErrorCode::code).contains(&answer.error_code),
+            "{}",
+            answer.error_code
+        );
+    };
+    let add = AddPartitionsToTxnRequest {
+        v3_and_below_transactional_id: transactional_id,
+        v3_and_below_producer_id: producer_id,
+        v3_and_below_producer_epoch: producer_epoch,
+        v3_and_below_topics: vec![AddPartitionsToTxnTopic {
+            name: TOPIC,
+            partitions: vec![1],
+        }],
+        ..Default::default()
+    };
+    client.send(&frame(ApiKey::AddPartitionsToTxn, 3, 2, |bytes| {
+        add.encode(bytes, 3)
+    }));
+    client.receive(ApiKey::AddPartitionsToTxn, 3, 2);
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id,
+        producer_epoch,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    });
+    builder.append(1_000, None, Some(&[7; 100]), &[]);
+    let records = builder.finish();
+    let request = ProduceRequest {
+        transactional_id: Some(transactional_id),
+        acks: -1,
+        timeout_ms: 30_000,
+        topic_data: vec![TopicProduceData {
+            name: TOPIC,
+            partition_data: vec![PartitionProduceData {
+                index: 1,
+                records: Some(&records),
+            }],
+            ..Default::default()
+        }],
+    };
+    client.send(&frame(ApiKey::Produce, 9, 3, |bytes| request.encode(bytes, 9)));
+    produced(client, 3);
+    producer_id
+}
+
+#[test]
+fn the_open_transaction_before_which_a_reader_stands_is_known_with_its_owner() {
+    let (broker, mut client) = start();
+    client.send(&produce("writer", 1, &[(1, 5)]));
+    produced(&mut client, 1);
+    let producer_id = begin_transaction(&mut client, "billing");
+    assert_eq!(
+        broker.activity().read().open_transactions,
+        [],
+        "nobody reads there"
+    );
+    let mut reader = Client::connect(broker.address());
+    fetch(&mut reader, 1, (0, 0), 1, &[(1, 16_384)]);
+    let (reading, _) = counted(&broker, "reader", 1);
+    let [open] = &reading.open_transactions[..] else {
+        panic!("one partition: {:?}", reading.open_transactions)
+    };
+    let expected = OpenTransaction {
+        topic: TOPIC.into(),
+        partition: 1,
+        first_offset: 5,
+        producer_id,
+        transactional_id: Some("billing".into()),
+        written: open.written,
+    };
+    assert_eq!(*open, expected);
 }

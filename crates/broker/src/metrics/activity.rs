@@ -89,6 +89,9 @@ pub struct ApiActivity {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
+    /// The squares of the times between the reads of one request: with the time in which requests
+    /// arrived, the pause that most of that time was spent in.
+    pub pause_squares: u64,
     pub largest: Recent<Largest>,
     /// Of the last fetch.
     pub fetch_limits: Option<FetchLimits>,
@@ -134,6 +137,8 @@ pub struct Exchange<'a> {
     /// not answered yet, and those whose answer cannot have reached the client before it sent this
     /// one. The client may have sent more that had not arrived.
     pub in_flight: u16,
+    /// The squares of the times between its reads, in microseconds.
+    pub pause_squares: u64,
     /// Batches that were appended since the connection's last exchange.
     pub written: &'a [WrittenBatch],
     pub finished: Moment,
@@ -152,6 +157,7 @@ impl ApiActivity {
             self.stage_micros[stage as usize] += u64::from(exchange.times.get(stage));
         }
         self.add_gap(exchange.gap, round_trip_micros);
+        self.pause_squares = self.pause_squares.saturating_add(exchange.pause_squares);
         self.add_seen(exchange.seen);
         let largest = self.largest.at(exchange.finished);
         *largest = largest.or(Largest {
@@ -376,6 +382,7 @@ mod tests {
             seen,
             gap,
             in_flight: 1,
+            pause_squares: 9,
             written: &[],
             finished: Moment::from_micros(0),
             cold_regions: 0,
@@ -424,6 +431,7 @@ mod tests {
         );
         assert_eq!(produce.stage_micros[Stage::Synced as usize], 2100);
         assert_eq!((produce.overlaps, produce.gaps, produce.acks), (3, 0, [3, 0, 0]));
+        assert_eq!(produce.pause_squares, 27);
         assert!(read.fetch.is_none());
         assert_eq!((read.other_requests, read.other_micros), (1, 30));
     }

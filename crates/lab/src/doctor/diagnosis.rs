@@ -126,6 +126,7 @@ pub enum Verdict {
     FetchWait,
     FetchSize,
     ColdRead,
+    Transaction,
     CatchingUp,
     // both
     KeepsUp,

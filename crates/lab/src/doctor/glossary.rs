@@ -97,6 +97,10 @@ impl Verdict {
                 "COLD_READ",
                 "What is read is no longer in memory: fetches wait for the broker's disk.",
             ),
+            Verdict::Transaction => (
+                "TRANSACTION",
+                "The consumer reads committed records only, and stands still before a transaction that is not ended.",
+            ),
             Verdict::CatchingUp => (
                 "CATCHING_UP",
                 "The consumer is behind and reads faster than is written.",
@@ -205,7 +209,7 @@ pub fn symbol(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    const ALL: [Verdict; 23] = [
+    const ALL: [Verdict; 24] = [
         Verdict::NotEnoughData,
         Verdict::Denied,
         Verdict::Quota,
@@ -227,6 +231,7 @@ mod tests {
         Verdict::FetchWait,
         Verdict::FetchSize,
         Verdict::ColdRead,
+        Verdict::Transaction,
         Verdict::CatchingUp,
         Verdict::KeepsUp,
     ];

@@ -62,7 +62,8 @@ impl Diagnosis {
             | Verdict::Processing
             | Verdict::FetchWait
             | Verdict::FetchSize
-            | Verdict::ColdRead => Severity::Limited,
+            | Verdict::ColdRead
+            | Verdict::Transaction => Severity::Limited,
         }
     }
 }

@@ -316,6 +316,9 @@ pub struct Producer {
     /// md, seconds per second.
     pub metadata_wait: Option<f64>,
     pub metadata_age_s: Option<f64>,
+    /// Time in `flush()`, and in ending transactions, in thread-seconds per second.
+    pub flush_wait: Option<f64>,
+    pub transaction_wait: Option<f64>,
     pub connections_created: Option<f64>,
     pub nodes: Vec<Node>,
     pub topics: BTreeMap<String, Topic>,
@@ -474,8 +477,35 @@ pub struct BrokerSide {
     /// Round trip of the connection while the broker was sending most of the time: with what queues
     /// on the way.
     pub loaded_round_trip_ms: Option<f64>,
+    /// Share of the time in which a producer's request was arriving: its first byte was read and
+    /// its last was not.
+    pub arriving_share: Option<f64>,
+    /// The time between two reads of one request, each weighted by its length. Bytes that come as
+    /// fast as a link carries them have short ones; those that wait for a window come once in a
+    /// round trip.
+    pub arrival_pause_ms: Option<f64>,
+    /// Partitions in which a consumer stands still before an open transaction.
+    pub held: Vec<HeldPartition>,
     /// The operations that the broker denied this client in the window.
     pub denied: Vec<Denied>,
+}
+
+/// A partition of a consumer that stands still where a transaction begins that is not ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldPartition {
+    pub topic: String,
+    pub partition: i32,
+    /// The transaction's first offset, and how many records are behind it.
+    pub offset: i64,
+    pub lag: f64,
+    /// How long the consumer has stood there, within the window.
+    pub seconds: f64,
+    /// `None`: the broker's coordinators do not know it.
+    pub transactional_id: Option<String>,
+    pub producer_id: i64,
+    /// How long ago its producer last wrote to the partition.
+    pub idle_seconds: f64,
 }
 
 /// An operation that a broker denied a client by its ACLs, in the words of Kafka's tools.

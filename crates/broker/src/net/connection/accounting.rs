@@ -136,6 +136,7 @@ impl Accounting {
                 seen: &request.seen,
                 gap: request.gap,
                 in_flight: request.in_flight,
+                pause_squares: request.pause_squares,
                 written: self.written.batches(),
                 finished: now,
                 cold_regions: cold.count,

@@ -208,6 +208,7 @@ impl Connection {
             seen: context.reply.seen,
             gap: Gap::Unknown,
             in_flight: 1,
+            pause_squares: 0,
             throttle_ms: 0,
             is_of_thread: false,
         }

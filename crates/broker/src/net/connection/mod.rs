@@ -335,6 +335,7 @@ impl Connection {
             seen: context.reply.seen,
             gap,
             in_flight,
+            pause_squares: self.reading.take_pause_squares(),
             throttle_ms: 0,
             is_of_thread: false,
         };

@@ -19,6 +19,9 @@ use super::memory::{Asker, InputBytes};
 use super::replies::REPLY_BYTES;
 use crate::metrics::stage::{Stage, StageTimes};
 
+/// Longer pauses within a request count as this: their squares are added up.
+const PAUSE_MICROS_MAX: u64 = 1_000_000;
+
 /// What was read and is not served, and when it came.
 pub(super) struct Reading {
     is_readable: bool,
@@ -28,6 +31,8 @@ pub(super) struct Reading {
     /// or while the connection waits for memory for one that is still in the socket.
     missing: usize,
     request_began: Option<Moment>,
+    /// The squares of the times between the reads of that request.
+    pause_squares: u64,
     /// When the loop learned of the bytes read last, and when they had been read.
     arrived: Moment,
     received: Moment,
@@ -41,6 +46,7 @@ impl Reading {
             input: Input::default(),
             missing: 0,
             request_began: None,
+            pause_squares: 0,
             arrived: now,
             received: now,
         }
@@ -99,6 +105,19 @@ impl Reading {
         self.request_began.unwrap_or(self.arrived)
     }
 
+    /// Notes that more bytes were read at `now`.
+    fn note_pause(&mut self, now: Moment) {
+        if self.request_began.is_some() {
+            let pause = now.micros_since(self.received).min(PAUSE_MICROS_MAX);
+            self.pause_squares = self.pause_squares.saturating_add(pause * pause);
+        }
+    }
+
+    /// The squares of the times between the reads of the request about to be served.
+    pub fn take_pause_squares(&mut self) -> u64 {
+        std::mem::take(&mut self.pause_squares)
+    }
+
     /// Books how long the request served from `start` on took to arrive, and how long it waited
     /// then.
     pub fn book(&mut self, times: &mut StageTimes, start: Moment) {
@@ -120,6 +139,7 @@ impl Reading {
 
     fn restart_request(&mut self, now: Moment) {
         self.request_began = self.request_began.map(|_| now);
+        self.pause_squares = 0;
     }
 
     /// The size of the request that has begun.
@@ -260,8 +280,10 @@ impl Connection {
     }
 
     fn note_read(&mut self, context: &mut LoopContext, arrived: Moment) {
+        let now = context.tick();
+        self.reading.note_pause(now);
         self.reading.arrived = arrived;
-        self.reading.received = context.tick();
+        self.reading.received = now;
         context.turn.allow_one();
         self.progress = self.reading.received;
     }
@@ -447,5 +469,22 @@ mod tests {
         assert!(reading.is_readable, "what is in the socket is still to be read");
         assert!(matches!(reading.bytes_read(Err(Errno::AGAIN), 9), Ok(None)));
         assert!(!reading.is_readable);
+    }
+
+    #[test]
+    fn only_the_reads_of_one_request_have_pauses_between_them() {
+        let at = Moment::from_micros;
+        let mut reading = Reading::new(at(0));
+        reading.note_pause(at(500));
+        reading.received = at(500);
+        assert_eq!(reading.take_pause_squares(), 0, "no request has begun");
+        reading.request_began = Some(at(500));
+        for read in [600, 900, 4_000_900] {
+            reading.note_pause(at(read));
+            reading.received = at(read);
+        }
+        let squares = 100 * 100 + 300 * 300 + PAUSE_MICROS_MAX * PAUSE_MICROS_MAX;
+        assert_eq!(reading.take_pause_squares(), squares);
+        assert_eq!(reading.take_pause_squares(), 0);
     }
 }

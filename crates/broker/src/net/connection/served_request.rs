@@ -25,6 +25,7 @@ pub(super) struct ServedRequest {
     pub gap: Gap,
     /// As in [`Exchange`](crate::metrics::activity::Exchange).
     pub in_flight: u16,
+    pub pause_squares: u64,
     /// The throttle time that the answer tells the client.
     pub throttle_ms: u32,
     /// Whether another thread makes the answer.

@@ -106,6 +106,10 @@ measures! {
     BufferExhausted: Client "producer.buffer.exhausted.total" Fold::Sum;
     MetadataWaitNanos: Client "producer.metadata.wait.time.ns.total" Fold::Sum;
     MetadataAge: Client "producer.metadata.age" Fold::Last;
+    FlushNanos: Client "producer.flush.time.ns.total" Fold::Sum;
+    TransactionCommitNanos: Client "producer.txn.commit.time.ns.total" Fold::Sum;
+    TransactionAbortNanos: Client "producer.txn.abort.time.ns.total" Fold::Sum;
+    TransactionOffsetsNanos: Client "producer.txn.send.offsets.time.ns.total" Fold::Sum;
     ConnectionsCreated: Client "producer.connection.creation.total" Fold::Sum;
     NodeRequests: Node "producer.node.request.total" Fold::Sum;
     NodeLatency: Node "producer.node.request.latency.avg" Fold::Mean(Weight::Of(Measure::NodeRequests));

@@ -29,6 +29,7 @@ use super::adapters::{Hints, Reading, Software};
 use super::diagnosis::{Examination, Seen};
 use super::otlp;
 use super::promises::Ledger;
+use super::rules::inference::INTERVALS_SILENT;
 use super::snapshot::{
     BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
     host_of,
@@ -440,6 +441,7 @@ fn fresh_of<T>(
         }
         let mut snapshot = summary::snapshot(&instance.window());
         snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
+        snapshot.telemetry.is_silent = is_overdue(instance, at_ms);
         fresh.push((key.clone(), instance.pushes, sides, snapshot));
     }
     fresh
@@ -455,6 +457,13 @@ fn keep(shard: &mut Shard, kept: Vec<(String, Kept)>) {
 }
 
 fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {
+    let telemetry = snapshot.telemetry;
+    let is_producing = sides.iter().any(|side| side.client.role == Role::Producer);
+    if telemetry.is_silent && telemetry.pushes == Some(1) && is_producing {
+        // One push says nothing about the time since; brokers do.
+        snapshot.producer = None;
+        snapshot.seconds = seconds_seen(sides);
+    }
     for side in sides {
         add_side(&mut snapshot, Observed::clone(side));
     }
@@ -495,6 +504,14 @@ fn seconds_until_next_push(instance: &Instance, at_ms: i64) -> Option<f64> {
     }
     let due_ms = instance.heard_ms? as f64 + instance.push_interval_ms?;
     Some(((due_ms - at_ms as f64) / 1000.0).max(0.0))
+}
+
+/// Whether it has not pushed for several of its intervals, and did not say good-bye.
+fn is_overdue(instance: &Instance, at_ms: i64) -> bool {
+    let since_ms = instance.heard_ms.map(|heard_ms| (at_ms - heard_ms) as f64);
+    let awaited = since_ms.zip(instance.push_interval_ms);
+    instance.terminated_ms.is_none()
+        && awaited.is_some_and(|(since_ms, interval_ms)| since_ms >= INTERVALS_SILENT * interval_ms)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -660,11 +677,15 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     }
 }
 
+fn seconds_seen(sides: &[Arc<Observed>]) -> f64 {
+    sides.iter().map(|side| side.seconds).fold(0.0, f64::max)
+}
+
 /// A client known only from brokers.
 fn silent(sides: &[Arc<Observed>]) -> Snapshot {
     let mut snapshot = Snapshot {
         client: sides[0].client.clone(),
-        seconds: sides.iter().map(|side| side.seconds).fold(0.0, f64::max),
+        seconds: seconds_seen(sides),
         ..Snapshot::default()
     };
     snapshot.telemetry.pushes = Some(0);

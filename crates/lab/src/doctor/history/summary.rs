@@ -107,12 +107,29 @@ fn producer(window: &Window<'_>) -> Producer {
         retried_records: window.get(M::RecordsRetried),
         exhausted: window.get(M::BufferExhausted),
         metadata_wait: metadata_wait(window),
+        flush_wait: share(M::FlushNanos),
+        transaction_wait: transaction_wait(window),
         metadata_age_s: window.get(M::MetadataAge),
         connections_created: window.get(M::ConnectionsCreated),
         nodes,
         topics: topics(window),
         without_sample: without_sample(window),
     }
+}
+
+/// What the end of a transaction takes, in seconds per second: its records' answers, its offsets,
+/// and the coordinator's.
+fn transaction_wait(window: &Window<'_>) -> Option<f64> {
+    use Measure::{self as M};
+    let parts = [
+        M::TransactionCommitNanos,
+        M::TransactionAbortNanos,
+        M::TransactionOffsetsNanos,
+    ];
+    let known = parts.into_iter().filter_map(|part| window.rate(part));
+    known
+        .reduce(|all, part| all + part)
+        .map(|nanos| nanos * SECONDS_PER_NANO)
 }
 
 /// Returns seconds per second. A wait ends when metadata arrives, so no wait is younger than the

@@ -911,3 +911,29 @@ fn many_clients_are_all_diagnosed_and_found_by_name() {
     judged.sort_unstable();
     assert_eq!(judged, expected);
 }
+
+#[test]
+fn a_client_that_pushed_once_and_falls_silent_is_judged_by_what_brokers_see() {
+    let collector = Collector::default();
+    let from = || PushedFrom {
+        push_interval_ms: Some(10_000.0),
+        ..java("once")
+    };
+    let push = |at_ms: i64| {
+        let pushed = payload(at_ms as f64 - 10_000.0, at_ms as f64, &[], &steady(10_000));
+        collector.push(from(), &pushed, at_ms).unwrap();
+    };
+    let told = |after_ms: i64| {
+        collector.observe(observed("p", Some("once"), 1, 45.0), BEGIN_MS + after_ms);
+        let snapshot = collector.snapshots(BEGIN_MS + after_ms).remove(0);
+        let has_own = snapshot.producer.is_some();
+        (snapshot.telemetry.is_silent, has_own, snapshot.seconds)
+    };
+    push(BEGIN_MS);
+    assert_eq!(told(24_999), (false, true, 10.0));
+    assert_eq!(told(25_000), (true, false, 60.0));
+    push(BEGIN_MS + 26_000);
+    assert_eq!(told(30_000), (false, true, 20.0));
+    // Two pushes are evidence, even if no third comes.
+    assert_eq!(told(55_000), (true, true, 20.0));
+}

@@ -25,6 +25,8 @@ pub struct BrokerCounts {
     pub host: Option<HostCounts>,
     pub connections: Vec<ConnectionCounts>,
     pub groups: Vec<GroupCounts>,
+    /// The oldest open transaction of partitions in which a reader is behind.
+    pub open_transactions: Vec<OpenTransactionCounts>,
 }
 
 /// One connection's sums since it was opened.
@@ -124,6 +126,20 @@ pub struct FetchCounts {
     pub end: i64,
 }
 
+/// A transaction that is not ended: readers of committed records read no further than to its first
+/// one.
+#[derive(Clone, Debug)]
+pub struct OpenTransactionCounts {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    pub first_offset: i64,
+    pub producer_id: i64,
+    /// `None`: no coordinator on this broker knows it.
+    pub transactional_id: Option<Arc<str>>,
+    /// When its producer last wrote to the partition, in milliseconds since 1970.
+    pub written_ms: i64,
+}
+
 /// Sums over a connection's requests of one API. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
@@ -146,6 +162,9 @@ pub struct RequestCounts {
     pub back_to_back: u64,
     /// Requests that came while an earlier one was not answered.
     pub overlaps: u64,
+    /// From a request's first byte to its last, and the squares of the times between its reads.
+    pub read_micros: u64,
+    pub pause_squares: u64,
     /// Lately: the largest request and batch, and the most requests of one connection that were
     /// under way at the same time as far as the broker can tell.
     pub request_bytes_max: u32,
@@ -220,6 +239,8 @@ impl RequestCounts {
             &mut self.gaps_judged,
             &mut self.back_to_back,
             &mut self.overlaps,
+            &mut self.read_micros,
+            &mut self.pause_squares,
             &mut self.cold_reads,
             &mut self.cold_bytes,
             &mut self.queued_micros,

@@ -6,14 +6,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::committed::Committed;
-use super::counts::{BrokerCounts, ConnectionCounts, DeniedWhat, FetchLimits, RequestCounts};
+use super::counts::{
+    BrokerCounts, ConnectionCounts, DeniedWhat, FetchLimits, OpenTransactionCounts, RequestCounts,
+};
 use super::host::HostSums;
 use super::instances;
 use super::membership::Memberships;
 use super::written::Written;
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{
-    BrokerSide, Client, Codec, ConsumedPartition, Denied, Host, Neighbour, Origin, Role, Setting, Settings,
+    BrokerSide, Client, Codec, ConsumedPartition, Denied, HeldPartition, Host, Neighbour, Origin, Role,
+    Setting, Settings,
 };
 
 /// Slices of a window: twelve of five seconds are a minute.
@@ -243,6 +246,8 @@ struct Whole {
     processor_use: f64,
     loop_count: usize,
     host: Option<Host>,
+    at_ms: i64,
+    open_transactions: Vec<OpenTransactionCounts>,
 }
 
 impl Windows {
@@ -308,6 +313,8 @@ impl Windows {
             processor_use: (processor / (seconds * 1e6 * reading.processor_count as f64)).clamp(0.0, 1.0),
             loop_count: reading.loop_count,
             host: host.flatten().map(|sums| sums.host()),
+            at_ms: reading.at_ms,
+            open_transactions: reading.open_transactions.clone(),
         }
     }
 
@@ -559,10 +566,40 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         batch_bytes_max: positive(api.batch_bytes_max),
         partitions: sums.written.heaviest(sums.seconds),
         partitions_written: sums.written.count(),
+        held: held(whole, sums),
         denied: sums.denied.iter().map(denied).collect(),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
+        arriving_share: arriving(sums).filter(|_| is_producer),
+        arrival_pause_ms: ratio(api.pause_squares as f64 / 1e3, api.read_micros).filter(|_| is_producer),
         ..BrokerSide::default()
     }
+}
+
+/// The share of the time in which a request was arriving, on each connection.
+fn arriving(sums: &ClientSums) -> Option<f64> {
+    let micros = 1e6 * sums.seconds * sums.connections.max(1) as f64;
+    (sums.api.read_micros > 0).then(|| (sums.api.read_micros as f64 / micros).min(1.0))
+}
+
+/// The partitions in which the client has not moved, and a transaction begins where it stands. One
+/// that reads uncommitted records too would have read on.
+fn held(whole: &Whole, sums: &ClientSums) -> Vec<HeldPartition> {
+    let open = whole.open_transactions.iter().filter_map(|open| {
+        let (first, last) = sums.positions.get(&(open.topic.clone(), open.partition))?;
+        let is_held = first.offset == open.first_offset && last.offset == first.offset;
+        let held = HeldPartition {
+            topic: open.topic.to_string(),
+            partition: open.partition,
+            offset: last.offset,
+            lag: (last.end - last.offset) as f64,
+            seconds: last.at_micros.saturating_sub(first.at_micros) as f64 / 1e6,
+            transactional_id: open.transactional_id.as_deref().map(str::to_owned),
+            producer_id: open.producer_id,
+            idle_seconds: (whole.at_ms - open.written_ms).max(0) as f64 / 1e3,
+        };
+        is_held.then_some(held)
+    });
+    open.collect()
 }
 
 /// Returns the lag and its change per partition, taken from the client's own fetches.
@@ -664,6 +701,9 @@ mod tests {
             gaps_judged: requests,
             gap_micros: 3_000 * requests,
             back_to_back: requests,
+            // In reads of 2 and 4 ms.
+            read_micros: 6_000 * requests,
+            pause_squares: 20_000_000 * requests,
             ..RequestCounts::default()
         };
         ConnectionCounts {
@@ -701,6 +741,7 @@ mod tests {
             host: None,
             connections,
             groups: Vec::new(),
+            open_transactions: Vec::new(),
         }
     }
 
@@ -773,6 +814,8 @@ mod tests {
             (Some(3.0), Some(1.0), Some(false))
         );
         assert_eq!((side.round_trip_ms, side.connections), (Some(2.5), Some(1.0)));
+        assert_eq!(side.arriving_share, Some(0.6));
+        assert!(side.arrival_pause_ms.is_some_and(|ms| (3.3..3.4).contains(&ms)));
         // It was sending for 10 ms of every request: all of the time.
         assert_eq!(side.loaded_round_trip_ms, Some(4.0));
         // 5 of 20 seconds of two loops.
@@ -786,6 +829,51 @@ mod tests {
             (told.client.role, told.seconds, told.has_subscription),
             (Role::Producer, 10.0, false)
         );
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_where_a_transaction_begins_is_held() {
+        let reader = |second: u64, offset| {
+            let mut reader = producer(1, "reader", 0);
+            let at = FetchCounts {
+                topic: "t".into(),
+                partition: 3,
+                offset,
+                end: 900 + second as i64,
+            };
+            reader.fetched = Some((second * 1_000_000, vec![at]));
+            reader.produce = None;
+            reader.fetch = Some(RequestCounts {
+                requests: second,
+                ..RequestCounts::default()
+            });
+            let mut reading = reading(second, 0, vec![reader]);
+            reading.open_transactions = vec![OpenTransactionCounts {
+                topic: "t".into(),
+                partition: 3,
+                first_offset: 700,
+                producer_id: 7,
+                transactional_id: Some("billing".into()),
+                written_ms: 1_000,
+            }];
+            reading
+        };
+        let held = |offsets: [i64; 3]| {
+            let mut windows = Windows::default();
+            let mut told = Vec::new();
+            for (second, offset) in [0, 5, 40].into_iter().zip(offsets) {
+                told = windows.take(reader(second, offset));
+            }
+            told[0].broker.held.clone()
+        };
+        let [held_at] = &held([700, 700, 700])[..] else {
+            panic!("one partition")
+        };
+        assert_eq!((held_at.offset, held_at.lag, held_at.seconds), (700, 240.0, 35.0));
+        assert_eq!(held_at.transactional_id.as_deref(), Some("billing"));
+        assert_eq!((held_at.producer_id, held_at.idle_seconds), (7, 39.0));
+        assert_eq!(held([100, 600, 700]), [], "it has only just come there");
+        assert_eq!(held([800, 800, 800]), [], "it has read on");
     }
 
     #[test]

@@ -12,8 +12,10 @@
 //!   a processor 80 % of the time."
 //!
 //! It is the verdict where nothing that is independent of processors explains the wait: a round
-//! trip, a window, a quota take as long on an idle machine. Every other verdict's confidence falls
-//! while a machine is full, because means of such a window hold the wait for a processor.
+//! trip, a window, a quota take as long on an idle machine. It also is the verdict of a client that
+//! sends records, was asked to push and does not come to it for 2.5 of its intervals. Every other
+//! verdict's confidence falls while a machine is full, because means of such a window hold the wait
+//! for a processor.
 
 use super::super::diagnosis::{Confidence, Diagnosis, Promise, Recommendation, Verdict};
 use super::super::snapshot::{Host, Snapshot};
@@ -205,5 +207,36 @@ mod tests {
         };
         doubt(&mut sure, &snapshot);
         assert_eq!((sure.confidence, sure.notes.len()), (Confidence::Low, 1));
+    }
+
+    /// A Java client whose thread comes to push once and then no more.
+    #[test]
+    fn a_client_that_has_no_time_to_push_is_on_a_full_machine() {
+        use super::super::super::snapshot::Library;
+        use super::super::producer::tests::rows::{ROW, Row};
+        let row = Row {
+            records: 9_000.0,
+            requests: 200.0,
+            ..ROW
+        };
+        let mut starved = row.snapshot();
+        starved.producer = None;
+        starved.client.library = Library::FranzGo;
+        starved.telemetry.pushes = Some(1);
+        starved.telemetry.is_silent = true;
+        starved.telemetry.push_interval_ms = Some(10_000.0);
+        starved.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(200.0),
+            total_micros: Some(300.0),
+            host: Some(machine(0.99, 0.8)),
+            ..BrokerSide::default()
+        }];
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::Host);
+        starved.telemetry.is_silent = false;
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
+        starved.telemetry.is_silent = true;
+        starved.brokers[0].host = Some(machine(0.6, 0.1));
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
     }
 }

@@ -3,7 +3,7 @@
 //! | setting | how it is inferred |
 //! |---|---|
 //! | batch.size | batches of one size although records wait are full, however small they are: the largest batch seen, or the power of two just above it; otherwise no less than the largest batch, and the default |
-//! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated |
+//! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated, or where the pipe is idle while they wait |
 //! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) |
 //! | max.request.size | the size at which requests end although batches of more partitions wait |
 //! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
@@ -24,8 +24,15 @@ pub(crate) const MAX_REQUEST_BYTES: f64 = 1_048_576.0;
 const MORE: f64 = 1.3;
 /// Partitions have the same load if the heaviest has no more than this many times the mean.
 const EVEN: f64 = 1.5;
-/// Records queued for longer than this are a hard backlog (S1).
+/// Records queued for longer than this and this many lingers are a hard backlog (S1).
 const LONG_QUEUE_MS: f64 = 1_000.0;
+pub(crate) const LINGERS: f64 = 3.0;
+/// With fewer requests under way than this the pipe is idle most of the time.
+const IDLE_PIPE: f64 = 0.5;
+/// The time that a thread with nothing to do waits.
+const IDLE_THREAD: f64 = 0.5;
+/// Batches that wait for linger wait about as long as each other.
+const ALIKE_WAITS: f64 = 3.0;
 const BUFFER_WAIT: f64 = 0.05;
 /// Batches that wait for longer than any usual linger.
 const LONG_LINGER_MS: f64 = 100.0;
@@ -34,6 +41,8 @@ const LONG_LINGER_MS: f64 = 100.0;
 const ALIKE: f64 = 0.85;
 /// The same where a backlog is likely but not proven.
 const ONE_SIZE: f64 = 0.97;
+/// Requests of up to this many records on average hold one.
+pub(crate) const ONE_RECORD: f64 = 1.1;
 /// The share of requests that follow the previous response within 1.3 round trips and 1 ms.
 pub(crate) const BACK_TO_BACK: f64 = 0.85;
 
@@ -73,7 +82,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
     let producer = snapshot.producer.as_ref().unwrap_or(&none);
     let or = |setting: Option<Setting<f64>>, value: f64| usable(setting).unwrap_or(assumed(value));
     let in_flight = usable(stated.in_flight)
-        .or_else(|| one_in_flight(producer))
+        .or_else(|| one_in_flight(snapshot, producer))
         .or_else(|| one_seen_by_brokers(snapshot))
         .or_else(|| five_in_flight(snapshot, producer))
         .unwrap_or(assumed(defaults.in_flight));
@@ -85,7 +94,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
     let linger_ms = stated
         .linger_ms
         .filter(|setting| setting.value.is_finite() && setting.value >= 0.0)
-        .or_else(|| linger_ms(producer, batch_bytes.value, defaults.linger_ms))
+        .or_else(|| linger_ms(snapshot, producer, batch_bytes.value, defaults.linger_ms))
         .unwrap_or(assumed(defaults.linger_ms));
     InferredSettings {
         batch_bytes,
@@ -247,9 +256,47 @@ pub(crate) fn version(snapshot: &Snapshot) -> Option<(u32, u32, u32)> {
     Some((major, minor, patch))
 }
 
-fn is_backlogged(producer: &Producer) -> bool {
-    producer.buffer_wait.is_some_and(|wait| wait >= BUFFER_WAIT)
-        || producer.queue_ms.is_some_and(|queue| queue > LONG_QUEUE_MS)
+fn is_backlogged(snapshot: &Snapshot, producer: &Producer) -> bool {
+    let linger = snapshot.settings.linger_ms.map_or(0.0, |linger| linger.value);
+    let is_long = |queue_ms: f64| is_long_queue(queue_ms, linger) && !is_lingering(snapshot, producer);
+    producer.buffer_wait.is_some_and(|wait| wait >= BUFFER_WAIT) || producer.queue_ms.is_some_and(is_long)
+}
+
+/// Whether batches wait longer than a client lets them wait for more records.
+pub(crate) fn is_long_queue(queue_ms: f64, linger_ms: f64) -> bool {
+    queue_ms > LONG_QUEUE_MS.max(LINGERS * linger_ms)
+}
+
+/// Whether batches wait although a request could leave and nothing keeps the client's thread from
+/// sending it: then for linger, however long that is. A client whose records wait for requests has
+/// one under way nearly all of the time.
+fn is_lingering(snapshot: &Snapshot, producer: &Producer) -> bool {
+    let is_small = |value: Option<f64>, most: f64| value.is_none_or(|value| value < most);
+    let under_way = requests_under_way(snapshot, producer);
+    let queue_ms = producer.queue_ms.unwrap_or(0.0);
+    let free = producer.buffer_available_bytes.zip(producer.buffer_bytes);
+    let sends_queue = !matches!(snapshot.client.library, Library::Librdkafka | Library::FranzGo);
+    sends_queue
+        && under_way.is_some_and(|count| count < IDLE_PIPE)
+        && producer.io_wait.is_none_or(|wait| wait >= IDLE_THREAD)
+        && producer
+            .queue_ms_max
+            .is_none_or(|most| most <= ALIKE_WAITS * queue_ms)
+        && free.is_none_or(|(free, all)| free >= 0.1 * all)
+        && is_small(producer.buffer_wait, BUFFER_WAIT)
+        && is_small(producer.throttle_ms, 1.0)
+        && is_small(producer.metadata_wait, BUFFER_WAIT)
+        && is_small(producer.retried_records, 1.0)
+        && is_small(producer.failed_records, 1.0)
+        && !is_refused_memory(snapshot)
+}
+
+/// Requests under way at each broker, by the client's own numbers.
+fn requests_under_way(snapshot: &Snapshot, producer: &Producer) -> Option<f64> {
+    let latencies = producer.nodes.iter().filter_map(|node| node.request_ms);
+    let request_ms = producer.request_ms.or_else(|| latencies.reduce(f64::max))?;
+    let count = producer.requests_per_second? * request_ms / 1_000.0;
+    Some(count / snapshot.brokers.len().max(1) as f64).filter(|count| count.is_finite())
 }
 
 /// The largest batch seen by the client, or read by a broker.
@@ -282,8 +329,9 @@ fn full_batch(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> 
         .chain(hot)
         .filter(|mean| mean.is_finite())
         .reduce(f64::max)?;
-    let waits = is_backlogged(producer) || is_refused_memory(snapshot);
-    let lingers_on = producer.queue_ms.is_some_and(|queue| queue > LONG_LINGER_MS);
+    let waits = is_backlogged(snapshot, producer) || is_refused_memory(snapshot);
+    let is_lingering = is_lingering(snapshot, producer);
+    let lingers_on = !is_lingering && producer.queue_ms.is_some_and(|queue| queue > LONG_LINGER_MS);
     let is_pinned = five_in_flight(snapshot, producer).is_some() || one_seen_by_brokers(snapshot).is_some();
     let is_full =
         (waits && mean >= ALIKE * largest) || ((lingers_on || is_pinned) && mean >= ONE_SIZE * largest);
@@ -315,8 +363,16 @@ fn is_refused_memory(snapshot: &Snapshot) -> bool {
         .any(|count| count > 0.0)
 }
 
-fn linger_ms(producer: &Producer, batch_bytes: f64, default: f64) -> Option<Setting<f64>> {
+fn linger_ms(
+    snapshot: &Snapshot,
+    producer: &Producer,
+    batch_bytes: f64,
+    default: f64,
+) -> Option<Setting<f64>> {
     let queue_ms = producer.queue_ms.filter(|queue| queue.is_finite())?;
+    if queue_ms > LONG_LINGER_MS && is_lingering(snapshot, producer) {
+        return Some(inferred(queue_ms.floor()));
+    }
     let is_filling = producer.batch_bytes.is_some_and(|mean| mean < 0.85 * batch_bytes);
     let in_flight = producer.requests_per_second? * producer.request_ms? / 1_000.0;
     let has_room = producer
@@ -324,13 +380,13 @@ fn linger_ms(producer: &Producer, batch_bytes: f64, default: f64) -> Option<Sett
         .zip(producer.buffer_bytes)
         .is_none_or(|(free, all)| free >= 0.1 * all);
     let is_steady = producer.queue_ms_max.is_none_or(|most| most <= 10.0 * queue_ms);
-    let is_calm = !is_backlogged(producer) && has_room && is_steady && in_flight < 2.5;
+    let is_calm = !is_backlogged(snapshot, producer) && has_room && is_steady && in_flight < 2.5;
     (is_filling && is_calm && queue_ms > default + 1.0).then(|| inferred(queue_ms.floor()))
 }
 
 /// Whether a client is limited to one in flight: it may have five, always has one, records wait and
 /// its thread is idle.
-fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
+fn one_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
     let under_way = producer.requests_per_second? * producer.request_ms? / 1_000.0;
     let brokers = producer
         .nodes
@@ -338,11 +394,12 @@ fn one_in_flight(producer: &Producer) -> Option<Setting<f64>> {
         .filter(|node| node.node_id >= 0)
         .count()
         .max(1);
-    let is_one = (0.9..=1.05).contains(&(under_way / brokers as f64));
+    // A turn of the client passes between an answer and the next request.
+    let is_one = (0.8..=1.05).contains(&(under_way / brokers as f64));
     let most = in_flight_seen(producer);
     let is_never_more = most.is_some_and(|most| most <= brokers as f64);
     let is_idle = producer.io_wait.is_some_and(|wait| wait >= 0.3);
-    (is_backlogged(producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
+    (is_backlogged(snapshot, producer) && is_one && is_never_more && is_idle).then(|| inferred(1.0))
 }
 
 /// A client whose queue is not known sends one at a time if its requests follow each other without
@@ -354,7 +411,33 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
     let is_more = is_long(snapshot) && under_way(snapshot).is_some_and(|count| count >= 1.5);
-    (is_silent && is_back_to_back(snapshot) && !is_more).then(|| inferred(1.0))
+    let is_more = is_more || arrives_without_waiting(snapshot);
+    (is_silent && is_back_to_back(snapshot) && !is_more && !is_one_record(snapshot)).then(|| inferred(1.0))
+}
+
+/// Whether requests arrive for more of the time than one at a time leaves: between its last byte
+/// and the first of the next one passes a round trip at least.
+fn arrives_without_waiting(snapshot: &Snapshot) -> bool {
+    let arrives = |side: &BrokerSide| {
+        let trips = side.requests_per_second? * side.round_trip_ms? / 1_000.0;
+        let waits = trips / side.connections.unwrap_or(1.0).max(1.0);
+        Some(side.arriving_share? > 1.0 - 0.5 * waits.min(1.0))
+    };
+    is_long(snapshot) && busiest(snapshot).and_then(arrives) == Some(true)
+}
+
+/// Whether requests hold one record each, and room for more: behind a backlog they would hold more.
+pub(crate) fn is_one_record(snapshot: &Snapshot) -> bool {
+    let own = snapshot.producer.as_ref();
+    let side = busiest(snapshot);
+    let records = own
+        .and_then(|own| own.records_per_request)
+        .or_else(|| side?.records_per_request);
+    let bytes = own
+        .and_then(|own| own.request_bytes)
+        .or_else(|| side?.request_bytes);
+    records.is_some_and(|records| records <= ONE_RECORD)
+        && bytes.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0)
 }
 
 /// Requests between the client's socket and the broker's answer on each connection, by the broker
@@ -390,21 +473,22 @@ fn broker_ms(side: &BrokerSide) -> f64 {
 }
 
 /// Push intervals without a push after which a client that was asked to push cannot.
-const INTERVALS_SILENT: f64 = 2.5;
+pub(crate) const INTERVALS_SILENT: f64 = 2.5;
 
 /// A Java client pushes whenever one of the requests that it may have under way to some broker is
 /// free. One that was asked to, has one broker, and does not push for several intervals uses all of
 /// them all the time.
 pub(crate) fn is_always_full(snapshot: &Snapshot) -> bool {
+    snapshot.client.library == Library::Java && is_overdue(snapshot) && snapshot.brokers.len() == 1
+}
+
+/// Whether a client that was asked to push, and pushed once at most, has not for several intervals.
+pub(crate) fn is_overdue(snapshot: &Snapshot) -> bool {
     let telemetry = &snapshot.telemetry;
     let has_waited = telemetry
         .push_interval_ms
         .is_some_and(|ms| snapshot.seconds * 1_000.0 >= INTERVALS_SILENT * ms);
-    snapshot.client.library == Library::Java
-        && telemetry.is_silent
-        && telemetry.pushes == Some(0)
-        && snapshot.brokers.len() == 1
-        && has_waited
+    telemetry.is_silent && telemetry.pushes.is_some_and(|pushes| pushes <= 1) && has_waited
 }
 
 /// Whether most requests follow the previous response at once, and no two of them wait together.

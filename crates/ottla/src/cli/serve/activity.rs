@@ -1,13 +1,13 @@
 //! The broker's activity as the lab's plain value: the lab does not know the broker's crates.
 
 use ottla_broker::activity::{
-    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, Stage,
-    WrittenPartitions,
+    Activity, ActivityReading, ApiActivity, GroupOverview, Largest, MemberOverview, Moment, OpenTransaction,
+    Stage, WrittenPartitions,
 };
 use ottla_broker::{Codec, ErrorCode};
 use ottla_lab::doctor::observe::counts::{
     BrokerCounts, ConnectionCounts, DeniedCounts, DeniedWhat, FetchCounts, FetchLimits, GroupCounts,
-    MemberCounts, PartitionCounts, RequestCounts, WrittenCounts,
+    MemberCounts, OpenTransactionCounts, PartitionCounts, RequestCounts, WrittenCounts,
 };
 use ottla_lab::doctor::snapshot;
 use ottla_lab::machine::host::HostCounts;
@@ -27,6 +27,18 @@ pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
             .map(|activity| connection(&reading, activity))
             .collect(),
         groups: reading.groups.iter().map(group).collect(),
+        open_transactions: reading.open_transactions.iter().map(open_transaction).collect(),
+    }
+}
+
+fn open_transaction(open: &OpenTransaction) -> OpenTransactionCounts {
+    OpenTransactionCounts {
+        topic: open.topic.clone(),
+        partition: open.partition,
+        first_offset: open.first_offset,
+        producer_id: open.producer_id,
+        transactional_id: open.transactional_id.clone(),
+        written_ms: open.written.0,
     }
 }
 
@@ -113,6 +125,8 @@ fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
         gaps_judged: api.gaps_judged,
         back_to_back: api.back_to_back,
         overlaps: api.overlaps,
+        read_micros: micros(&[Stage::Read]),
+        pause_squares: api.pause_squares,
         request_bytes_max: largest.request_bytes,
         batch_bytes_max: largest.batch_bytes,
         in_flight_max: largest.in_flight,

@@ -311,7 +311,11 @@ fn request_ceiling(inputs: &Inputs) -> Answer {
                 .with("S_max", full, "B", "stated")
                 .with("c", compression, "", inputs.origin("compression")),
         );
-        text.push_str(&format!("; {}/s of payload at unchanged latency", bytes(payload)));
+        text.push_str(&format!(
+            "; {}/s of payload, if full requests take no longer than {} ms",
+            bytes(payload),
+            number(latency)
+        ));
     }
     serial_service(inputs, &mut lines, &mut notes);
     Answer { lines, text, notes }

@@ -11,6 +11,9 @@ use crate::model::ceilings::Ceiling;
 use crate::model::constants::FULL;
 use crate::numbers::{number, percent};
 
+/// A latency that changes by less than this is the same.
+const SAME: f64 = 0.01;
+
 /// How the changes combine.
 struct Together {
     /// U before the change.
@@ -124,8 +127,12 @@ impl Work<'_> {
 
     fn assumption(&self, together: &Together) -> String {
         if together.is_full {
-            return String::from(
-                "at unchanged latency; the lower bound where all of it but the round trip grows with the request",
+            let latency = match self.other_latency() {
+                None => "at an unchanged latency of requests".to_owned(),
+                Some(words) => format!("with {words}"),
+            };
+            return format!(
+                "{latency}; the lower bound where all of it but the round trip grows with the request"
             );
         }
         if self.before.has_backlog() {
@@ -222,6 +229,19 @@ impl Work<'_> {
         (high * share).max(before.records_per_second.min(high))
     }
 
+    /// How long requests take after the change, where that is not as long as before.
+    fn other_latency(&self) -> Option<String> {
+        let (before_ms, after_ms) = (self.before.request_ms, self.after.request_ms);
+        let is_other = (after_ms / before_ms - 1.0).abs() >= SAME;
+        is_other.then(|| {
+            format!(
+                "requests of {} ms in place of {} ms",
+                number(after_ms),
+                number(before_ms)
+            )
+        })
+    }
+
     /// q' is the linger where nothing queues any more (F30).
     fn latency(&mut self, is_relieved: bool) {
         let Some(queue) = self.before.queue_ms else {
@@ -253,7 +273,10 @@ impl Work<'_> {
             low: low.min(high),
             high: high.max(low),
             unit: String::from("ms"),
-            assumption: String::from("batches wait for linger.ms at most (F5), request latency stays"),
+            assumption: match self.other_latency() {
+                None => String::from("batches wait for linger.ms at most (F5), request latency stays"),
+                Some(words) => format!("batches wait for linger.ms at most (F5), {words}"),
+            },
             unknown: None,
         });
     }

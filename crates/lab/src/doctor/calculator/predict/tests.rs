@@ -321,6 +321,18 @@ fn acks_saves_the_followers_time_and_is_a_decision() {
     let prediction = change(&snapshot, &["acks=1"]);
     let (_, high) = promised(&prediction, "records_per_second");
     within(high, 2_688.0 * 22.03 / 11.03, 2.0);
+    let assumes = |prediction: &Prediction, words: &str| {
+        let rate = prediction
+            .changed
+            .iter()
+            .find(|promise| promise.unit == "records/s");
+        assert!(rate.unwrap().assumption.starts_with(words), "{rate:?}");
+    };
+    assumes(&prediction, "with requests of 11 ms in place of 22 ms");
+    assumes(
+        &change(&experiment_one(), &["batch.size=32KiB"]),
+        "at an unchanged latency of requests",
+    );
     assert!(prediction.notes.iter().any(|note| note.contains("lost")));
     let prediction = change(&one_in_flight(), &["acks=1"]);
     refuses(&prediction, "acks");

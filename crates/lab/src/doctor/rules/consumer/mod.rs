@@ -1,4 +1,4 @@
-//! Consumers: fifteen tests in order; the first that matches names the bottleneck, later ones
+//! Consumers: sixteen tests in order; the first that matches names the bottleneck, later ones
 //! contribute. One file holds one test: its page of the manual, its evidence, the change with its
 //! promise, what would not help, what is missing, and its sentence.
 //!
@@ -16,6 +16,7 @@ mod receive_window;
 mod fetch_size;
 mod cold_read;
 mod idle_members;
+mod transaction;
 mod retention;
 mod catching_up;
 mod commits;
@@ -43,7 +44,7 @@ const fn test(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 16] = [
     DENIED,
     test(
         "consumer 1",
@@ -52,6 +53,7 @@ const TESTS: [Test; 15] = [
     ),
     QUOTA,
     test("consumer 3", "Does it keep up?", keeps_up::keeps_up),
+    TRANSACTION,
     test("consumer 4", "Is it one partition?", skew::skew),
     test("host", "Has the machine processor time left?", host_full),
     test(
@@ -92,6 +94,11 @@ const QUOTA: Test = test(
     "Does the broker throttle its fetches?",
     quota::quota,
 );
+const TRANSACTION: Test = test(
+    "consumer 14",
+    "Does it stand still before an open transaction?",
+    transaction::transaction,
+);
 const COLD_READ: Test = test(
     "consumer 10",
     "Does the broker read the disk for it?",
@@ -113,8 +120,8 @@ fn host_full(reading: &Reading<'_>) -> Found {
 }
 
 /// For a client that has not pushed enough yet, only the tests that the broker's numbers alone can
-/// answer: denials, quota and disk.
-const TESTS_BY_BROKER: [Test; 3] = [DENIED, QUOTA, COLD_READ];
+/// answer: denials, quota, disk and open transactions.
+const TESTS_BY_BROKER: [Test; 4] = [DENIED, QUOTA, COLD_READ, TRANSACTION];
 
 /// Diagnoses one consumer.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {

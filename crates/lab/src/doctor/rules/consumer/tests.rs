@@ -659,6 +659,7 @@ fn every_test_leaves_a_step() {
     let rules: Vec<&str> = diagnosis.reasoning.iter().map(|step| &*step.rule).collect();
     let mut expected: Vec<String> = (0..=13).map(|number| format!("consumer {number}")).collect();
     expected.insert(5, "host".to_owned());
+    expected.insert(4, "consumer 14".to_owned());
     expected.insert(1, "access".to_owned());
     assert_eq!(rules, expected);
     assert!(

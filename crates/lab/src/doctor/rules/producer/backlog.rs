@@ -10,10 +10,11 @@
 //! | `w_buf` | 0.05 thread-seconds per second | hard |
 //! | records found no buffer memory, or expired | any | hard |
 //! | `T_wait` | above zero in two pushes | hard |
-//! | q | above 1 s | hard |
+//! | q | above 1 s, and above 3 × linger | hard |
 //! | q above its threshold, and q_max higher in each of three consecutive pushes than in the one before, by 5 % | | hard |
 //! | free buffer | below a tenth | hard |
 //! | q | above 3 × max(linger, 2 ms) | soft |
+//! | no q (librdkafka, franz-go): bytes of requests arrive at the broker all of the time, without a pause (`arrival.rs`) | | soft |
 //! | no q (librdkafka, franz-go): always as many requests under way as may be, batches of one size | | soft |
 //!
 //! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
@@ -30,6 +31,7 @@
 //! | U_n ≥ 0.85, or R_n × D_n ≥ 0.8 s/s | requests: the pipe is full |
 //! | all below, I/O thread waits < 10 % | that thread |
 //! | all below, hard backlog, a known window or the link is full | requests: full in bytes, M_eff is an estimate |
+//! | all below, hard backlog, one request may be in flight, U ≥ 0.7 | requests: between an answer and the next request the client takes its turn |
 //! | all below, soft backlog, U ≥ 0.7 | requests: near the ceiling |
 //! | all below, soft backlog | nothing: the application sets the pace |
 //! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | nothing: requests can still grow (F9) |
@@ -54,14 +56,13 @@ use crate::doctor::used::Used;
 use crate::model::constants::{FULL, NEAR, ROOM};
 use crate::numbers::number;
 
+use super::super::inference::{self, LINGERS};
 use super::super::words::{known, step};
 use super::reading::{Bound, Pipe, Reading, clean, reaches};
-use super::{bandwidth, buffer, window, worker};
+use super::{arrival, bandwidth, buffer, window, worker};
 
 const BUFFER_WAIT: f64 = 0.05;
 const FREE: f64 = 0.1;
-const LONG_MS: f64 = 1_000.0;
-const LINGERS: f64 = 3.0;
 const LINGER_MS_MIN: f64 = 2.0;
 const RISE: f64 = 1.05;
 const SERVED_WITHOUT_PAUSE: f64 = 0.8;
@@ -88,10 +89,15 @@ pub(crate) fn queue_threshold_ms(reading: &Reading<'_>) -> f64 {
 
 type Sign = (Backlog, bool, &'static str);
 
-fn signs(reading: &Reading<'_>) -> [Sign; 10] {
+fn signs(reading: &Reading<'_>) -> [Sign; 11] {
     let none = Default::default();
     let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
     let threshold_ms = queue_threshold_ms(reading);
+    // librdkafka's queue time excludes batching.
+    let linger_ms = match reading.transmit_queue_ms {
+        Some(_) => 0.0,
+        None => reading.settings.linger_ms.value,
+    };
     let queue_ms = reading.transmit_queue_ms.or(reading.queue_ms);
     let is_above = queue_ms.is_some_and(|queue| queue > threshold_ms);
     [
@@ -112,7 +118,7 @@ fn signs(reading: &Reading<'_>) -> [Sign; 10] {
         ),
         (
             Backlog::Hard,
-            queue_ms.is_some_and(|queue| queue > LONG_MS),
+            queue_ms.is_some_and(|queue| inference::is_long_queue(queue, linger_ms)),
             "batches wait for more than a second",
         ),
         (
@@ -132,13 +138,18 @@ fn signs(reading: &Reading<'_>) -> [Sign; 10] {
         ),
         (
             Backlog::Soft,
-            queue_ms.is_none() && reading.is_back_to_back(),
+            queue_ms.is_none() && reading.is_back_to_back() && !inference::is_one_record(reading.snapshot),
             "requests follow each other without a pause",
         ),
         (
             Backlog::Soft,
             queue_ms.is_none() && waits_for_window(reading),
             "several requests are under way, and each takes several round trips",
+        ),
+        (
+            Backlog::Soft,
+            queue_ms.is_none() && arrival::full_link(reading).is_some(),
+            "bytes of requests arrive all of the time, without a pause",
         ),
         (
             Backlog::Soft,
@@ -220,7 +231,8 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
     if reading.has_slow_callbacks() {
         return Bound::Thread;
     }
-    if reading.transmit_queue_ms.or(reading.queue_ms).is_none() && waits_for_window(reading) {
+    let is_held = || waits_for_window(reading) || arrival::full_link(reading).is_some();
+    if reading.transmit_queue_ms.or(reading.queue_ms).is_none() && is_held() {
         return Bound::Pipe;
     }
     let is_thread_busy = reading.io_wait.is_some_and(|wait| wait < BUSY);
@@ -243,8 +255,9 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
         return Bound::Thread;
     }
     let has_busy_workers = worker::used(reading).is_some_and(|used| reaches(used, 0.8));
+    let is_one = reading.settings.in_flight.value <= 1.0 && reaches(used, NEAR);
     match reading.backlog {
-        Backlog::Hard if is_full_in_bytes(reading) => Bound::Pipe,
+        Backlog::Hard if is_full_in_bytes(reading) || is_one => Bound::Pipe,
         Backlog::Hard => Bound::Blocked(blocked_by(reading)),
         _ if reaches(used, NEAR) && !has_room && !has_busy_workers => Bound::Pipe,
         _ => Bound::Source,
@@ -263,7 +276,8 @@ fn can_grow(reading: &Reading<'_>) -> bool {
 fn waits_for_window(reading: &Reading<'_>) -> bool {
     reading.hottest().is_some_and(|pipe| {
         let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
-        under_way.is_some_and(|count| count >= 2.0) && window::several_trips(reading, pipe).is_some()
+        let are_several = under_way.is_some_and(|count| count >= 2.0);
+        (are_several || arrival::is_held(reading, pipe)) && window::several_trips(reading, pipe).is_some()
     })
 }
 
@@ -271,7 +285,8 @@ fn waits_for_window(reading: &Reading<'_>) -> bool {
 fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
     let has_window =
         |pipe| window::of(reading, pipe).is_some() || window::several_trips(reading, pipe).is_some();
-    reading.hottest().is_some_and(has_window) || bandwidth::is_full(reading)
+    let is_full = bandwidth::is_full(reading) || arrival::full_link(reading).is_some();
+    reading.hottest().is_some_and(has_window) || is_full
 }
 
 fn blocked_by(reading: &Reading<'_>) -> String {
@@ -355,5 +370,74 @@ mod tests {
         assert!(!is_rising(&[10.0, 40.0, 40.0, 200.0], 15.0));
         assert!(!is_rising(&[1.0, 2.0, 4.0, 8.0], 15.0));
         assert!(!is_rising(&[10.0, f64::NAN, 90.0, 200.0], 15.0));
+    }
+
+    /// A client that collects records for long: even load, so batches are as large as each other.
+    fn lingering(linger_ms: f64) -> crate::doctor::Snapshot {
+        use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+        let requests = 3_000.0 / linger_ms;
+        let row = Row {
+            records: 10.0 * requests,
+            requests,
+            request_bytes: 3_150.0,
+            batch: 3_100.0,
+            latency: 4.0,
+            queue: Some(linger_ms + 0.6),
+            queue_max: linger_ms + 20.0,
+            buffer_wait: Some(0.0),
+            partitions: 3.0,
+            thread: Some((0.99, 0.003)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(3_150.0);
+        snapshot
+    }
+
+    #[test]
+    fn records_that_wait_for_a_long_linger_are_no_backlog() {
+        use crate::doctor::diagnosis::Verdict;
+        use crate::doctor::rules::examine;
+        use crate::doctor::rules::producer::tests::rows::stated;
+        for linger_ms in [150.0, 500.0, 1_000.0, 3_000.0, 20_000.0] {
+            for is_stated in [false, true] {
+                let mut snapshot = lingering(linger_ms);
+                snapshot.settings.linger_ms = stated(linger_ms).filter(|_| is_stated);
+                let diagnosis = examine(&snapshot);
+                assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{linger_ms}: {diagnosis:#?}");
+                assert_eq!(diagnosis.recommendation, None);
+                let linger = format!("latency is linger: {} ms", number(linger_ms));
+                assert!(
+                    diagnosis.notes.iter().any(|note| note.starts_with(&linger)),
+                    "{linger_ms}: {:?}",
+                    diagnosis.notes
+                );
+            }
+        }
+    }
+
+    /// The same queue where nothing could leave: one request at a time, always under way.
+    #[test]
+    fn a_queue_behind_a_full_pipe_is_no_linger() {
+        let mut snapshot = lingering(3_000.0);
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.request_ms, own.nodes[0].request_ms) = (Some(980.0), Some(980.0));
+        let reading = Reading::of(&snapshot);
+        assert_eq!(reading.backlog, Backlog::Hard);
+        assert_eq!(reading.settings.linger_ms.value, 5.0);
+    }
+
+    #[test]
+    fn a_stated_linger_moves_the_thresholds() {
+        use crate::doctor::rules::producer::tests::rows::stated;
+        let mut snapshot = lingering(1_000.0);
+        snapshot.settings.linger_ms = stated(1_000.0);
+        let own = snapshot.producer.as_mut().unwrap();
+        // The pipe is full, so that only the linger can explain the queue.
+        (own.request_ms, own.nodes[0].request_ms) = (Some(330.0), Some(330.0));
+        own.queue_ms = Some(1_400.0);
+        assert_eq!(Reading::of(&snapshot).backlog, Backlog::None);
+        snapshot.producer.as_mut().unwrap().queue_ms = Some(3_400.0);
+        assert_eq!(Reading::of(&snapshot).backlog, Backlog::Hard);
     }
 }

@@ -3,7 +3,13 @@
 //! | test | what it takes |
 //! |---|---|
 //! | X_b ≥ 0.85 of what a link carries (F15: 0.92 of its bytes) | the bandwidth is known |
+//! | bytes of requests arrive at the broker all of the time, without the pauses of a window (`arrival.rs`) | the bandwidth is not known |
 //! | a measured RTT and D leave most of L unexplained, by at least 5 ms, the client's thread is idle, and the bytes on the way are fewer than any window (`window.rs`) | the bandwidth is not known: the request's own bytes wait on the way |
+//!
+//! **Why pauses**: 10 MB/s over 4 ms and 1 MB/s over 40 ms let 40,000 bytes be on the way, as a
+//! send buffer of that size would, with the same rate and the same L. Through the buffer a request
+//! of 64 KiB comes in pieces with most of a round trip between them; through the link it comes in
+//! one stream, and the next one right behind it.
 //!
 //! On a full link L grows with S, and one window shows it too. Measured: a 5 MB/s link of 2 ms,
 //! L = 48.9 ms, D = 0.3.
@@ -11,18 +17,20 @@
 //! **The promise**: compression, where bytes are the limit; how far depends on how well the records
 //! compress, which nothing measured so far says.
 
-use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::diagnosis::{Confidence, FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::Codec;
+use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
 use super::super::words::known;
+use super::arrival::{self, Arrival};
 use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
 use super::{COMPRESSION, IN_FLIGHT, Rule, refusals, rule, window};
 use crate::model::ceilings::{cut, next};
 use crate::model::constants::{FULL, LINK_SHARE};
-use crate::numbers::{bytes, number};
+use crate::numbers::{bytes, number, percent};
 
 pub(crate) const RULE: Rule = rule("producer 7", "Is the link full?", ask);
 
@@ -33,29 +41,56 @@ const COMPRESSES: f64 = 0.97;
 
 fn ask(reading: &Reading<'_>) -> Found {
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
+    let arrival = reading.hottest().and_then(|pipe| Arrival::of(reading, pipe));
     let numbers = [
         known("X_b", reading.bytes_per_second, "bytes/s"),
         known("link", link, "bytes/s"),
+        known("arriving", arrival.map(|arrival| arrival.share), ""),
+        known("pause", arrival.map(|arrival| arrival.pause_ms), "ms"),
     ];
     if reading.bound != Bound::Pipe {
         return Found::nothing(numbers, "no");
     }
     let sent = reading.bytes_per_second.unwrap_or(0.0);
     let waits = reading.hottest().and_then(|pipe| bytes_wait_ms(reading, pipe));
-    let text = match (link.filter(|_| is_full(reading)), waits) {
-        (Some(link), _) => format!(
+    let stream = arrival::full_link(reading);
+    let text = match (link.filter(|_| is_full(reading)), stream, waits) {
+        (Some(link), _, _) => format!(
             "The link is full: it carries {}/s of its {}/s.",
             bytes(sent),
             bytes(link)
         ),
-        (None, Some(ms)) => format!(
+        (None, Some(stream), _) => streams(stream, sent),
+        (None, None, Some(ms)) => format!(
             "Each request's bytes wait {} ms on the way, longer than for the round trip and the broker together: the link seems full at {}/s.",
             number(ms),
             bytes(sent)
         ),
         _ => return Found::nothing(numbers, "no"),
     };
-    let is_doubtful = !is_full(reading);
+    let is_doubtful = !is_full(reading) && stream.is_none();
+    let mut found = found(reading, numbers, text, is_doubtful);
+    if let Some((_, confidence)) = found.verdict.as_mut().filter(|_| !is_full(reading)) {
+        *confidence = (*confidence).min(Confidence::Medium);
+    }
+    found
+}
+
+fn streams(stream: Arrival, sent: f64) -> String {
+    format!(
+        "The link is full: bytes of requests arrive {} of the time, without a pause, and that is {}/s.",
+        percent(stream.share),
+        bytes(sent)
+    )
+}
+
+/// Of a client that pushes nothing.
+pub(crate) fn seen_by_broker(reading: &Reading<'_>, numbers: UsedNumbers, stream: Arrival) -> Found {
+    let sent = reading.bytes_per_second.unwrap_or(0.0);
+    found(reading, numbers, streams(stream, sent), true)
+}
+
+fn found(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, text: String, is_doubtful: bool) -> Found {
     let mut found = Found::verdict(
         numbers,
         Verdict::NetworkBandwidth,
@@ -148,10 +183,11 @@ fn recommend(reading: &Reading<'_>) -> Option<Recommendation> {
 
 #[cfg(test)]
 mod tests {
-    use crate::doctor::diagnosis::{Confidence, Verdict};
+    use super::*;
+    use crate::doctor::Snapshot;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::snapshot::{BrokerSide, Library};
 
     /// A link of 1 MB/s and 4 ms, as pushed: nothing says how wide the link is.
     #[test]
@@ -179,5 +215,116 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
         assert_eq!(diagnosis.confidence, Confidence::Low);
         assert_eq!(diagnosis.recommendation.unwrap().set, "compression.type=zstd");
+    }
+
+    /// Five requests on a link that a window would be as wide as: nothing says how wide it is.
+    fn streaming(rate: f64, round_trip_ms: f64, request: f64) -> Snapshot {
+        let requests = rate / request;
+        let row = Row {
+            records: rate / 1_000.0,
+            requests,
+            request_bytes: request,
+            batch: request - 80.0,
+            latency: 5_000.0 / requests,
+            queue: Some(4_000.0),
+            buffer_wait: Some(0.6),
+            thread: Some((0.97, 0.01)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(requests),
+            total_micros: Some(400.0),
+            round_trip_ms: Some(round_trip_ms),
+            arriving_share: Some(0.97),
+            arrival_pause_ms: Some(0.05 * round_trip_ms),
+            network_idle: Some(0.8),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    const LINKS: [(f64, f64, f64); 3] = [
+        (10e6, 4.05, 65_000.0),
+        (1e6, 40.1, 65_000.0),
+        (10e6, 4.05, 16_300.0),
+    ];
+
+    #[test]
+    fn a_link_whose_bytes_never_pause_is_full_however_much_is_on_the_way() {
+        for (rate, round_trip_ms, request) in LINKS {
+            let snapshot = streaming(rate, round_trip_ms, request);
+            let diagnosis = examine(&snapshot);
+            assert_eq!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
+            assert_eq!(diagnosis.confidence, Confidence::Medium);
+            let change = diagnosis.recommendation.unwrap();
+            assert_eq!(change.set, "compression.type=zstd");
+        }
+    }
+
+    #[test]
+    fn a_full_link_is_found_for_clients_that_send_neither_queue_nor_thread() {
+        for (rate, round_trip_ms, request) in LINKS {
+            for library in [Library::Librdkafka, Library::FranzGo] {
+                let mut snapshot = streaming(rate, round_trip_ms, request);
+                snapshot.client.library = library;
+                snapshot.client.software_version = Some("2.16.0".to_owned());
+                let own = snapshot.producer.as_mut().unwrap();
+                (own.queue_ms, own.buffer_wait, own.io_wait, own.io) = (None, None, None, None);
+                let diagnosis = examine(&snapshot);
+                assert_eq!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_rate_with_a_pause_in_each_round_trip_is_a_window() {
+        for (rate, round_trip_ms, request) in [LINKS[0], LINKS[1]] {
+            let mut snapshot = streaming(rate, round_trip_ms, request);
+            snapshot.brokers[0].arrival_pause_ms = Some(0.7 * round_trip_ms);
+            let diagnosis = examine(&snapshot);
+            assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_used_half_of_the_time_is_not_full() {
+        for library in [Library::Java, Library::Librdkafka, Library::FranzGo] {
+            let mut snapshot = streaming(5e6, 4.05, 65_000.0);
+            snapshot.client.library = library;
+            snapshot.client.software_version = Some("4.3.0".to_owned());
+            snapshot.brokers[0].arriving_share = Some(0.5);
+            let own = snapshot.producer.as_mut().unwrap();
+            (own.queue_ms, own.buffer_wait) = (Some(5.2), Some(0.0));
+            own.request_ms = Some(11.0);
+            own.nodes[0].request_ms = Some(11.0);
+            let verdict = examine(&snapshot).verdict;
+            assert!(
+                matches!(verdict, Verdict::KeepsUp | Verdict::Application),
+                "{library:?}: {verdict:?}"
+            );
+        }
+    }
+
+    /// A broker without time reads late, so that nothing is known of the link.
+    #[test]
+    fn what_a_busy_broker_saw_says_nothing_of_the_link() {
+        let (rate, round_trip_ms, request) = LINKS[0];
+        let mut snapshot = streaming(rate, round_trip_ms, request);
+        snapshot.brokers[0].network_idle = Some(0.02);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkBandwidth);
+    }
+
+    #[test]
+    fn a_client_that_pushes_nothing_fills_its_link_too() {
+        let (rate, round_trip_ms, request) = LINKS[0];
+        let mut snapshot = streaming(rate, round_trip_ms, request);
+        snapshot.producer = None;
+        snapshot.telemetry.pushes = Some(0);
+        let side = &mut snapshot.brokers[0];
+        (side.request_bytes, side.bytes_per_second) = (Some(request), Some(rate));
+        side.records_per_second = Some(10_000.0);
+        assert_eq!(examine(&snapshot).verdict, Verdict::NetworkBandwidth);
     }
 }

@@ -12,7 +12,8 @@
 //!
 //! A client that pushes nothing although its requests follow each other without a pause still gives
 //! evidence: a Java client with one request in flight needs that slot for its push. Such a client
-//! is judged by the broker's view alone (`silent.rs`).
+//! is judged by the broker's view alone (`silent.rs`). So is one that pushed once and has not for
+//! 2.5 of its intervals: its one push says nothing about the time since.
 //!
 //! **How certain a verdict is.** High: client and broker agree (X_b = R × S within 5 %, F1; R_n of
 //! both within 5 %), the verdict depends on no inferred setting, and the client's queue is known.
@@ -33,13 +34,14 @@ use crate::formulas::{buffer, latency};
 
 use super::super::inference::is_guess;
 use super::super::words::{known, step};
+use super::arrival;
 use super::backlog::Backlog;
 use super::lines::is_of_pipe;
 use super::reading::{Bound, Reading, has_false_latency, positive, ratio};
 use crate::numbers::{bytes, number, percent};
 
 const PUSHES: u32 = 2;
-const REQUESTS: f64 = 100.0;
+pub(crate) const REQUESTS: f64 = 100.0;
 const REQUESTS_OF_A_READING: f64 = 20.0;
 const SECONDS: f64 = 30.0;
 const AGREES: f64 = 0.05;
@@ -98,7 +100,10 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if (is_reading || has_pushed) && is_long && has_rate {
         return Evidence::Enough;
     }
-    let is_full = reading.is_back_to_back() || reading.is_pinned() || reading.is_always_full();
+    let is_full = reading.is_back_to_back()
+        || reading.is_pinned()
+        || reading.is_always_full()
+        || arrival::full_link(reading).is_some();
     if !is_reading && !has_pushed && is_long && is_full {
         return Evidence::Silent;
     }

@@ -24,6 +24,7 @@ mod lines;
 mod promise;
 mod evidence;
 mod backlog;
+mod arrival;
 mod buffer;
 mod capped;
 pub(crate) mod reading;
@@ -37,7 +38,7 @@ use crate::doctor::snapshot::Snapshot;
 
 use super::engine::{self, Subject};
 use super::found::Found;
-use super::{denied, host, tenant};
+use super::{denied, host, inference, tenant};
 use evidence::Evidence;
 use reading::{Bound, Reading};
 
@@ -96,11 +97,12 @@ const RULES_BY_BROKER: [Rule; 5] = [
 ];
 
 /// For a client of which too little is known: a denial, a quota and a missing topic are certain
-/// even so.
-const RULES_AT_ONCE: [Rule; 3] = [
+/// even so, and a machine without processor time explains why.
+const RULES_AT_ONCE: [Rule; 4] = [
     rule(denied::ID, denied::QUESTION, is_denied),
     quota::RULE,
     failing::RULE,
+    rule(HOST_ID, HOST_QUESTION, host_of_overdue),
 ];
 
 /// Diagnoses one producer.
@@ -155,6 +157,7 @@ fn host_full(reading: &Reading<'_>) -> Found {
         trip.is_some_and(|trip| round_trip::is_most(reading, pipe, trip))
             || window::of(reading, pipe).is_some()
             || window::several_trips(reading, pipe).is_some()
+            || arrival::full_link(reading).is_some()
     });
     let is_slow = reading.bound != Bound::Source && !is_far && !reading.has_slow_callbacks();
     host::ask(reading.snapshot, is_slow)
@@ -169,6 +172,14 @@ fn host_of_silent(reading: &Reading<'_>) -> Found {
             .is_some_and(|broker_ms| broker_ms > trip_ms)
     });
     host::ask(reading.snapshot, is_near)
+}
+
+/// The same of a client that sends records and does not come to push.
+fn host_of_overdue(reading: &Reading<'_>) -> Found {
+    let sends = reading
+        .requests
+        .is_some_and(|requests| requests >= evidence::REQUESTS);
+    host::ask(reading.snapshot, sends && inference::is_overdue(reading.snapshot))
 }
 
 /// What a broker's own numbers say of a client of which too little is known.

@@ -17,6 +17,8 @@ use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, grown, low
 use crate::model::constants::{LINK_SHARE, WINDOW_LOW};
 use crate::numbers::{bytes, number};
 
+/// A pipe that is full was never used less than this.
+const USED_LOW: f64 = 0.7;
 /// No client says how much its application wants to send.
 pub(crate) const IF_OFFERED: &str =
     "at an unchanged latency of requests, and if the application has that much to send";
@@ -148,9 +150,13 @@ fn by_broker(reading: &Reading<'_>) -> Option<f64> {
     let mut broker_ms = positive(reading.broker_ms(pipe))?;
     // Ottla, which tells its flush apart, takes a connection's next request while one waits for it.
     let side = pipe.broker.as_ref().map(|broker| &broker.side);
-    if let Some(side) = side.filter(|side| side.flush_micros.is_some()) {
-        let remote_ms = clean(side.remote_micros).unwrap_or(0.0) / 1_000.0;
-        broker_ms = positive(Some(broker_ms - remote_ms))?;
+    if let Some((side, flush)) = side.and_then(|side| Some((side, clean(side.flush_micros)?))) {
+        let of = |micros: Option<f64>| clean(micros).unwrap_or(0.0);
+        let (local, remote) = (of(side.local_micros), of(side.remote_micros));
+        // One broker has no followers: its flush is a part of the local time.
+        let is_local = flush > remote && flush <= local;
+        let waits = remote + if is_local { flush } else { 0.0 };
+        broker_ms = positive(Some(broker_ms - waits / 1_000.0))?;
     }
     if served_share(pipe).is_some_and(|share| share > SERVED_AT_ONCE) {
         return None;
@@ -284,7 +290,10 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     ];
     let ceilings = ceilings(reading, 1.0, &kinds);
     let raw = now * in_flight / reading.settings.in_flight.value.max(1.0);
-    let high = cut(&ceilings, raw);
+    // A pipe of one was not full where the rate is of a longer time than L, or the client took its
+    // turn between two requests: more of them leave no such gaps.
+    let used = reading.used().map_or(1.0, |used| used.clamp(USED_LOW, 1.0));
+    let high = cut(&ceilings, raw / used);
     Some((
         records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high),
         next(&ceilings),
@@ -341,5 +350,40 @@ pub(crate) fn with(promise: Promise, assumption: &str) -> Promise {
     Promise {
         assumption: assumption.to_owned(),
         ..promise
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::BrokerSide;
+
+    /// A flush of one broker is in its local time, and its connections are served meanwhile.
+    #[test]
+    fn a_broker_s_flush_is_no_ceiling_of_a_connection() {
+        let row = Row {
+            records: 294.0,
+            requests: 19.6,
+            records_per_request: 15.0,
+            latency: 51.0,
+            ..ROW
+        };
+        let side = |flush, local, remote| {
+            let mut snapshot = row.snapshot();
+            snapshot.brokers = vec![BrokerSide {
+                node_id: Some(1),
+                total_micros: Some(10_900.0),
+                local_micros: Some(local),
+                remote_micros: Some(remote),
+                flush_micros: flush,
+                ..BrokerSide::default()
+            }];
+            by_broker(&Reading::of(&snapshot)).unwrap().round()
+        };
+        // 15 records / 0.9 ms, and 15 records / 10.9 ms.
+        assert_eq!(side(Some(10_000.0), 10_500.0, 0.0), 16_667.0);
+        assert_eq!(side(Some(10_000.0), 500.0, 10_000.0), 16_667.0);
+        assert_eq!(side(None, 10_500.0, 0.0), 1_376.0);
     }
 }

@@ -147,3 +147,48 @@ fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
         cost: cost.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Library};
+
+    /// One request at a time over 40 ms, as our own client pushes it: with its turn between two of
+    /// them the pipe is used to 0.82. With five the same client sent 1,482.
+    #[test]
+    fn one_request_at_a_time_is_found_with_a_turn_of_the_client_between_them() {
+        let row = Row {
+            records: 297.0,
+            requests: 19.8,
+            request_bytes: 15_600.0,
+            batch: 15_500.0,
+            records_per_request: 15.0,
+            latency: 41.4,
+            queue: Some(9_000.0),
+            queue_max: 14_000.0,
+            buffer_wait: Some(0.8),
+            in_flight_seen: 1.0,
+            partitions: 1.0,
+            thread: Some((0.93, 0.02)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.client.library = Library::Ottla;
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(19.8),
+            total_micros: Some(900.0),
+            round_trip_ms: Some(40.1),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkRtt, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "max.in.flight.requests.per.connection=5");
+        let promise = change.promise;
+        assert!(promise.low <= 1_482.0 && 1_482.0 <= promise.high, "{promise:?}");
+        assert!(promise.high <= 2.0 * promise.low, "{promise:?}");
+    }
+}

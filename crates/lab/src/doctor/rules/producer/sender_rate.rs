@@ -26,7 +26,7 @@ use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Reading, positive};
-use super::round_trip::later;
+use super::round_trip::{first, later};
 use super::{BATCH, LINGER, Rule, broker, buffer, capped, refusals, rule, sender_thread};
 use crate::model::ceilings::{cut, next};
 use crate::model::constants::ROOM;
@@ -78,8 +78,13 @@ fn ask(reading: &Reading<'_>) -> Found {
     if sender_thread::is_short_of_cpu(reading) {
         found = found.note("the client's machine may be short of processor time: its I/O thread neither waits nor does socket work");
     }
+    let is_one = reading.settings.in_flight.value <= 1.0;
     found
-        .recommend(larger_requests(reading))
+        .recommend(
+            first(reading)
+                .filter(|_| is_one)
+                .or_else(|| larger_requests(reading)),
+        )
         .refusals(refusals::of_pipe(reading))
 }
 

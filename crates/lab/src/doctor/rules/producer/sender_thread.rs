@@ -273,4 +273,30 @@ mod tests {
         let promise = examine(&snapshot).recommendation.unwrap().promise;
         assert_eq!((promise.low, promise.high), (800.0, 1_000.0));
     }
+
+    /// Our own client runs callbacks on a thread of their own, so that nothing else waits.
+    #[test]
+    fn measured_callbacks_are_the_limit_although_no_record_waits() {
+        let row = Row {
+            records: 1_000.0,
+            requests: 150.0,
+            request_bytes: 3_700.0,
+            batch: 3_600.0,
+            records_per_request: 6.7,
+            latency: 1.1,
+            queue: Some(5.3),
+            buffer_wait: Some(0.0),
+            thread: Some((0.98, 0.01)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.client.library = crate::doctor::snapshot::Library::Ottla;
+        snapshot.application.callback_micros = Some(2_060.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::SenderThread, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert!(change.set.starts_with("hand the callback"), "{change:?}");
+        snapshot.application.callback_micros = Some(20.0);
+        assert_eq!(examine(&snapshot).verdict, Verdict::KeepsUp);
+    }
 }

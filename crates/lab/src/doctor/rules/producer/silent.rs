@@ -25,11 +25,14 @@ use crate::doctor::diagnosis::{FindingId, Verdict};
 use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
-use super::super::inference::{self, BATCH_BYTES};
+use super::super::inference::{self, BATCH_BYTES, ONE_RECORD};
 use super::super::words::known;
 use super::evidence::confidence;
 use super::reading::{Pipe, Reading, RoundTrip, positive, reaches};
-use super::{Rule, broker, promise, refusals, round_trip as trips, rule, sender_thread, synchronous, window};
+use super::{
+    Rule, arrival, bandwidth, broker, promise, refusals, round_trip as trips, rule, sender_thread,
+    synchronous, window,
+};
 use super::{SEND_BUFFER, sender_rate::larger_requests};
 use crate::formulas::wire;
 use crate::numbers::{bytes, number, plain};
@@ -39,8 +42,6 @@ pub(crate) const RULE: Rule = rule(
     "What do its requests say? Only the broker speaks",
     ask,
 );
-
-const ONE_RECORD: f64 = 1.1;
 
 fn ask(reading: &Reading<'_>) -> Found {
     let pipe = reading
@@ -136,6 +137,9 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: U
     }
     if let Some(under_way) = under_way.filter(|count| reading.is_always_full() && *count < 0.5) {
         return Some(sender_thread::seen_by_broker(reading, numbers, under_way));
+    }
+    if let Some(stream) = arrival::full_link(reading) {
+        return Some(bandwidth::seen_by_broker(reading, numbers, stream));
     }
     let trip = trip?;
     if let Some(held) = narrow(reading, pipe, request, cycle_ms, trip) {

@@ -2,7 +2,15 @@
 //!
 //! **Threshold**: records outstanding, X_r × (q + L), equal T within 15 %, and requests hold no
 //! more records than there are threads (T unknown: one) (F28, O1). It is asked before small
-//! requests: a sender that waits for each answer has one record in a request too.
+//! requests: a sender that waits for each answer has one record in a request too. Where the client
+//! sends no latency, RTT + D stands for L.
+//!
+//! An application may wait for several answers at once: with `flush()`, or at the end of a
+//! transaction. Java counts the time in both; at 0.7 of a thread's time and without a backlog
+//! it is what sets the pace, however many records are in a request.
+//!
+//! Clients that push no queue time and send requests of one small record without a pause wait for
+//! each answer: behind a backlog a request would hold more of them.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::used::UsedNumbers;
@@ -12,10 +20,10 @@ use super::super::found::Found;
 use super::super::words::known;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
-use super::reading::{Bound, Reading, positive};
+use super::reading::{Bound, Reading, clean, positive};
 use super::{LINGER, Rule, refusals, rule};
 use crate::model::ceilings::cut;
-use crate::numbers::number;
+use crate::numbers::{number, percent};
 
 pub(crate) const RULE: Rule = rule(
     "producer 11",
@@ -24,6 +32,8 @@ pub(crate) const RULE: Rule = rule(
 );
 
 const NEAR: f64 = 0.15;
+/// An application that waits for this share of the time does little else.
+const MOST: f64 = 0.7;
 
 fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
@@ -31,8 +41,12 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("n_req", reading.records_per_request, ""),
         known("T", reading.threads, ""),
     ];
-    match one_at_a_time(reading) {
-        Some(expected) if reading.bound == Bound::Source => found(reading, numbers, expected),
+    if reading.bound != Bound::Source || reading.is_offer_met() == Some(true) {
+        return Found::nothing(numbers, "no");
+    }
+    match (one_at_a_time(reading), Waiting::of(reading)) {
+        (Some(expected), _) => found(reading, numbers, expected),
+        (None, Some(waiting)) => several(reading, numbers, waiting),
         _ => Found::nothing(numbers, "no"),
     }
 }
@@ -40,7 +54,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 /// What threads send that wait for each answer, where that is the rate (F28).
 fn one_at_a_time(reading: &Reading<'_>) -> Option<f64> {
     let rate = reading.records_per_second.filter(|rate| *rate > 0.0)?;
-    let request_ms = reading.request_ms?;
+    let request_ms = reading.request_ms.or_else(|| seen_by_broker(reading))?;
     let records = reading.records_per_request?;
     let threads = reading.threads.unwrap_or(1.0);
     // librdkafka does not send the time in the batch: use the answer's time alone, or add the
@@ -56,6 +70,89 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<f64> {
         .map(expected)
         .find(|expected| (rate / expected - 1.0).abs() <= NEAR)?;
     (records <= threads.max(1.0) * 1.05).then_some(expected)
+}
+
+/// RTT + D.
+fn seen_by_broker(reading: &Reading<'_>) -> Option<f64> {
+    let pipe = reading.hottest()?;
+    Some(reading.tcp_ms(pipe)? + pipe.broker.as_ref()?.ms_at_most)
+}
+
+/// The time that the application waits for all that it sent.
+#[derive(Clone, Copy)]
+struct Waiting {
+    share: f64,
+    is_of_transactions: bool,
+}
+
+impl Waiting {
+    fn of(reading: &Reading<'_>) -> Option<Waiting> {
+        let own = reading.snapshot.producer.as_ref()?;
+        let threads = reading.threads.unwrap_or(1.0).max(1.0);
+        let kinds = [(own.transaction_wait, true), (own.flush_wait, false)];
+        let known = kinds.into_iter().filter_map(|(share, is_of_transactions)| {
+            Some(Waiting {
+                share: clean(share)? / threads,
+                is_of_transactions,
+            })
+        });
+        known
+            .max_by(|a, b| a.share.total_cmp(&b.share))
+            .filter(|waiting| waiting.share >= MOST)
+    }
+}
+
+/// The verdict where several records wait together.
+fn several(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, waiting: Waiting) -> Found {
+    let (on, set) = match waiting.is_of_transactions {
+        true => (
+            "the end of its transactions",
+            "commit less often: more records in each transaction",
+        ),
+        false => (
+            "flush()",
+            "call flush() less often, or use the callback of send() in its place",
+        ),
+    };
+    let text = format!(
+        "The application waits for {on} {} of the time, and sends nothing meanwhile.",
+        percent(waiting.share.min(1.0))
+    );
+    Found::verdict(
+        numbers,
+        Verdict::Synchronous,
+        confidence(reading, Verdict::Synchronous, false),
+        text.clone(),
+    )
+    .finding(FindingId::O1, text)
+    .recommend(send_on(reading, waiting, set))
+    .refuse(
+        super::BATCH,
+        "what is sent between two waits does not fill larger batches",
+    )
+    .refusals(refusals::unused_in_flight(reading))
+}
+
+/// Without the wait the application sends as fast as it makes records.
+fn send_on(reading: &Reading<'_>, waiting: Waiting, set: &str) -> Option<Recommendation> {
+    let now = positive(reading.records_per_second)?;
+    let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Link, Kind::Worker]);
+    let high = cut(&ceilings, now / (1.0 - waiting.share).max(0.1)).max(now);
+    let mut promise = promise::records(now, 0.8 * high, high);
+    promise.unknown = Some("how often the application can do without the wait".to_owned());
+    Some(Recommendation {
+        set: set.to_owned(),
+        why: format!(
+            "each wait takes a round trip at least, and nothing is sent in {} of the time (O1)",
+            percent(waiting.share.min(1.0))
+        ),
+        promise,
+        next_ceiling: "the application's own time between two waits".to_owned(),
+        cost: match waiting.is_of_transactions {
+            true => "readers of committed records get them later, and an abort repeats more".to_owned(),
+            false => "errors arrive later, in the callback".to_owned(),
+        },
+    })
 }
 
 /// The verdict, also for a client whose broker alone speaks.
@@ -118,4 +215,132 @@ fn recommend(reading: &Reading<'_>) -> Option<Recommendation> {
             .to_owned(),
         cost: "errors arrive later, in the callback".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::Snapshot;
+    use crate::doctor::diagnosis::{Diagnosis, Verdict};
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Library};
+
+    fn set(diagnosis: &Diagnosis) -> &str {
+        let change = diagnosis.recommendation.as_ref();
+        change.map_or("", |change| &change.set)
+    }
+
+    /// 200 records, then `flush()`, over 40 ms.
+    fn flushing() -> Snapshot {
+        let row = Row {
+            records: 4_400.0,
+            requests: 44.0,
+            request_bytes: 51_000.0,
+            batch: 12_800.0,
+            records_per_request: 100.0,
+            latency: 41.5,
+            queue: Some(1.4),
+            buffer_wait: Some(0.0),
+            partitions: 4.0,
+            thread: Some((0.97, 0.01)),
+            ..ROW
+        };
+        row.snapshot()
+    }
+
+    #[test]
+    fn an_application_that_waits_in_flush_most_of_the_time_is_synchronous() {
+        let mut snapshot = flushing();
+        snapshot.producer.as_mut().unwrap().flush_wait = Some(0.94);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        assert!(diagnosis.summary.contains("flush()"), "{}", diagnosis.summary);
+        assert!(set(&diagnosis).starts_with("call flush() less often"));
+        // Eight threads that flush now and then together wait as long as one that always does.
+        let mut several = snapshot.clone();
+        several.application.threads = Some(8.0);
+        assert_ne!(examine(&several).verdict, Verdict::Synchronous);
+        // Once a second is no wait to speak of.
+        snapshot.producer.as_mut().unwrap().flush_wait = Some(0.045);
+        let verdict = examine(&snapshot).verdict;
+        assert!(
+            matches!(verdict, Verdict::KeepsUp | Verdict::Application),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
+    fn a_transaction_each_few_records_is_synchronous_however_many_are_in_a_request() {
+        let mut snapshot = flushing();
+        snapshot.producer.as_mut().unwrap().transaction_wait = Some(0.88);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        assert!(set(&diagnosis).starts_with("commit less often"));
+        // What it is offered it sends: nothing is wrong.
+        snapshot.application.offered_records_per_second = Some(4_400.0);
+        assert_eq!(examine(&snapshot).verdict, Verdict::KeepsUp);
+    }
+
+    /// One record after the other over 4 ms, as the load programs of both libraries sent them.
+    fn one_after_the_other(library: Library, rate: f64, latency: f64) -> Snapshot {
+        let row = Row {
+            records: rate,
+            requests: rate,
+            request_bytes: 620.0,
+            batch: 570.0,
+            records_per_request: 1.0,
+            latency,
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.client.library = library;
+        snapshot.client.software_version = Some("2.16.0".to_owned());
+        snapshot.telemetry.pushes = Some(6);
+        snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(572.0);
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(rate),
+            records_per_request: Some(1.0),
+            total_micros: Some(250.0),
+            round_trip_ms: Some(4.05),
+            gap_ms: Some(1_000.0 / rate - 0.25),
+            has_overlap: Some(false),
+            connections: Some(1.0),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    #[test]
+    fn one_record_at_a_time_is_synchronous_for_a_client_without_a_queue_time() {
+        let mut franz = one_after_the_other(Library::FranzGo, 222.0, 4.4);
+        franz.brokers[0].back_to_back_share = Some(0.99);
+        let diagnosis = examine(&franz);
+        assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        // Requests of many records that follow each other have a backlog behind them.
+        let own = franz.producer.as_mut().unwrap();
+        own.records_per_request = Some(30.0);
+        own.records_per_second = Some(6_660.0);
+        (own.request_bytes, own.batch_bytes, own.batch_bytes_max) =
+            (Some(16_000.0), Some(15_900.0), Some(16_000.0));
+        (own.bytes_per_second, own.nodes[0].bytes_per_second) = (Some(3.5e6), Some(3.5e6));
+        franz.brokers[0].records_per_request = Some(30.0);
+        assert_eq!(examine(&franz).verdict, Verdict::NetworkRtt);
+    }
+
+    #[test]
+    fn a_librdkafka_client_that_sends_no_latency_is_judged_by_the_broker_s() {
+        let mut snapshot = one_after_the_other(Library::Librdkafka, 97.7, 0.0);
+        snapshot.producer.as_mut().unwrap().queue_ms = Some(0.1);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        // 150 records/s with default settings and a linger of 5 ms.
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.records_per_second, own.records_per_request) = (Some(150.0), Some(1.7));
+        let verdict = examine(&snapshot).verdict;
+        assert!(
+            matches!(verdict, Verdict::KeepsUp | Verdict::Application),
+            "{verdict:?}"
+        );
+    }
 }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | bytes on the way within 0.8 to 1.2 of a known window | the window is stated, or follows from send.buffer.bytes |
 //! | batches wait, at most 0.6 of the allowed requests are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b) |
+//! | a request is on its way in all of the time, in pieces with a good part of a round trip between them (`arrival.rs`) | the broker's TCP measured the round trip; librdkafka counts a request's time from when the kernel has taken it |
 //! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
 //!
 //! **Which windows**: the stated one; otherwise twice send.buffer.bytes (the kernel doubles it)
@@ -34,7 +35,7 @@ use super::super::words::known;
 use super::evidence::confidence;
 use super::promise;
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
-use super::{IN_FLIGHT, Rule, SEND_BUFFER, buffer, refusals, rule};
+use super::{IN_FLIGHT, Rule, SEND_BUFFER, arrival, buffer, refusals, rule};
 use crate::model::constants::FULL;
 use crate::numbers::{bytes, number, plain};
 
@@ -111,6 +112,11 @@ fn ask(reading: &Reading<'_>) -> Found {
         );
         found = found.refuse(IN_FLIGHT, why);
     }
+    if window.is_derived && !arrival::is_held(reading, pipe) {
+        found = found.missing(
+            "the link's bandwidth: a full link looks alike where the broker does not tell how requests arrive",
+        );
+    }
     found
 }
 
@@ -186,7 +192,7 @@ pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64
 /// A window whose size is known, and that is full.
 pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
     let trip = reading.round_trip(pipe)?;
-    if is_one_trip(reading, pipe, trip.ms) {
+    if is_one_trip(reading, pipe, trip.ms) || arrival::is_steady(reading, pipe) {
         return None;
     }
     let on_the_way = on_the_way(reading, pipe, trip.ms)?;
@@ -218,16 +224,16 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
         .unwrap_or(request * pipe.requests_per_second);
     let on_the_way = rate * trip_ms / 1_000.0;
     let has_time = reading.io_wait.is_none_or(|wait| wait >= THREAD_HAS_TIME);
-    let is_several = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
+    let is_longer = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
+    let is_several = is_longer || arrival::is_held(reading, pipe);
     let wants = reading.settings.in_flight.value.max(1.0) * request >= 1.2 * on_the_way;
-    (is_several && has_time && wants && request >= REQUEST_MIN && on_the_way >= WINDOW_MIN).then_some(
-        Window {
-            bytes: on_the_way,
-            on_the_way,
-            round_trip_ms: trip_ms,
-            is_derived: true,
-        },
-    )
+    let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !arrival::is_steady(reading, pipe);
+    (is_several && has_time && wants && is_narrow).then_some(Window {
+        bytes: on_the_way,
+        on_the_way,
+        round_trip_ms: trip_ms,
+        is_derived: true,
+    })
 }
 
 /// Batches wait, more requests may be under way, and the thread is idle: a Java client starts the
@@ -353,6 +359,8 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         let change = diagnosis.recommendation.unwrap();
         assert!(change.set.starts_with("send.buffer.bytes="), "{change:?}");
+        let is_link = |what: &String| what.starts_with("the link's bandwidth");
+        assert!(diagnosis.missing.iter().any(is_link), "{:?}", diagnosis.missing);
         assert!(
             diagnosis
                 .refused
@@ -395,5 +403,31 @@ mod tests {
         let mut snapshot = narrow();
         snapshot.brokers[0].round_trip_ms = Some(0.05);
         assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
+    }
+
+    /// librdkafka over send.buffer.bytes of 16 KiB and 40 ms: its latency begins when the kernel
+    /// has taken a request, so that it is of one round trip and a third.
+    #[test]
+    fn requests_that_are_always_on_their_way_in_pieces_wait_for_a_window() {
+        let mut snapshot = narrow();
+        snapshot.client.library = Library::Librdkafka;
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.queue_ms, own.queue_ms_max, own.buffer_wait) = (None, None, None);
+        (own.io_wait, own.io) = (None, None);
+        (own.requests_per_second, own.nodes[0].requests_per_second) = (Some(18.3), Some(18.3));
+        (own.bytes_per_second, own.nodes[0].bytes_per_second) = (Some(1.19e6), Some(1.19e6));
+        (own.request_ms, own.nodes[0].request_ms) = (Some(54.6), Some(54.6));
+        snapshot.brokers[0] = BrokerSide {
+            requests_per_second: Some(18.3),
+            back_to_back_share: Some(0.95),
+            has_overlap: Some(false),
+            arriving_share: Some(0.96),
+            arrival_pause_ms: Some(18.0),
+            ..snapshot.brokers[0].clone()
+        };
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert!(change.set.starts_with("send.buffer.bytes="), "{change:?}");
     }
 }
