@@ -27,8 +27,9 @@ const RETRY_MS_MAX: u64 = 30_000;
 /// The decided transactions of one coordinator.
 ///
 /// - While their markers are written they are taken out. If the machine was dropped meanwhile, its
-///   successor orders their markers again, and they must not come back: an order that is carried out
-///   twice, the second time late, would end the *next* transaction of a producer whose epoch stays.
+///   successor orders their markers again, and they must not come back: an order that is carried
+///   out twice, the second time late, would end the *next* transaction of a producer whose epoch
+///   stays.
 pub(super) struct Orders<T> {
     /// Raised whenever the machine is dropped.
     generation: u64,
