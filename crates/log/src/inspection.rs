@@ -89,8 +89,8 @@ pub fn inspect<E: From<LogError>>(
     Ok(extent)
 }
 
-/// Returns the largest producer id below `limit` that the intact batches and producer snapshots of a
-/// log name.
+/// Returns the largest producer id below `limit` that the intact batches and producer snapshots of
+/// a log name.
 ///
 /// - Shape: reads all headers, and whole batches only where their id is larger than those before.
 pub fn largest_producer_id(disk: &dyn Disk, directory: &Path, limit: i64) -> Result<Option<i64>, LogError> {

@@ -118,8 +118,8 @@ fn after_max_compaction_lag_a_segment_is_closed_and_compacted_whatever_its_size(
     assert!(world.clock.moment().micros() < CHECKPOINT_MICROS);
 }
 
-/// The checkpoints kept the old topic's high watermark for up to a minute. A start after a kill took
-/// it for that of the new one, and refused the partition because records were missing.
+/// The checkpoints kept the old topic's high watermark for up to a minute. A start after a kill
+/// took it for that of the new one, and refused the partition because records were missing.
 #[test]
 fn checkpoints_of_a_deleted_topic_prove_nothing_about_the_next_one_of_that_name() {
     let mut world = World::new(3, &[]);

@@ -278,7 +278,8 @@ fn a_damaged_snapshot_that_nothing_can_replace_refuses_the_start_and_changes_not
     assert_eq!(contents(&metadata), before);
 }
 
-/// KIP-866: what was rebuilt came after the begin of a transaction without an end, and had no effect.
+/// KIP-866: what was rebuilt came after the begin of a transaction without an end, and had no
+/// effect.
 #[test]
 fn a_change_that_was_never_finished_does_not_take_what_is_rebuilt_with_it() {
     let mut world = World::new("rebuilt");

@@ -58,7 +58,7 @@ pub struct Replayed {
     pub skipped: u64,
     /// Batches and records that cannot be read, with file and position. Their contents are lost.
     pub damages: Vec<LogError>,
-    /// So many more.
+    /// The number of further ones.
     pub more_damages: u64,
 }
 

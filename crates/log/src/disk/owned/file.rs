@@ -73,7 +73,7 @@ struct Writer {
     is_trimmed: bool,
     /// How often the file below was given its exact length, which only a sync makes durable.
     trims: u64,
-    /// So many of them are durable.
+    /// The number of them that are durable.
     synced_trims: u64,
 }
 
