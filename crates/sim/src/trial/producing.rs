@@ -1,5 +1,5 @@
-//! What producers with ids may rely on after a damage: nothing of a transaction is visible before it
-//! is committed, all of it afterwards, and no batch is taken for another one.
+//! What producers with ids may rely on after a damage: nothing of a transaction is visible before
+//! it is committed, all of it afterwards, and no batch is taken for another one.
 
 use std::path::Path;
 
@@ -98,8 +98,8 @@ impl<M: Machine> Trial<'_, M> {
         Err(format!("a committed record is hidden in silence: {hidden:?}"))
     }
 
-    /// Whether damage to the partition's log was reported that explains why a record is not visible.
-    /// A lost marker leaves its transaction open, and all records behind it hidden.
+    /// Whether damage to the partition's log was reported that explains why a record is not
+    /// visible. A lost marker leaves its transaction open, and all records behind it hidden.
     fn may_hide(&self, place: Place, offset: i64, found: &Found) -> bool {
         found.refusal.is_some()
             || found.unreadable.contains_key(&offset)
@@ -231,8 +231,8 @@ impl<M: Machine> Trial<'_, M> {
         Ok(till.end(self.machine, true).map(|()| transaction))
     }
 
-    /// A transaction that was committed after the damage is visible, unless damage was reported that
-    /// keeps an older one open.
+    /// A transaction that was committed after the damage is visible, unless damage was reported
+    /// that keeps an older one open.
     pub(super) fn judge_new_transaction(&mut self, transaction: Option<Transaction>) -> Verdict<bool> {
         match transaction {
             Some(transaction) => self.judge_committed(&transaction),

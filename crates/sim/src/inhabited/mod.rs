@@ -158,8 +158,9 @@ const EARLIEST: i64 = -2;
 const OFFSET_COMMIT_VERSION: i16 = 9;
 const OFFSET_FETCH_VERSION: i16 = 8;
 
-/// Fills an empty directory: closed segments, a compacted topic, groups of both protocols, a deleted
-/// topic, records deleted by a client, transactions with each outcome, rules, quotas and users.
+/// Fills an empty directory: closed segments, a compacted topic, groups of both protocols, a
+/// deleted topic, records deleted by a client, transactions with each outcome, rules, quotas and
+/// users.
 pub fn fill(broker: &mut impl Caller) -> Expected {
     let mut expected = Expected::default();
     create(
@@ -471,8 +472,8 @@ pub fn read(broker: &mut impl Caller, place: Place) -> Result<Found, String> {
     read_as(broker, place, Isolation::Uncommitted)
 }
 
-/// The same for a reader of one or the other isolation level, which drops aborted records as clients
-/// do.
+/// The same for a reader of one or the other isolation level, which drops aborted records as
+/// clients do.
 pub fn read_as(broker: &mut impl Caller, place: Place, isolation: Isolation) -> Result<Found, String> {
     let mut found = Found::default();
     let bounds = offset_at(broker, place, EARLIEST, isolation)

@@ -1,8 +1,8 @@
 //! Tests a broker on one damaged directory: start, read everything, write, kill, start, read again.
 //!
-//! Allowed outcomes: everything is as before; damage is reported with its file and position, and only
-//! the damaged part cannot be read; the start is refused in the same way, and no byte was changed.
-//! Not allowed: silent loss, and a loss that appears only later.
+//! Allowed outcomes: everything is as before; damage is reported with its file and position, and
+//! only the damaged part cannot be read; the start is refused in the same way, and no byte was
+//! changed. Not allowed: silent loss, and a loss that appears only later.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
