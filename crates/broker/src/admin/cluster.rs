@@ -1,5 +1,5 @@
 //! Kafka's gauges of a broker and its controller. This broker is a cluster of one node with one
-//! replica of each partition, so many of them are constant; their help says so.
+//! replica of each partition: a good part of them is constant, and their help says so.
 
 use super::AdminView;
 use super::exposition::Page;

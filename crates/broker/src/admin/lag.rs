@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ottla_core::group::progress::{CommittedAt, GroupProgress};
 use ottla_core::node::Node;
-use ottla_core::partition::Partition;
+use ottla_core::partition::{Offsets, Partition};
 use ottla_log::{Lookup, ReadMode};
 
 use super::exposition::Page;
@@ -112,20 +112,27 @@ impl GroupLag {
         for committed in &group.committed {
             // Offsets of a deleted topic are no lag.
             if let Ok(partition) = node.partition_by_name(&committed.topic, committed.partition) {
-                lag.add(node, committed, &partition, room);
+                let age = |offset| age_of(node, &partition, offset);
+                lag.add(committed, partition.offsets(), age, room);
             }
         }
         lag
     }
 
-    fn add(&mut self, node: &Node, committed: &CommittedAt, partition: &Partition, room: &mut Room) {
-        let offsets = partition.offsets();
+    /// - `age`: of the first record from an offset on.
+    fn add(
+        &mut self,
+        committed: &CommittedAt,
+        offsets: Offsets,
+        age: impl FnOnce(i64) -> Option<f64>,
+        room: &mut Room,
+    ) {
         // Records that retention has removed are lost to the group, and not ahead of it.
         let next = committed.offset.max(offsets.start);
         let lag = (offsets.high_watermark - next).max(0);
         let seconds = match lag {
             0 => Some(0.0),
-            _ => room.lookup().and_then(|()| age_of(node, partition, next)),
+            _ => room.lookup().and_then(|()| age(next)),
         };
         self.lag_max = self.lag_max.max(lag);
         self.seconds_max = match (self.seconds_max, seconds) {
@@ -291,5 +298,91 @@ pub fn write_in_time(page: &mut Page, reading: &LagReading, cluster_id: &str) {
                 page.sample(name, &labels, value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty_group() -> GroupLag {
+        GroupLag {
+            group_id: "g".into(),
+            state: "Empty",
+            member_count: 0,
+            partitions: Vec::new(),
+            sums: BTreeMap::new(),
+            lag_max: 0,
+            seconds_max: None,
+        }
+    }
+
+    fn add(group: &mut GroupLag, partition: i32, offset: i64, room: &mut Room) {
+        let committed = CommittedAt {
+            topic: "t".into(),
+            partition,
+            offset,
+        };
+        let offsets = Offsets {
+            start: 10,
+            last_stable: 100,
+            high_watermark: 100,
+            end: 110,
+        };
+        group.add(&committed, offsets, |offset| Some(offset as f64), room);
+    }
+
+    #[test]
+    fn records_that_retention_removed_and_those_that_are_not_readable_yet_are_no_lag() {
+        let mut room = Room {
+            series: 10,
+            sums: 10,
+            lookups: 10,
+            left_out: 0,
+        };
+        let mut group = empty_group();
+        for (partition, offset) in [(0, 4), (1, 100), (2, 105), (3, 90)] {
+            add(&mut group, partition, offset, &mut room);
+        }
+        let rows: Vec<(i64, Option<f64>)> = (group.partitions.iter())
+            .map(|partition| (partition.lag, partition.seconds))
+            .collect();
+        let none = (0, Some(0.0));
+        assert_eq!(rows, [(90, Some(10.0)), none, none, (10, Some(90.0))]);
+        assert_eq!((group.lag_max, group.seconds_max), (90, Some(90.0)));
+        assert_eq!(room.lookups, 8);
+    }
+
+    #[test]
+    fn what_exceeds_the_limits_is_summed_and_counted() {
+        let mut room = Room {
+            series: 2,
+            sums: 1,
+            lookups: 1,
+            left_out: 0,
+        };
+        let mut group = empty_group();
+        for partition in 0..5 {
+            add(&mut group, partition, 90, &mut room);
+        }
+        let sum = TopicLag { offset: 450, lag: 50 };
+        assert_eq!(group.sums["t"], sum);
+        let seconds: Vec<Option<f64>> = group.partitions.iter().map(|row| row.seconds).collect();
+        assert_eq!(seconds, [Some(90.0), None]);
+        assert_eq!(room.left_out, 3);
+        let reading = LagReading {
+            groups: vec![group],
+            offsets_left_out: room.left_out,
+            ..LagReading::default()
+        };
+        let mut page = Page::default();
+        write_metrics(&mut page, &reading);
+        write_in_time(&mut page, &reading, "c");
+        let page = page.finish();
+        let count = |start: &str| page.lines().filter(|line| line.starts_with(start)).count();
+        assert_eq!(count("kafka_consumergroup_lag{"), 2);
+        assert_eq!(count("kafka_consumergroup_group_lag_seconds{"), 1);
+        assert!(page.contains("kafka_consumergroup_lag_sum{consumergroup=\"g\",topic=\"t\"} 50\n"));
+        assert!(page.contains("\nottla_consumergroup_offsets_without_metrics 3\n"));
     }
 }

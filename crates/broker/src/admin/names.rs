@@ -1,4 +1,5 @@
-//! `/metrics?names=`: by which exporters' names values are given beside those that are always there.
+//! `/metrics?names=`: the exporters by whose names values are given beside those that are always
+//! there.
 
 /// The exporters whose names can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

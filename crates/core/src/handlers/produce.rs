@@ -387,6 +387,8 @@ fn writable_partition(
     }
     let partition = node.partition(topic.id, index).map_err(PartitionRefusal::code)?;
     if !node.storage.disk_has_room() {
+        partition.count_produce();
+        partition.count_failed_produce();
         let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
         return Err(PartitionRefusal::with_message(
             ErrorCode::KafkaStorageError,
