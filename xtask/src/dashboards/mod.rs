@@ -141,7 +141,7 @@ fn page(version: &str, dashboards: &[Dashboard], answers: &Answers) -> String {
 
 Which panels of existing dashboards show something on an Ottla, asked of a real Prometheus that scrapes one under a little load:
 the queries of each panel, with the labels that [the scrape configuration](../guides/dashboards.md) gives. A panel counts when each of
-its queries returns a number. The dashboards themselves are not part of this project.
+its queries returns a number; Grafana itself was not run. The dashboards are not part of this project.
 
 ",
     );
