@@ -124,14 +124,14 @@ fn write_states(home: &Path) -> Result<PathBuf> {
 }
 
 /// A broker with its console.
-struct Served {
+pub struct Served {
     child: Child,
-    bootstrap: String,
-    console: String,
+    pub bootstrap: String,
+    pub console: String,
 }
 
 impl Served {
-    fn start(ottla: &Path, home: &Path) -> Result<Served> {
+    pub fn start(ottla: &Path, home: &Path) -> Result<Served> {
         let data = home.join("data");
         if data.exists() {
             fs::remove_dir_all(&data)?;

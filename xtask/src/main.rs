@@ -8,6 +8,7 @@ mod commit_paths;
 mod console;
 mod crash;
 mod damage;
+mod dashboards;
 mod dist;
 mod docs;
 mod doctor_rules;
@@ -53,6 +54,9 @@ tasks:
   console [--screenshots]
                       open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script;
                       --screenshots writes four pages to docs/images
+  dashboards [--publish]
+                      ask the questions of existing Grafana dashboards of a real Prometheus (Debian: prometheus) that scrapes
+                      an Ottla; --publish writes docs/measurements/dashboards.md
   bench-report [FILE...]
                       check reports of ottla bench in a real browser, light and dark; without files a made-up report
   source-experiments [--rounds N] [--only a,b] [--from DIRECTORY] [--output FILE]
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         "commit-paths" => commit_paths::run(rest),
         "dist" => dist::run(rest),
         "console" => console::run(rest),
+        "dashboards" => dashboards::run(rest),
         "doctor-truth" => doctor_truth::run(rest),
         "memory-pressure" => memory_pressure::run(rest),
         "bench-client" => bench_client::run(rest),

@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::activity::ActivityView;
 use crate::admin::gate::Gate;
 use crate::admin::tls::TlsView;
-use crate::admin::{Added, Admin, AdminView, Console, Page};
+use crate::admin::{Added, AddedMetrics, Admin, AdminView, Console, Page};
 use crate::clock::SystemClock;
 use crate::executor::crew::ThreadCrew;
 use crate::executor::{Queues, Workers};
@@ -84,6 +84,8 @@ pub struct Additions {
     pub telemetry: Option<Arc<dyn ClientTelemetryReceiver>>,
     /// Pages that the admin address serves beside the broker's own.
     pub pages: Vec<Page>,
+    /// Write metrics at the end of `/metrics`.
+    pub metrics: Vec<AddedMetrics>,
     /// The console that the admin address serves to browsers.
     pub console: Option<Console>,
     /// The disk that holds the logs; `None`: the operating system's files.
@@ -214,6 +216,7 @@ impl Broker {
             let view = AdminView {
                 node: broker.node.clone(),
                 connections: counts,
+                rates: Arc::default(),
                 queues,
                 memory,
                 tenants: Arc::new(TenantBooks::new(
@@ -223,6 +226,7 @@ impl Broker {
                     clock.clone(),
                 )),
                 tls: broker.tls.as_ref().map(Tls::view),
+                added: additions.metrics.into(),
                 records,
                 clock,
             };

@@ -23,7 +23,8 @@ mod first_users;
 mod random_bytes;
 mod rate_limit;
 
-pub use admin::{AdminView, Console, Page, PageBody};
+pub use admin::exposition::Page as MetricsPage;
+pub use admin::{AddedMetrics, AdminView, Console, Page, PageBody};
 pub use broker::{Additions, Broker, StartError};
 pub use ottla_core::access::acl;
 pub use ottla_core::config::ConfigResource;

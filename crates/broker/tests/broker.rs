@@ -338,7 +338,7 @@ fn the_admin_address_reports_where_the_time_went() {
         "kafka_network_requestmetrics_totaltimems_count{request=\"Produce\"} 1",
         "ottla_client_requests_total{client_id=\"test\",api=\"Produce\"} 1",
         "kafka_log_log_logendoffset{topic=\"orders\",partition=\"0\"} 3",
-        "kafka_server_socketservermetrics_connection_count 1",
+        "kafka_server_socketservermetrics_connection_count{listener=\"PLAINTEXT\"} 1",
         "ottla_tenant_records_total{kind=\"client-id\",tenant=\"test\"} 3",
         "ottla_tenant_records_total{kind=\"rest\",tenant=\"other\"} 0",
     ] {

@@ -13,7 +13,7 @@ use ottla_log::disk::Disk;
 use ottla_wire::primitives::Uuid;
 use tracing::warn;
 
-use crate::partition::{Identity, Partition};
+use crate::partition::{Identity, Partition, Traffic};
 use crate::time::Timestamp;
 
 /// Indexed by partition number; `None` where the log could not be opened.
@@ -26,6 +26,8 @@ type TopicPartitions = Arc<[Option<Arc<Partition>>]>;
 #[derive(Debug, Default)]
 pub struct Partitions {
     by_topic: ArcSwap<BTreeMap<Uuid, TopicPartitions>>,
+    /// What went through partitions that have been removed.
+    departed: Mutex<Traffic>,
     /// At least one log could not be opened for lack of space or descriptors.
     lacks_logs: AtomicBool,
     /// Directories of deleted logs that still hold files.
@@ -177,9 +179,24 @@ impl Partitions {
         }
     }
 
+    /// Returns what went through all partitions since the start; it never falls.
+    pub fn traffic(&self) -> Traffic {
+        // Under the lock no partition is counted as present and as removed.
+        let departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut traffic = *departed;
+        for partition in self.all() {
+            traffic += partition.traffic();
+        }
+        traffic
+    }
+
     /// Removes a topic and returns its partitions.
     pub fn remove(&self, topic_id: Uuid) -> Vec<Arc<Partition>> {
+        let mut departed = self.departed.lock().unwrap_or_else(PoisonError::into_inner);
         let removed = self.of_topic(topic_id);
+        for partition in &removed {
+            *departed += partition.traffic();
+        }
         let mut by_topic = BTreeMap::clone(&self.by_topic.load());
         by_topic.remove(&topic_id);
         self.by_topic.store(Arc::new(by_topic));

@@ -44,6 +44,12 @@ impl LogReader {
         finish(&view, view.max_timestamp(bound.offset, mode))
     }
 
+    /// Finds the first record at or behind `offset` and below `bound`, for its timestamp.
+    pub fn first_record_from(&self, offset: i64, bound: Bound, mode: ReadMode) -> Result<Lookup, ReadError> {
+        let view = self.view(offset, bound);
+        finish(&view, view.first_from(offset, bound.offset, mode))
+    }
+
     /// Reads those of the segments' largest timestamps that are not known yet. Waits for the
     /// device; retention by time needs it.
     pub fn load_timestamps(&self) -> Result<(), ReadError> {
@@ -145,6 +151,38 @@ impl View {
                     .map_while(Result::ok)
                     .find(|record| record.timestamp >= timestamp && record.offset >= self.start_offset);
                 if let Some(record) = record {
+                    return Ok(Some(TimestampOffset {
+                        timestamp: record.timestamp,
+                        offset: record.offset,
+                        leader_epoch: batch.header().leader_epoch,
+                    }));
+                }
+                at = place.end();
+            }
+        }
+        Ok(None)
+    }
+
+    fn first_from(
+        &self,
+        offset: i64,
+        bound_offset: i64,
+        mode: ReadMode,
+    ) -> io::Result<Option<TimestampOffset>> {
+        let offset = offset.max(self.start_offset);
+        for index in segment_index(&self.segments, offset)..self.segments.len() {
+            let segment = &self.segments[index];
+            if segment.base_offset >= bound_offset {
+                return Ok(None);
+            }
+            let end = self.bound_position(index, bound_offset, mode)?;
+            let mut at = segment.position_floor(offset, mode)?;
+            let wanted = |place: &BatchPlace| place.last_offset >= offset;
+            let mut batch = StoredBatch::default();
+            while let Some(place) = segment.find_batch_where(at, end, mode, wanted)? {
+                batch.load(segment, &place, mode)?;
+                let mut records = batch.records().map_while(Result::ok);
+                if let Some(record) = records.find(|record| record.offset >= offset) {
                     return Ok(Some(TimestampOffset {
                         timestamp: record.timestamp,
                         offset: record.offset,

@@ -306,6 +306,33 @@ fn an_event_loop_never_waits_for_the_device() {
 }
 
 #[test]
+fn the_record_at_an_offset_is_found_in_closed_and_growing_segments_below_the_bound() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 400);
+    let reader = log.reader();
+    let search = |offset, bound, mode| match reader.first_record_from(offset, bound, mode) {
+        Ok(Lookup::Found(found)) => Some((found.timestamp, found.offset)),
+        Ok(Lookup::Nothing) => None,
+        other => panic!("{other:?}"),
+    };
+    for offset in [0, 1, 57, 113, 114, 200, 399] {
+        let found = search(offset, log.end(), ReadMode::Blocking);
+        assert_eq!(found, Some((START_MS + offset, offset)));
+    }
+    assert_eq!(search(400, log.end(), ReadMode::Blocking), None);
+    let bound = Bound {
+        offset: 300,
+        position: None,
+    };
+    assert_eq!(
+        search(299, bound, ReadMode::Blocking),
+        Some((START_MS + 299, 299))
+    );
+    assert_eq!(search(300, bound, ReadMode::Blocking), None);
+}
+
+#[test]
 fn offsets_are_found_by_time_in_closed_and_growing_segments() {
     let disk = MemoryDisk::new(1);
     let mut log = create(&disk);

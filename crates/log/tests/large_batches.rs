@@ -50,3 +50,16 @@ fn a_timestamp_is_searched_in_a_large_batch_only_where_waiting_is_allowed() {
         }
     }
 }
+
+#[test]
+fn the_second_record_of_a_compressed_batch_is_found_by_its_offset() {
+    for codec in [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let log = log_of(codec, 1 << 20);
+        let found = log.reader().first_record_from(1, log.end(), ReadMode::Blocking);
+        let found = found.expect("works");
+        assert!(
+            matches!(found, Lookup::Found(found) if (found.offset, found.timestamp) == (1, START_MS + 5)),
+            "{codec}: {found:?}"
+        );
+    }
+}

@@ -19,7 +19,9 @@ use ottla_core::node::Node;
 use ottla_core::time::Clock;
 use ottla_wire::text;
 
+use self::connection_rates::ConnectionRates;
 use self::gate::Gate;
+use self::names::Names as MetricNames;
 use crate::executor::Queues;
 use crate::http::guard::{self, Guard, Names};
 use crate::http::server::{HttpLimits, HttpServer};
@@ -32,6 +34,14 @@ pub mod debug_requests;
 pub mod debug_batches;
 pub mod tenants;
 pub mod exposition;
+pub mod names;
+pub mod cluster;
+pub mod topics;
+pub mod lag;
+pub mod connection_rates;
+pub mod confluent;
+pub mod reporter;
+pub mod kminion;
 pub mod prometheus;
 pub mod quotas;
 pub mod records;
@@ -50,11 +60,14 @@ pub struct AdminView {
     pub node: Arc<Node>,
     pub records: Records,
     pub connections: Arc<ConnectionCounts>,
+    pub rates: Arc<ConnectionRates>,
     pub queues: Arc<Queues>,
     pub memory: Arc<MemoryBudget>,
     pub tenants: Arc<TenantBooks>,
     /// `None` when no listener has TLS.
     pub tls: Option<tls::TlsView>,
+    /// Metrics of the embedding program.
+    pub added: Arc<[AddedMetrics]>,
     pub clock: Arc<dyn Clock>,
 }
 
@@ -71,6 +84,9 @@ pub struct Page {
     /// Renders the text for each request, away from the thread that serves `/health`.
     pub render: Arc<dyn Fn() -> PageBody + Send + Sync>,
 }
+
+/// Writes metrics of the embedding program at the end of `/metrics`.
+pub type AddedMetrics = Arc<dyn Fn(&mut exposition::Page) + Send + Sync>;
 
 /// Makes the pages for people: a router that answers every path which the admin address itself does
 /// not serve, and `/tenants` for browsers.
@@ -100,13 +116,13 @@ impl Admin {
         gate: Gate,
     ) -> io::Result<Admin> {
         let address = socket.local_addr()?;
-        let tenants = view.tenants.clone();
+        let looked_at = view.clone();
         let server = HttpServer::start(
             "ottla-admin",
             socket,
             router(view, added, names, gate),
             HttpLimits::default(),
-            async move { look_at_tenants(&tenants).await },
+            async move { look_around(&looked_at).await },
         )?;
         Ok(Admin {
             address,
@@ -163,11 +179,18 @@ async fn for_people(State(console): State<Router>, request: Request, next: Next)
     answered.unwrap_or_else(|never| match never {})
 }
 
-async fn metrics(State(view): State<AdminView>) -> impl IntoResponse {
-    (
-        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        prometheus::render(&view),
-    )
+/// Rendered away from the thread that serves `/health`: with many partitions and groups it takes
+/// a while, and it may read records.
+async fn metrics(State(view): State<AdminView>, RawQuery(query): RawQuery) -> Response {
+    let names = match MetricNames::of_query(query.as_deref()) {
+        Ok(names) => names,
+        Err(reason) => return (StatusCode::BAD_REQUEST, reason).into_response(),
+    };
+    let page = move || PageBody {
+        content_type: "text/plain; version=0.0.4; charset=utf-8",
+        text: prometheus::render(&view, names),
+    };
+    rendered(Arc::new(page)).await
 }
 
 async fn rendered(render: Arc<dyn Fn() -> PageBody + Send + Sync>) -> Response {
@@ -203,13 +226,14 @@ async fn tenants_page(State(view): State<AdminView>) -> Response {
     json(&tenants::render(&view.tenants))
 }
 
-/// Keeps the history of the tenants over the last hour.
-async fn look_at_tenants(books: &TenantBooks) {
+/// Keeps the history of the tenants over the last hour, and of connections over the last minute.
+async fn look_around(view: &AdminView) {
     let mut interval = tokio::time::interval(Duration::from_millis(LOOK_INTERVAL_MS));
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         interval.tick().await;
-        books.look();
+        view.tenants.look();
+        view.rates.look(&view.connections, view.clock.moment());
     }
 }
 

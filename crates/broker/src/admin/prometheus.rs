@@ -3,16 +3,16 @@
 use ottla_log::disk::owned::LogMemory;
 use ottla_wire::api_key::ApiKey;
 
-use super::AdminView;
 use super::exposition::Page;
+use super::lag::LagReading;
+use super::names::Names;
+use super::topics::TopicsReading;
+use super::{AdminView, cluster, confluent, kminion, lag, reporter, topics};
 use crate::metrics::accounts::{SUM_COUNT, Sum};
 use crate::metrics::histogram::Histogram;
-use crate::metrics::recorder::Totals;
+use crate::metrics::recorder::{ApiRecords, Totals};
 use crate::metrics::stage::Stage;
 use crate::metrics::tenants::{TenantReading, TenantRow};
-
-/// The most partitions with metrics of their own: a scrape must stay bounded with forty thousand.
-const PARTITIONS_MAX: usize = 2_000;
 
 const QUANTILES: [(&str, f64); 5] = [
     ("0.5", 0.5),
@@ -27,17 +27,28 @@ const BUCKETS_MICROS: [u32; 14] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
 ];
 
-pub fn render(view: &AdminView) -> String {
+/// Renders the page. May wait for the device: lag in seconds is the age of records.
+///
+/// - `names`: whose spelling is added.
+pub fn render(view: &AdminView, names: Names) -> String {
     let totals = view.records.totals(view.clock.moment());
     let tenants = view.tenants.read();
+    let topics = TopicsReading::of(&view.node.storage.partitions);
+    let lags = LagReading::of(&view.node);
+    let idle = idle_share(&tenants);
     let mut page = Page::default();
-    write_traffic(&mut page, view, &totals);
-    write_request_times(&mut page, &totals);
+    topics::write_traffic(&mut page, &topics, "_total");
+    write_replicas(&mut page, view);
+    cluster::write_metrics(&mut page, view);
+    write_request_times(&mut page, &totals, names.confluent);
     write_stages(&mut page, &totals);
     write_clients(&mut page, &totals);
     write_tenants(&mut page, &tenants, view.tenants.tenants().config().metrics_max);
-    write_partitions(&mut page, view);
-    write_loops(&mut page, &tenants);
+    topics::write_partitions(&mut page, &topics, view.node.config().node_id);
+    topics::write_latest(&mut page, &topics, view.node.cluster_id());
+    lag::write_metrics(&mut page, &lags);
+    lag::write_in_time(&mut page, &lags, view.node.cluster_id());
+    write_loops(&mut page, &tenants, idle);
     super::transactions::write_metrics(&mut page, view);
     write_telemetry(&mut page, view);
     write_denials(&mut page, view);
@@ -47,16 +58,32 @@ pub fn render(view: &AdminView) -> String {
     }
     write_process(&mut page, view);
     write_closed(&mut page, &totals);
+    if names.confluent {
+        topics::write_traffic(&mut page, &topics, "persec");
+        confluent::write_metrics(&mut page, view, &totals, &lags, idle);
+    }
+    if names.reporter {
+        topics::write_traffic(&mut page, &topics, "persec_total");
+        reporter::write_metrics(&mut page, &tenants, (!names.confluent).then_some(idle));
+    }
+    if names.kminion {
+        kminion::write_metrics(&mut page, view, &topics, &lags);
+    }
+    view.added.iter().for_each(|write| write(&mut page));
     page.finish()
 }
 
-/// A request is handled on the loop that reads it, so both of Kafka's idle gauges are the same
-/// number. The window is the broker's, not the time since the last scrape: there may be several
-/// scrapers.
-fn write_loops(page: &mut Page, reading: &TenantReading) {
+/// The share of time the event loops waited, over a window of the broker's own: there may be
+/// several scrapers.
+fn idle_share(reading: &TenantReading) -> f64 {
     let available = reading.available_micros();
     let busy = reading.busy_micros.min(available);
-    let idle = 1.0 - busy as f64 / available.max(1) as f64;
+    1.0 - busy as f64 / available.max(1) as f64
+}
+
+/// A request is handled on the loop that reads it, so both of Kafka's idle gauges are the same
+/// number.
+fn write_loops(page: &mut Page, reading: &TenantReading, idle: f64) {
     let help = "Share of time the event loops waited in the last minute.";
     page.single(
         "kafka_network_socketserver_networkprocessoravgidle_percent",
@@ -79,39 +106,8 @@ fn write_loops(page: &mut Page, reading: &TenantReading) {
     );
 }
 
-fn write_traffic(page: &mut Page, view: &AdminView, totals: &Totals) {
+fn write_replicas(page: &mut Page, view: &AdminView) {
     let partitions = view.node.storage.partitions.all();
-    let (mut records_in, mut bytes_in, mut bytes_out) = (0u64, 0u64, 0u64);
-    for partition in &partitions {
-        let traffic = partition.traffic();
-        records_in += traffic.records_in;
-        bytes_in += traffic.bytes_in;
-        bytes_out += traffic.bytes_out;
-    }
-    let count = |api_key: ApiKey| totals.apis.get(&api_key).map_or(0, |records| records.count);
-    let values = [
-        ("messagesin", "Records appended by producers.", records_in),
-        ("bytesin", "Bytes of record batches appended.", bytes_in),
-        (
-            "bytesout",
-            "Bytes of record batches sent to consumers.",
-            bytes_out,
-        ),
-        (
-            "totalproducerequests",
-            "Produce requests.",
-            count(ApiKey::Produce),
-        ),
-        ("totalfetchrequests", "Fetch requests.", count(ApiKey::Fetch)),
-    ];
-    for (name, help, value) in values {
-        page.single(
-            &format!("kafka_server_brokertopicmetrics_{name}_total"),
-            "counter",
-            help,
-            value,
-        );
-    }
     let partition_count = partitions.len();
     page.single(
         "kafka_server_replicamanager_partitioncount",
@@ -180,7 +176,19 @@ const REQUEST_TIMES: [(&str, &str, &[Stage]); 5] = [
 ];
 
 /// Writes Kafka's request metrics, in milliseconds.
-fn write_request_times(page: &mut Page, totals: &Totals) {
+///
+/// - `by_fetcher`: with fetches of consumers and of followers apart, as Confluent's dashboards ask
+///   for them; here are no followers.
+fn write_request_times(page: &mut Page, totals: &Totals, by_fetcher: bool) {
+    let no_records = ApiRecords::default();
+    let apis = totals.apis.iter();
+    let mut requests: Vec<(&str, &ApiRecords)> =
+        apis.map(|(api_key, records)| (api_key.name(), records)).collect();
+    if by_fetcher {
+        let fetches = totals.apis.get(&ApiKey::Fetch);
+        requests.push(("FetchConsumer", fetches.unwrap_or(&no_records)));
+        requests.push(("FetchFollower", &no_records));
+    }
     const COUNT: &str = "kafka_network_requestmetrics_requests_total";
     page.metric(COUNT, "counter", "Requests by API.");
     for (api_key, records) in &totals.apis {
@@ -188,24 +196,24 @@ fn write_request_times(page: &mut Page, totals: &Totals) {
     }
     for (name, help, stages) in REQUEST_TIMES {
         page.metric(name, "summary", help);
-        for (api_key, records) in &totals.apis {
+        for (request, records) in &requests {
             let histograms: Vec<&Histogram> = stages
                 .iter()
                 .map(|stage| &records.stages[*stage as usize])
                 .collect();
-            write_summary(page, name, *api_key, &histograms, records.count);
+            write_summary(page, name, request, &histograms, records.count);
         }
     }
     const TOTAL: &str = "kafka_network_requestmetrics_totaltimems";
     page.metric(TOTAL, "summary", "From the first byte read to the last written.");
-    for (api_key, records) in &totals.apis {
-        write_summary(page, TOTAL, *api_key, &[&records.total], records.count);
+    for (request, records) in &requests {
+        write_summary(page, TOTAL, request, &[&records.total], records.count);
     }
 }
 
 /// A quantile over several stages is that of the longest stage; sums are exact.
-fn write_summary(page: &mut Page, name: &str, api_key: ApiKey, histograms: &[&Histogram], count: u64) {
-    let request = ("request", api_key.name());
+fn write_summary(page: &mut Page, name: &str, request: &str, histograms: &[&Histogram], count: u64) {
+    let request = ("request", request);
     for (label, quantile) in QUANTILES {
         let micros = histograms
             .iter()
@@ -376,47 +384,6 @@ fn write_tenants(page: &mut Page, reading: &TenantReading, shown_max: usize) {
     }
 }
 
-fn write_partitions(page: &mut Page, view: &AdminView) {
-    let partitions = view.node.storage.partitions.all();
-    let shown = &partitions[..partitions.len().min(PARTITIONS_MAX)];
-    let left_out = partitions.len() - shown.len();
-    page.single(
-        "ottla_partitions_without_metrics",
-        "gauge",
-        "Partitions beyond the limit of this page.",
-        left_out,
-    );
-    let mut write = |name: &str, help: &str, value: &dyn Fn(&ottla_core::partition::Partition) -> i64| {
-        page.metric(name, "gauge", help);
-        for partition in shown {
-            let index = partition.index.to_string();
-            page.sample(
-                name,
-                &[("topic", &partition.topic), ("partition", &index)],
-                value(partition),
-            );
-        }
-    };
-    write("kafka_log_log_size", "Bytes of the log.", &|partition| {
-        partition.with_log(|log| log.bytes()) as i64
-    });
-    write(
-        "kafka_log_log_logstartoffset",
-        "First offset of the log.",
-        &|partition| partition.offsets().start,
-    );
-    write(
-        "kafka_log_log_logendoffset",
-        "Offset behind the last record.",
-        &|partition| partition.offsets().end,
-    );
-    write(
-        "ottla_partition_high_watermark",
-        "Offset up to which consumers read.",
-        &|partition| partition.offsets().high_watermark,
-    );
-}
-
 /// Writes telemetry totals only: instance ids come from the network.
 fn write_telemetry(page: &mut Page, view: &AdminView) {
     let telemetry = &view.node.telemetry;
@@ -562,19 +529,7 @@ fn write_closed(page: &mut Page, totals: &Totals) {
 }
 
 fn write_process(page: &mut Page, view: &AdminView) {
-    let connections = view.connections.open();
-    page.single(
-        "kafka_server_socketservermetrics_connection_count",
-        "gauge",
-        "Open connections.",
-        connections,
-    );
-    page.single(
-        "kafka_server_socketservermetrics_connection_creation_total",
-        "counter",
-        "Connections accepted.",
-        view.connections.accepted(),
-    );
+    cluster::write_listeners(page, view);
     page.single(
         "ottla_connections_refused_total",
         "counter",
@@ -582,6 +537,8 @@ fn write_process(page: &mut Page, view: &AdminView) {
         view.connections.refused(),
     );
     write_descriptors(page, view);
+    cluster::write_open_files(page);
+    cluster::write_disk(page);
     page.single(
         "ottla_cold_reads_queued",
         "gauge",

@@ -325,6 +325,11 @@ impl Activities {
         self.departed_count += 1;
     }
 
+    /// Returns whose connections are open.
+    pub fn clients(&self) -> impl Iterator<Item = &Who> {
+        self.open.iter().map(|(_, activity)| &activity.who)
+    }
+
     /// Copies the next few open connections from `from` on; returns where to continue, `None` after
     /// the last.
     pub fn read(&self, from: usize, into: &mut Vec<Activity>) -> Option<usize> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ottla_core::seen::ErrorsSeen;
 use ottla_core::time::Moment;
 use ottla_wire::api_key::ApiKey;
 
@@ -91,6 +92,8 @@ pub struct LoopRecords {
     pub busy_micros: u64,
     /// Connections that ended, by reason.
     closed: BTreeMap<&'static str, u64>,
+    /// Errors in answers, by API and error code.
+    errors: BTreeMap<(ApiKey, i16), u64>,
     /// What the clients of its connections do.
     pub activities: Activities,
 }
@@ -105,6 +108,7 @@ impl Default for LoopRecords {
             windows: Default::default(),
             busy_micros: 0,
             closed: BTreeMap::new(),
+            errors: BTreeMap::new(),
             activities: Activities::default(),
         }
     }
@@ -136,6 +140,13 @@ impl LoopRecords {
     /// Counts a connection that ended, by reason.
     pub fn closed(&mut self, reason: &'static str) {
         *self.closed.entry(reason).or_default() += 1;
+    }
+
+    /// Counts errors of an answer.
+    pub fn failed(&mut self, api_key: ApiKey, errors: &ErrorsSeen) {
+        for (code, count) in errors.iter() {
+            *self.errors.entry((api_key, code)).or_default() += u64::from(count);
+        }
     }
 
     pub fn client_name(&self, client: ClientIndex) -> &Arc<str> {
@@ -213,6 +224,8 @@ pub struct Totals {
     pub slowest: Vec<SlowRequest>,
     /// Connections that ended, by reason.
     pub closed: BTreeMap<&'static str, u64>,
+    /// Errors in answers, by API and error code; one for each partition that had it.
+    pub errors: BTreeMap<(ApiKey, i16), u64>,
 }
 
 /// The records of all event loops.
@@ -280,6 +293,9 @@ impl Totals {
         }
         for (reason, count) in &records.closed {
             *self.closed.entry(reason).or_default() += count;
+        }
+        for (error, count) in &records.errors {
+            *self.errors.entry(*error).or_default() += count;
         }
         let newest = now.micros() / WINDOW_MICROS;
         let recent = records

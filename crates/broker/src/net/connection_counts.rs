@@ -1,7 +1,7 @@
 //! How many connections are open, and how many may be: in total, per address, and waiting to be
 //! opened.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -46,9 +46,25 @@ pub struct ConnectionCounts {
     next_id: AtomicU64,
 }
 
+/// Connections of one listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerConnections {
+    pub open: usize,
+    /// Since the start.
+    pub accepted: u64,
+}
+
+impl ListenerConnections {
+    /// How many have ended since the start.
+    pub fn closed(&self) -> u64 {
+        self.accepted - self.open as u64
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     open: usize,
+    by_listener: BTreeMap<Arc<str>, ListenerConnections>,
     /// Accepted, but not yet opened by an event loop.
     unopened: usize,
     by_address: HashMap<IpAddr, usize>,
@@ -88,6 +104,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct ConnectionPermit {
     counts: Arc<ConnectionCounts>,
+    listener: Arc<str>,
     address: IpAddr,
     is_opened: bool,
     must_authenticate: bool,
@@ -131,6 +148,9 @@ impl Drop for ConnectionPermit {
         let mut counts = self.counts.lock();
         let was_full = counts.open >= self.counts.limits.connections_max;
         counts.open -= 1;
+        if let Some(listener) = counts.by_listener.get_mut(&self.listener) {
+            listener.open -= 1;
+        }
         let is_room_new = !self.is_opened && counts.leave_queue();
         decrement(&mut counts.by_address, self.address);
         if self.must_authenticate {
@@ -182,6 +202,11 @@ impl ConnectionCounts {
         self.lock().open
     }
 
+    /// The listeners that have had connections.
+    pub fn by_listener(&self) -> BTreeMap<Arc<str>, ListenerConnections> {
+        self.lock().by_listener.clone()
+    }
+
     /// The number of accepted connections that wait to be opened.
     pub fn unopened(&self) -> usize {
         self.lock().unopened
@@ -212,6 +237,7 @@ impl ConnectionCounts {
     /// - `must_authenticate`: the client has to shake hands or to authenticate before it is served.
     pub fn permit(
         self: &Arc<Self>,
+        listener: &Arc<str>,
         address: IpAddr,
         descriptor: ConnectionDescriptor,
         must_authenticate: bool,
@@ -236,6 +262,9 @@ impl ConnectionCounts {
         }
         *count += 1;
         counts.open += 1;
+        let of_listener = counts.by_listener.entry(listener.clone()).or_default();
+        of_listener.open += 1;
+        of_listener.accepted += 1;
         counts.unopened += 1;
         if must_authenticate {
             counts.unauthenticated += 1;
@@ -244,6 +273,7 @@ impl ConnectionCounts {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         Ok(ConnectionPermit {
             counts: self.clone(),
+            listener: listener.clone(),
             address,
             is_opened: false,
             must_authenticate,
@@ -324,7 +354,7 @@ mod tests {
         let permit = || {
             let descriptor = counts.descriptor().unwrap();
             counts
-                .permit(Ipv4Addr::LOCALHOST.into(), descriptor, false)
+                .permit(&"PLAIN".into(), Ipv4Addr::LOCALHOST.into(), descriptor, false)
                 .unwrap()
         };
         let mut waiting: Vec<ConnectionPermit> = (0..UNOPENED_MAX).map(|_| permit()).collect();
@@ -355,6 +385,7 @@ mod tests {
         let permit = |host: u8, must_authenticate: bool| {
             let descriptor = counts.descriptor().unwrap();
             counts.permit(
+                &"SASL".into(),
                 Ipv4Addr::new(10, 0, 0, host).into(),
                 descriptor,
                 must_authenticate,
@@ -375,10 +406,14 @@ mod tests {
         first.iter_mut().for_each(ConnectionPermit::authenticated);
         first.iter_mut().for_each(ConnectionPermit::authenticated);
         assert_eq!((counts.unauthenticated(), counts.open()), (20, 140));
+        let of_listener = counts.by_listener()["SASL"];
+        assert_eq!((of_listener.open, of_listener.closed()), (140, 0));
         let again = permit(1, true);
         assert!(again.is_ok());
         drop((first, second, third, open, many, again));
         assert_eq!((counts.unauthenticated(), counts.open()), (0, 0));
         assert!(counts.lock().unauthenticated_by_address.is_empty());
+        let of_listener = counts.by_listener()["SASL"];
+        assert_eq!((of_listener.open, of_listener.closed()), (0, 141));
     }
 }

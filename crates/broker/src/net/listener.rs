@@ -265,7 +265,10 @@ impl Acceptor {
             return;
         }
         let must_authenticate = self.door.has_sasl || self.door.tls.is_some();
-        let permit = match self.counts.permit(peer.ip(), descriptor, must_authenticate) {
+        let permit = self
+            .counts
+            .permit(&self.name, peer.ip(), descriptor, must_authenticate);
+        let permit = match permit {
             Ok(permit) => permit,
             Err(refused) => return self.tell(peer, refused),
         };

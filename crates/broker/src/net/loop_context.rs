@@ -195,6 +195,7 @@ impl LoopContext {
             let mut records = self.records();
             records.record(&request, principal);
             if let Some((index, exchange)) = activity {
+                records.failed(request.api_key, &exchange.seen.errors);
                 records.activities.add(index, &exchange);
             }
         }

@@ -63,7 +63,7 @@ pub fn page(_view: &View<'_>) -> Page {
             block(
                 "families",
                 "What is there",
-                "The complete list is the page itself.",
+                "The complete list is the page itself. Grafana dashboards for Apache Kafka: docs/guides/dashboards.md.",
                 |page| facts(&families, page),
             ),
         ],

@@ -119,6 +119,7 @@ pub struct FetchSessions {
 struct Cache {
     sessions: BTreeMap<i32, Arc<SharedSession>>,
     ids_given: u64,
+    evicted: u64,
 }
 
 /// When all slots are taken, a session that was not used for this long is evicted for a new one.
@@ -136,6 +137,11 @@ impl FetchSessions {
 
     pub fn count(&self) -> usize {
         lock(&self.cache).sessions.len()
+    }
+
+    /// How many idle sessions gave way to new ones.
+    pub fn evicted(&self) -> u64 {
+        lock(&self.cache).evicted
     }
 
     /// Whether a request continues a session whose partitions are too many for an event loop. A
@@ -332,6 +338,7 @@ impl Cache {
         let Some((used, id)) = oldest else { return false };
         let gives_way = now.micros_since(used) >= EVICTION_IDLE_MS * 1_000;
         if gives_way {
+            self.evicted += 1;
             gone.extend(self.sessions.remove(&id));
         }
         gives_way

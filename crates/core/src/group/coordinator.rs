@@ -30,6 +30,7 @@ use crate::time::{Moment, Now};
 use super::config::GroupConfig;
 use super::machine::Machine;
 use super::overview::GroupOverview;
+use super::progress::{OffsetRoom, Progress};
 use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, GroupTicket, OffsetCommitRequest};
 
@@ -389,6 +390,13 @@ impl Coordinator {
         match &self.lock().stage {
             CoordinatorStage::Ready(ready) => ready.machine.overview(partitions_of),
             _ => Vec::new(),
+        }
+    }
+
+    /// Adds the progress of the known groups; nothing while they are being loaded.
+    pub(super) fn add_progress(&self, progress: &mut Progress, room: &mut OffsetRoom) {
+        if let CoordinatorStage::Ready(ready) = &self.lock().stage {
+            ready.machine.add_progress(progress, room);
         }
     }
 

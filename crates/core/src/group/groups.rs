@@ -22,6 +22,7 @@ use super::calls::Call;
 use super::config::GroupConfig;
 use super::coordinator::{Coordinator, Readiness};
 use super::overview::GroupOverview;
+use super::progress::{OffsetRoom, Progress};
 use super::request::{GroupRequest, OffsetCommitRequest};
 
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -175,6 +176,18 @@ impl Groups {
             });
         }
         overviews
+    }
+
+    /// Returns how far all groups have committed.
+    ///
+    /// - `offsets_max`: of all groups; others are only counted.
+    pub fn progress(&self, offsets_max: usize) -> Progress {
+        let mut progress = Progress::default();
+        let mut room = OffsetRoom(offsets_max);
+        for coordinator in self.loaded() {
+            coordinator.add_progress(&mut progress, &mut room);
+        }
+        progress
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {

@@ -18,6 +18,7 @@ use super::consumer::request::ConsumerHeartbeat;
 use super::foreign::ForeignKind;
 use super::join;
 use super::overview::{self, GroupOverview};
+use super::progress::{OffsetRoom, Progress};
 use super::record::GroupRecord;
 use super::reply::{
     DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
@@ -490,6 +491,13 @@ impl Machine {
                 overview::overview(group, self.config.consumer.session_timeout_ms, partitions_of)
             })
             .collect()
+    }
+
+    /// Adds the progress of all groups.
+    pub(super) fn add_progress(&self, progress: &mut Progress, room: &mut OffsetRoom) {
+        for group in self.groups.values() {
+            progress.add(group, listed(group).state, room);
+        }
     }
 
     #[cfg(test)]

@@ -349,27 +349,28 @@ impl Fetch {
                     .fetched
                     .see(&partition.topic, asked.index, asked.fetch_offset, end);
             }
-            if self
-                .session
-                .mentions(&target.asked, read.has_error(), read.bytes(), read.offsets)
-            {
+            let is_mentioned =
+                self.session
+                    .mentions(&target.asked, read.has_error(), read.bytes(), read.offsets);
+            if let Ok(partition) = &target.partition {
+                let bytes = if is_mentioned { read.bytes() } else { 0 };
+                partition.count_fetch(bytes, read.has_error());
+            }
+            if is_mentioned {
                 answers.push(PartitionAnswer {
                     topic: &target.asked.topic,
                     index: target.asked.index,
                     read,
                 });
-                if let Ok(partition) = &target.partition {
-                    partition.count_bytes_out(read.bytes());
-                    if let Some(at) = read.at
-                        && node.services().batch_times.is_on()
-                    {
-                        let bytes = read.bytes();
-                        node.services().batch_times.given(
-                            partition.key(),
-                            Given { at, bytes },
-                            node.clock().moment(),
-                        );
-                    }
+                if let (Ok(partition), Some(at)) = (&target.partition, read.at)
+                    && node.services().batch_times.is_on()
+                {
+                    let bytes = read.bytes();
+                    node.services().batch_times.given(
+                        partition.key(),
+                        Given { at, bytes },
+                        node.clock().moment(),
+                    );
                 }
             }
         }

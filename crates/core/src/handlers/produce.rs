@@ -27,6 +27,7 @@ use ottla_wire::text;
 
 use crate::access::acl::Operation;
 use crate::batch_times::{Key, NewBatch};
+use crate::config::TopicConfig;
 use crate::image::topics::TopicImage;
 use crate::long_answer::continue_elsewhere;
 use crate::node::Node;
@@ -286,9 +287,51 @@ fn append(
     unfolding: &mut Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Accepted, NotTaken> {
-    let records = part.records.unwrap_or_default();
     let partition = writable_partition(node, topic, part.index)?;
-    let config = &topic.config;
+    let write = Write {
+        partition: &partition,
+        config: &topic.config,
+        records: part.records.unwrap_or_default(),
+        origin,
+    };
+    let taken = append_to(node, request, write, unfolding, reply);
+    // A batch that is left to a long-answer thread is counted there.
+    if !matches!(taken, Err(NotTaken::MovesOn)) {
+        partition.count_produce();
+    }
+    if matches!(taken, Err(NotTaken::Refused(_))) {
+        partition.count_failed_produce();
+    }
+    let (appended, log_append_time) = taken?;
+    Ok(Accepted {
+        partition,
+        appended,
+        log_append_time,
+    })
+}
+
+/// What is to be written to a partition, and by its topic's settings.
+struct Write<'a> {
+    partition: &'a Arc<Partition>,
+    config: &'a TopicConfig,
+    records: &'a [u8],
+    origin: Origin,
+}
+
+/// Returns where the batch is, and its `LogAppendTime`.
+fn append_to(
+    node: &Node,
+    request: &Request<'_>,
+    write: Write<'_>,
+    unfolding: &mut Unfolding,
+    reply: &mut ReplyBuffer,
+) -> Result<(Appended, i64), NotTaken> {
+    let Write {
+        partition,
+        config,
+        records,
+        origin,
+    } = write;
     let rules = ProduceRules {
         produce_version: request.api_version,
         max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
@@ -315,7 +358,7 @@ fn append(
         }],
     );
     reply.stages.append_micros += node.clock().moment().micros_since(started);
-    let appended = appended.map_err(|error| PartitionRefusal::from_append(&error, &partition))?;
+    let appended = appended.map_err(|error| PartitionRefusal::from_append(&error, partition))?;
     see(reply, partition.key(), records, &batch);
     if node.services().batch_times.is_on() {
         let batch = NewBatch {
@@ -327,11 +370,7 @@ fn append(
         };
         partition.record_append(&node.services().batch_times, batch);
     }
-    Ok(Accepted {
-        partition,
-        appended,
-        log_append_time,
-    })
+    Ok((appended, log_append_time))
 }
 
 fn writable_partition(
@@ -348,6 +387,8 @@ fn writable_partition(
     }
     let partition = node.partition(topic.id, index).map_err(PartitionRefusal::code)?;
     if !node.storage.disk_has_room() {
+        partition.count_produce();
+        partition.count_failed_produce();
         let message = "the disk is full: less than ottla.disk.reserve.bytes are free".to_string();
         return Err(PartitionRefusal::with_message(
             ErrorCode::KafkaStorageError,
@@ -622,6 +663,7 @@ impl PendingReply for PendingProduce {
             };
             if let Some(code) = bad_news {
                 reply.seen.errors.see(code);
+                wait.partition.count_failed_produce();
                 amend(answer, wait.position, code);
             }
             bad_news.is_none()

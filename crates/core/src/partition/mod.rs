@@ -7,11 +7,12 @@
 
 mod directory_name;
 mod group_commit;
+mod traffic;
 mod transactions;
 mod unreadable;
 mod waiters;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
@@ -28,6 +29,8 @@ use crate::config::Durability;
 use crate::services::Services;
 
 use directory_name::{DirectoryName, HeldName};
+use traffic::Counters;
+pub use traffic::{Requests, Traffic};
 pub use transactions::Entry;
 use unreadable::Unreadable;
 use waiters::Waiters;
@@ -44,7 +47,7 @@ pub struct Partition {
     high_watermark: AtomicI64,
     /// Set once: the log no longer takes writes, or the topic is gone.
     ended: AtomicBool,
-    bytes_out: AtomicU64,
+    counters: Counters,
     /// The offset at which the next compaction begins: `cleaner-offset-checkpoint`.
     first_dirty_offset: AtomicI64,
     unreadable: Unreadable,
@@ -109,14 +112,6 @@ pub struct Appended {
     pub unsynced_bytes: u64,
 }
 
-/// Numbers of what went through a partition since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    pub records_in: u64,
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-}
-
 /// Where a partition's log begins and ends, at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offsets {
@@ -167,7 +162,7 @@ impl Partition {
             durability,
             high_watermark: AtomicI64::new(visible.bound.offset),
             ended: AtomicBool::new(false),
-            bytes_out: AtomicU64::new(0),
+            counters: Counters::default(),
             first_dirty_offset: AtomicI64::new(0),
             unreadable: Unreadable::default(),
             directory_name: DirectoryName::default(),
@@ -376,7 +371,8 @@ impl Partition {
         Traffic {
             records_in: state.records_in,
             bytes_in: state.appended_bytes,
-            bytes_out: self.bytes_out.load(Ordering::Relaxed),
+            bytes_out: self.counters.bytes_out(),
+            requests: self.counters.requests(),
         }
     }
 
@@ -388,8 +384,21 @@ impl Partition {
         self.first_dirty_offset.store(offset, Ordering::Relaxed);
     }
 
-    pub fn count_bytes_out(&self, bytes: u64) {
-        self.bytes_out.fetch_add(bytes, Ordering::Relaxed);
+    /// Counts a produce request that was decided for this partition.
+    pub fn count_produce(&self) {
+        self.counters.produced();
+    }
+
+    /// Counts a produce request that is answered with an error for this partition.
+    pub fn count_failed_produce(&self) {
+        self.counters.produce_failed();
+    }
+
+    /// Counts an answered fetch.
+    ///
+    /// - `bytes`: of record batches in the answer.
+    pub fn count_fetch(&self, bytes: u64, has_failed: bool) {
+        self.counters.fetched(bytes, has_failed);
     }
 
     /// Returns the epoch in which the record at `offset` was (or will be) written; −1 when the log

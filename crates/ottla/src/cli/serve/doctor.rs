@@ -1,6 +1,7 @@
 //! The doctor inside a running broker: collects the metrics that clients push and the broker's own
 //! counts per client, and serves the diagnoses on the admin address.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ottla_broker::activity::{ActivityView, QuotaKind};
 use ottla_broker::machine_memory::MachineMemory;
 use ottla_broker::telemetry::{ClientTelemetryReceiver, Malformed, Pushed};
-use ottla_broker::{Additions, Page, PageBody};
+use ottla_broker::{AddedMetrics, Additions, MetricsPage, Page, PageBody};
 use ottla_lab::doctor::history::{Collector, Observed, PushedFrom, instances_within};
 use ottla_lab::doctor::observe::windows::Windows;
 use ottla_lab::doctor::snapshot::Role;
@@ -64,6 +65,7 @@ impl Doctor {
                     serde_json::to_string(&collector.promises(at_ms))
                 }),
             ],
+            metrics: vec![metrics(&self.collector)],
             ..Additions::default()
         }
     }
@@ -155,6 +157,27 @@ fn page(
             text: render(&collector, now_ms()).expect("the keys of the doctor's maps are strings"),
         }),
     }
+}
+
+/// Writes how many clients have each verdict: names of clients are on the pages only.
+fn metrics(collector: &Arc<Collector>) -> AddedMetrics {
+    let collector = collector.clone();
+    Arc::new(move |page: &mut MetricsPage| {
+        const CLIENTS: &str = "ottla_doctor_clients";
+        page.metric(
+            CLIENTS,
+            "gauge",
+            "Clients by their role and the doctor's verdict.",
+        );
+        let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+        for client in &collector.examine(now_ms()).clients {
+            let role = client.role.name();
+            *counts.entry((role, client.verdict.name())).or_default() += 1;
+        }
+        for ((role, verdict), count) in counts {
+            page.sample(CLIENTS, &[("role", role), ("verdict", verdict)], count);
+        }
+    })
 }
 
 pub fn now_ms() -> i64 {
