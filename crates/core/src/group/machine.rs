@@ -17,7 +17,7 @@ use super::config::GroupConfig;
 use super::consumer::request::ConsumerHeartbeat;
 use super::foreign::ForeignKind;
 use super::join;
-use super::overview::{self, GroupOverview};
+use super::overview::{self, GroupOverview, GroupReading};
 use super::record::GroupRecord;
 use super::reply::{
     DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
@@ -497,6 +497,17 @@ impl Machine {
             .filter_map(|group| {
                 overview::overview(group, self.config.consumer.session_timeout_ms, partitions_of)
             })
+            .collect()
+    }
+
+    /// Returns the readings of all groups, also of those without members.
+    ///
+    /// - `rest`: how many committed offsets may still be read.
+    pub fn readings(&self, partitions_of: &impl Fn(&str) -> usize, rest: &mut usize) -> Vec<GroupReading> {
+        let session_timeout_ms = self.config.consumer.session_timeout_ms;
+        let groups = self.groups.values();
+        groups
+            .filter_map(|group| overview::reading(group, session_timeout_ms, partitions_of, rest))
             .collect()
     }
 
