@@ -2,7 +2,7 @@
 // accessibility, errors, requests to other origins, sideways scrolling, pages without script, keys,
 // and that a live page keeps its focus. `cargo xtask console` installs what is imported here.
 //
-// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY]
+// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY] [--pictures DIRECTORY]
 import { createServer } from "node:http";
 import { mkdirSync, readFileSync, readdirSync, existsSync } from "node:fs";
 import { join, normalize } from "node:path";
@@ -140,9 +140,9 @@ const live = async (address) => {
 };
 
 // A page whose stream is written here, and what the page was sent before its script ran.
-const openStreamed = async (server, address) => {
+const openStreamed = async (server, address, how) => {
   server.streams = [];
-  const page = await open(address);
+  const page = await open(address, how);
   while (server.streams.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
   const stream = server.streams[0];
   let count = 0;
@@ -208,6 +208,18 @@ const streamed = async (server, origin) => {
   server.streams = null;
 };
 
+// The pages of the documentation, of an invented broker: those of a real one change with every run.
+const PICTURES = [["index", "overview", "light"], ["clients-orders-writer", "client", "light"], ["groups-billing", "group", "light"], ["requests", "requests", "dark"]];
+const picture = async (server, origin) => {
+  for (const [file, name, scheme] of PICTURES) {
+    const page = await openStreamed(server, `${origin}/loaded/${file}.html`, { scheme, width: 1200, height: 720 });
+    await page.send();
+    await page.screenshot({ path: join(options.pictures, `console-${name}.png`) });
+    await page.close();
+  }
+  server.streams = null;
+};
+
 const paths = async (start) => {
   const found = ["/", "/topics", "/clients", "/groups", "/requests", "/tenants", "/config", "/access", "/transactions", "/bench", "/help/metrics", "/nothing"];
   const page = await open(start);
@@ -232,6 +244,7 @@ if (options.states) {
     }
   }
   await streamed(server, origin);
+  if (options.pictures) await picture(server, origin);
   server.closeAllConnections();
   server.close();
 }

@@ -567,7 +567,7 @@ fn an_address_that_other_machines_reach_needs_a_token() {
     assert_eq!(status(&[HOST, bearer]), 200);
 }
 
-/// In a container nobody can put a file into the log directory before the first start.
+/// Before the first start of a container there is no place to put a token.
 #[test]
 fn the_broker_s_own_token_file_is_made_where_the_operator_names_it() {
     let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();

@@ -1,9 +1,9 @@
 //! `GET /events?page=ADDRESS`: the blocks of a page that have changed, as server-sent events.
 //!
 //! Every viewed page has one renderer, whatever the number of its viewers; it stops with the last
-//! of them. A block is sent when its bytes have changed, at most once a second, and of its rows only
-//! those that have changed. A viewer that reads slowly is sent the newest state and never a backlog:
-//! nothing is queued for it.
+//! of them. A block is sent when its bytes have changed, at most once a second, and of its rows
+//! only those that have changed. A viewer that reads slowly is sent the newest state and never a
+//! backlog: nothing is queued for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,7 +22,7 @@ pub const VIEWERS_MAX: usize = 16;
 /// A browser is sent at most one version of a block in this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A page that takes long to make is made less often: its renderer works for a twentieth of the time.
+/// A page that takes long to make is made less often: its renderer works a twentieth of the time.
 const PAUSES_PER_WORK: u32 = 19;
 
 /// A quiet page shows that it is alive this often; a proxy does not think it dead.

@@ -113,7 +113,7 @@ impl Sample {
             connections: 38,
             memory_bytes: Some(412 << 20),
             disk: Some(Disk {
-                used_bytes: (55 << 30) + second * 48_700_000,
+                used_bytes: (55 << 30) + second * 100_000,
                 total_bytes: 100 << 30,
             }),
             topics: std::iter::once(orders).chain(topics).collect(),
@@ -290,7 +290,10 @@ impl Source for Sample {
         let client = |client_id: &str, verdict| Diagnosis {
             client_id: self.name(client_id),
             verdict,
-            summary: String::from("Keeps up."),
+            summary: String::from(match verdict {
+                Verdict::NotEnoughData => "Seen for 12 s: a verdict needs a minute of its traffic.",
+                _ => "Keeps up.",
+            }),
             ..Diagnosis::default()
         };
         let clients = match self.state {
@@ -455,8 +458,8 @@ impl Source for Sample {
                 State::Empty => Vec::new(),
                 _ => vec![
                     request("Produce", "audit-writer", &PRODUCE, 14),
-                    request("Fetch", "billing-2", &FETCH, 12),
                     request("Produce", "orders-writer", &PRODUCE, 7),
+                    request("Fetch", "billing-2", &FETCH, 12),
                 ],
             }
         })

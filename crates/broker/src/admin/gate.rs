@@ -69,8 +69,8 @@ impl Gate {
     /// - Errors: the token cannot be read, or is readable for everyone; an address that other
     ///   machines reach has no token.
     pub fn of(config: &NodeConfig, address: IpAddr) -> Result<Option<Gate>, String> {
-        // The operator names the place where the broker keeps a token of its own: in a container
-        // nobody can put a file there before the first start.
+        // The operator names the place where the broker keeps a token of its own: before the first
+        // start of a container there is no place to put one.
         let own = config.log_directories[0].join(TOKEN_FILE);
         if let Some(file) = config.admin_token_file.as_ref().filter(|file| **file != own) {
             return Gate::of_token_file(file).map(Some);
@@ -97,7 +97,8 @@ impl Gate {
     }
 
     /// The gate of a broker with an authorizer and no token of its operator's, or whose operator
-    /// names the broker's own file: the token is made at the first start and kept in the log directory.
+    /// names the broker's own file: the token is made at the first start and kept in the log
+    /// directory.
     pub fn made(config: &NodeConfig) -> Result<Gate, String> {
         let file = config.log_directories[0].join(TOKEN_FILE);
         let token = read_or_make(&file).map_err(|problem| of_file(&file, &problem))?;

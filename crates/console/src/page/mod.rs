@@ -55,7 +55,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The JSON of the page, which is made only for those who ask for it: it has all rows of a list.
+    /// The JSON of the page, made only for those who ask for it: it has all rows of a list.
     pub fn document(&self, content: impl FnOnce() -> Value) -> Value {
         match self.form {
             Form::Html => Value::Null,

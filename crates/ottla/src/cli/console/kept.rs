@@ -1,4 +1,4 @@
-//! Answers of the cluster are kept for some seconds: a page is made once a second while it is viewed.
+//! Answers of the cluster are kept for some seconds: a page that is viewed is made once a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
