@@ -25,7 +25,7 @@ use crate::cli::transactions::survey::{self, Row};
 /// Sizes, settings and groups of a large cluster take a while to ask for.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// One topic, a look at records, open transactions: what changes while it is looked at.
+/// One topic, a look at records, open transactions: what changes while it is shown.
 const KEPT_SHORTLY: Duration = Duration::from_secs(5);
 
 pub struct Cluster {
