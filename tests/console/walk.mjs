@@ -2,7 +2,7 @@
 // accessibility, errors, requests to other origins, sideways scrolling, pages without script, keys,
 // and that a live page keeps its focus. `cargo xtask console` installs what is imported here.
 //
-// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY]
+// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY] [--pictures DIRECTORY]
 import { createServer } from "node:http";
 import { mkdirSync, readFileSync, readdirSync, existsSync } from "node:fs";
 import { join, normalize } from "node:path";
@@ -25,6 +25,11 @@ const TYPES = { css: "text/css", js: "text/javascript", svg: "image/svg+xml", ht
 const serveFiles = (directory) => new Promise((resolve) => {
   const server = createServer((request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, "http://x").pathname));
+    if (path === "/events" && server.streams) {
+      response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+      server.streams.push(response.on("close", () => { response.isGone = true; }));
+      return;
+    }
     const file = join(directory, path);
     if (path.includes("..") || !existsSync(file) || !path.includes(".")) {
       response.writeHead(404).end();
@@ -134,6 +139,87 @@ const live = async (address) => {
   await page.close();
 };
 
+// A page whose stream is written here, and what the page was sent before its script ran.
+const openStreamed = async (server, address, how) => {
+  server.streams = [];
+  const page = await open(address, how);
+  while (server.streams.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  const stream = server.streams[0];
+  let count = 0;
+  page.sent = (id) => page.evaluate(async (id) => {
+    const text = await (await fetch(location.href)).text();
+    return new DOMParser().parseFromString(text, "text/html").getElementById(id).outerHTML;
+  }, id);
+  // Returns when the script has taken the part: the beat after it has its own time.
+  page.send = async (id, html) => {
+    count += 1;
+    if (id) stream.write(`event: part\ndata: ${JSON.stringify({ id, html })}\n\n`);
+    stream.write("event: beat\ndata:\n\n");
+    await page.evaluate((count) => { document.getElementById("live-text").textContent = `before ${count}`; }, count);
+    stream.write("event: beat\ndata:\n\n");
+    await page.waitForFunction((count) => document.getElementById("live-text").textContent !== `before ${count}`, { timeout: 15000 }, count);
+  };
+  page.end = () => stream.destroy();
+  return page;
+};
+
+// What parts of a stream do to a page: buttons that were shown stay, a focused row stays the same
+// row wherever it goes, a verdict that changed too soon is announced later, a lost connection is said.
+const streamed = async (server, origin) => {
+  const client = await openStreamed(server, `${origin}/loaded/clients-orders-writer.html`);
+  await client.send("change", await client.sent("change"));
+  check(await client.$eval("[data-copy=set]", (button) => !button.hidden), "the copy button stays when its part is sent again");
+  const said = () => client.$eval("#said", (said) => said.textContent);
+  const head = await client.sent("head");
+  const verdict = (text) => head.replace(/data-verdict="[^"]*"/, `data-verdict="${text}"`).replace(/(<p class="lead"[^>]*>)[^<]*/, `$1${text}`);
+  await client.send("head", verdict("It is slow."));
+  check(await said() === "It is slow.", `a new verdict is announced: ${await said()}`);
+  await client.send("head", verdict("It keeps up."));
+  check(await said() === "It is slow.", "announcements are ten seconds apart");
+  await client.evaluate(() => { const now = Date.now() + 11000; Date.now = () => now; });
+  await client.send();
+  check(await said() === "It keeps up.", `a verdict that changed too soon is announced later: ${await said()}`);
+  client.end();
+  await client.waitForFunction(() => document.getElementById("live-text").textContent.startsWith("connection lost"), { timeout: 15000 });
+  for (const violation of await violations(client)) check(false, `connection lost: axe ${violation}`);
+  if (options.shots) await client.screenshot({ path: join(options.shots, "lost-wide-light.png") });
+  await client.close();
+
+  const topics = await openStreamed(server, `${origin}/loaded/topics.html`);
+  const names = () => topics.$$eval("#topics tbody th", (heads) => heads.map((head) => head.textContent));
+  const before = await names();
+  await topics.evaluate(() => document.querySelectorAll("#topics tbody th a")[1].focus());
+  // The first two change places and a third is gone; of the others nothing is sent but their keys.
+  const changed = await topics.evaluate((html) => {
+    const block = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
+    const rows = [...block.querySelectorAll("tbody tr")];
+    rows[0].before(rows[1]);
+    rows[2].remove();
+    rows.slice(3).forEach((row) => { row.replaceChildren(); row.dataset.same = ""; });
+    return block.outerHTML;
+  }, await topics.sent("topics"));
+  await topics.send("topics", changed);
+  const after = await names();
+  check(JSON.stringify(after) === JSON.stringify([before[1], before[0], ...before.slice(3)]), `rows change their places: ${after.slice(0, 4)}`);
+  check(await topics.evaluate(() => document.activeElement.textContent) === before[1], "the focused row stays the same row");
+  check(await topics.$eval("#topics tbody tr:nth-child(5)", (row) => row.children.length > 1), "a row that is the same keeps its cells");
+  check(topics.wrong.length === 0, `streamed: ${topics.wrong.join("; ")}`);
+  await topics.close();
+  server.streams = null;
+};
+
+// The pages of the documentation, of an invented broker: those of a real one change with every run.
+const PICTURES = [["index", "overview", "light"], ["clients-orders-writer", "client", "light"], ["groups-billing", "group", "light"], ["requests", "requests", "dark"]];
+const picture = async (server, origin) => {
+  for (const [file, name, scheme] of PICTURES) {
+    const page = await openStreamed(server, `${origin}/loaded/${file}.html`, { scheme, width: 1200, height: 720 });
+    await page.send();
+    await page.screenshot({ path: join(options.pictures, `console-${name}.png`) });
+    await page.close();
+  }
+  server.streams = null;
+};
+
 const paths = async (start) => {
   const found = ["/", "/topics", "/clients", "/groups", "/requests", "/tenants", "/config", "/access", "/transactions", "/bench", "/help/metrics", "/nothing"];
   const page = await open(start);
@@ -157,6 +243,9 @@ if (options.states) {
       await inspect(`${origin}/${state}/${file}`, `${state}-${file.replace(".html", "")}`);
     }
   }
+  await streamed(server, origin);
+  if (options.pictures) await picture(server, origin);
+  server.closeAllConnections();
   server.close();
 }
 if (options.live) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub use ottla_core::group::overview::{
-    CommittedOverview, Departed, Departure, GroupOverview, MemberOverview,
+    CommittedOverview, Departed, Departure, GroupOverview, GroupReading, MemberOverview,
 };
 use ottla_core::image::MetadataImage;
 use ottla_core::node::Node;

@@ -566,3 +566,23 @@ fn an_address_that_other_machines_reach_needs_a_token() {
     let bearer = "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n";
     assert_eq!(status(&[HOST, bearer]), 200);
 }
+
+/// Before the first start of a container there is no place to put a token.
+#[test]
+fn the_broker_s_own_token_file_is_made_where_the_operator_names_it() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let logs = directory.path().join("logs");
+    let file = logs.join("ottla.admin.token");
+    let broker = Broker::start_temporary(&[
+        ("log.dirs", logs.to_str().unwrap()),
+        ("ottla.admin.listener", "0.0.0.0:0"),
+        ("ottla.admin.token.file", file.to_str().unwrap()),
+    ])
+    .unwrap();
+    let token = std::fs::read_to_string(&file).unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], broker.admin_address().unwrap().port()));
+    let status = |headers: &[&str]| asked(address, "GET", "/metrics", headers).status;
+    assert_eq!(status(&[HOST]), 401);
+    let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
+    assert_eq!(status(&[HOST, &bearer]), 200);
+}

@@ -9,15 +9,18 @@ use ottla_console::draw::text::encoded;
 use ottla_console::sample::{HOSTILE, State, site};
 use ottla_console::site::Ask;
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 18] = [
     "/",
     "/topics",
     "/topics/orders",
     "/messages/orders",
     "/clients",
     "/clients/orders-writer",
+    "/clients/billing-2",
+    "/clients/new",
     "/groups",
     "/groups/billing",
+    "/groups/invoices",
     "/requests",
     "/tenants",
     "/config",

@@ -7,16 +7,17 @@ use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::{
     Confidence, Diagnosis, Evidence, Examination, Promise, Recommendation, Refusal, Verdict,
 };
-use ottla_lab::doctor::promises::document::Promises;
-use ottla_lab::doctor::snapshot::Role;
+use ottla_lab::doctor::promises::document::{Promises, Row};
+use ottla_lab::doctor::promises::score::Score;
+use ottla_lab::doctor::snapshot::{Consumer, Producer, Role};
 use ottla_lab::doctor::time::{TimePart, TimeShare};
 
 use crate::series::Series;
 use crate::site::Site;
 use crate::source::{
-    Access, ApiCounts, BrokerSetting, Counts, Disk, Group, GroupOffset, Identity, Member, OpenTransaction,
-    Partition, Peek, Peeked, PeekedRecord, SlowRequest, Source, Told, Topic, TopicCounts, TopicDetail,
-    Untold,
+    Access, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group, GroupDeparture, GroupOffset, Groups,
+    Identity, Member, OpenTransaction, Partition, Peek, Peeked, PeekedRecord, SlowRequest, Source, Told,
+    Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
 
@@ -112,7 +113,7 @@ impl Sample {
             connections: 38,
             memory_bytes: Some(412 << 20),
             disk: Some(Disk {
-                used_bytes: (55 << 30) + second * 48_700_000,
+                used_bytes: (55 << 30) + second * 100_000,
                 total_bytes: 100 << 30,
             }),
             topics: std::iter::once(orders).chain(topics).collect(),
@@ -163,6 +164,56 @@ impl Sample {
             }],
             missing: vec![self.name("its settings are not stated")],
             ..Diagnosis::default()
+        }
+    }
+}
+
+impl Sample {
+    /// A consumer whose application is the limit.
+    fn consumer(&self) -> Diagnosis {
+        Diagnosis {
+            client_id: self.name("billing-2"),
+            role: Role::Consumer,
+            verdict: Verdict::Processing,
+            confidence: Confidence::Medium,
+            summary: String::from(
+                "Its application takes 212 µs for a record: 4,717 records/s, of 9,360 that come in.",
+            ),
+            time: [
+                (TimePart::Broker, 0.41),
+                (TimePart::Fetch, 3.2),
+                (TimePart::Processing, 106.0),
+            ]
+            .map(|(part, ms)| TimeShare { part, ms })
+            .into(),
+            ..Diagnosis::default()
+        }
+    }
+
+    fn consumer_snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.client.client_id = self.name("billing-2");
+        snapshot.client.role = Role::Consumer;
+        snapshot.client.address = Some(String::from("10.0.4.19:50710"));
+        snapshot.client.group_id = Some(self.name("billing"));
+        snapshot.consumer = Some(Consumer {
+            records_per_second: Some(4_717.0),
+            fetches_per_second: Some(9.4),
+            fetch_bytes: Some(590_000.0),
+            poll_idle_share: Some(0.03),
+            lag_max: Some(418_090.0),
+            assigned_partitions: Some(3.0),
+            rebalances: Some(2.0),
+            ..Consumer::default()
+        });
+        snapshot
+    }
+
+    fn departure(&self, seconds: i64, why: &str) -> GroupDeparture {
+        GroupDeparture {
+            at_ms: NOW_MS - seconds * 1_000,
+            client_id: self.name("billing-1"),
+            why: why.to_owned(),
         }
     }
 }
@@ -231,20 +282,25 @@ impl Source for Sample {
             }),
             address: String::from("broker-1:9092"),
             cluster_id: String::from("MkU3OEVBNTcwNTJENDM2Qk"),
+            serves_metrics: self.state != State::Stock,
         }
     }
 
     fn examination(&self) -> Told<Examination> {
         let client = |client_id: &str, verdict| Diagnosis {
-            client_id: client_id.to_owned(),
+            client_id: self.name(client_id),
             verdict,
-            summary: String::from("Keeps up."),
+            summary: String::from(match verdict {
+                Verdict::NotEnoughData => "Seen for 12 s: a verdict needs a minute of its traffic.",
+                _ => "Keeps up.",
+            }),
             ..Diagnosis::default()
         };
         let clients = match self.state {
             State::Empty => Vec::new(),
             _ => vec![
                 self.client(),
+                self.consumer(),
                 client("audit-writer", Verdict::KeepsUp),
                 client("new", Verdict::NotEnoughData),
             ],
@@ -257,20 +313,69 @@ impl Source for Sample {
         snapshot.client.client_id = self.name("orders-writer");
         snapshot.client.address = Some(String::from("10.0.4.17:50422"));
         snapshot.client.software_name = Some(self.name("apache-kafka-java"));
+        snapshot.producer = Some(Producer {
+            records_per_second: Some(27_840.0),
+            bytes_per_second: Some(8_350_000.0),
+            requests_per_second: Some(510.0),
+            request_bytes: Some(16_372.0),
+            batch_bytes: Some(16_290.0),
+            records_per_request: Some(54.6),
+            record_bytes: Some(298.0),
+            compression_rate: Some(1.0),
+            queue_ms: Some(2_207.4),
+            request_ms: Some(9.8),
+            in_flight: Some(5.0),
+            buffer_wait: Some(0.0),
+            ..Producer::default()
+        });
         Ok(if self.is_empty() {
             Vec::new()
         } else {
-            vec![snapshot]
+            vec![snapshot, self.consumer_snapshot()]
         })
     }
 
     fn promises(&self) -> Told<Promises> {
-        Ok(Promises::default())
+        let promise = |set: &str, score: Score, after: Option<f64>, because: &str| Row {
+            client_id: self.name("orders-writer"),
+            role: Role::Producer,
+            set: set.to_owned(),
+            unit: String::from("records/s"),
+            low: 24_000.0,
+            high: 28_500.0,
+            promised_ms: NOW_MS - 86_400_000,
+            score,
+            after,
+            because: because.to_owned(),
+            ..Row::default()
+        };
+        let promises = match self.is_empty() {
+            true => Vec::new(),
+            false => vec![
+                promise("batch.size=16384", Score::Kept, Some(27_840.0), ""),
+                promise(
+                    "compression.type=lz4",
+                    Score::NotKept,
+                    Some(21_300.0),
+                    "its host was busy",
+                ),
+                promise(
+                    "max.in.flight.requests.per.connection=5",
+                    Score::NotTested,
+                    None,
+                    "another value was set",
+                ),
+            ],
+        };
+        Ok(Promises {
+            promises,
+            ..Promises::default()
+        })
     }
 
-    fn topics(&self) -> Told<Vec<Topic>> {
+    fn topics(&self) -> Told<Arc<Vec<Topic>>> {
         if self.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Arc::default());
         }
         let orders = Topic {
             name: self.name("orders"),
@@ -285,11 +390,12 @@ impl Source for Sample {
             bytes: Some(1 << 20),
             ..Topic::default()
         });
-        Ok(std::iter::once(orders).chain(more).collect())
+        Ok(Arc::new(std::iter::once(orders).chain(more).collect()))
     }
 
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
-        let found = self.topics()?.into_iter().find(|topic| topic.name == name);
+        let topics = self.topics()?;
+        let found = topics.iter().find(|topic| topic.name == name).cloned();
         Ok(found.map(|topic| TopicDetail {
             partitions: (0..topic.partitions as i32)
                 .map(|index| partition(index, self.state))
@@ -299,16 +405,16 @@ impl Source for Sample {
         }))
     }
 
-    fn groups(&self) -> Told<Vec<Group>> {
+    fn groups(&self) -> Told<Arc<Groups>> {
         let offset = |partition: i32, lag: i64, seconds: f64| GroupOffset {
             topic: self.name("orders"),
             partition,
             committed: 18_600_000 - lag,
             log_start: 0,
             log_end: 18_600_000,
-            next_at_ms: (lag > 0).then_some(NOW_MS - (seconds * 1e3) as i64),
+            next_at_ms: (lag > 0 && self.state != State::Stock).then_some(NOW_MS - (seconds * 1e3) as i64),
         };
-        let group = Group {
+        let billing = Group {
             group_id: self.name("billing"),
             state: Some(String::from("Stable")),
             members: vec![Member {
@@ -316,10 +422,26 @@ impl Source for Sample {
                 client_id: self.name("billing-2"),
                 host: String::from("10.0.4.19"),
             }],
-            offsets: vec![offset(2, 418_090, 90.1), offset(1, 371, 0.1)],
-            departures: Vec::new(),
+            offsets: vec![offset(2, 418_090, 90.1), offset(1, 371, 0.1), offset(0, 0, 0.0)],
+            departures: vec![
+                self.departure(42, "removed: no heartbeat for 45000 ms (session.timeout.ms)"),
+                self.departure(3_720, "left: consumer poll timeout has expired."),
+            ],
+            cut_partitions: 0,
         };
-        Ok(if self.is_empty() { Vec::new() } else { vec![group] })
+        // Its consumers are gone: what it has committed stays, and its lag grows.
+        let invoices = Group {
+            group_id: self.name("invoices"),
+            state: Some(String::from("Empty")),
+            offsets: vec![offset(0, 1_840_000, 7_210.0)],
+            cut_partitions: 4_000,
+            ..Group::default()
+        };
+        let groups = match self.is_empty() {
+            true => Vec::new(),
+            false => vec![billing, invoices],
+        };
+        Ok(Arc::new(Groups { groups, cut: 0 }))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
@@ -336,15 +458,23 @@ impl Source for Sample {
                 State::Empty => Vec::new(),
                 _ => vec![
                     request("Produce", "audit-writer", &PRODUCE, 14),
-                    request("Fetch", "replayer", &FETCH, 12),
                     request("Produce", "orders-writer", &PRODUCE, 7),
+                    request("Fetch", "billing-2", &FETCH, 12),
                 ],
             }
         })
     }
 
     fn tenants(&self) -> Told<String> {
-        self.told("what a client costs", || String::from(TENANTS))
+        self.told("what a client costs", || {
+            match TENANTS.split_once("\"tenants\":[") {
+                Some((head, _)) if self.is_empty() => format!("{head}\"tenants\":[]}}"),
+                _ => TENANTS.replace(
+                    "\"orders-writer\"",
+                    &serde_json::json!(self.name("orders-writer")).to_string(),
+                ),
+            }
+        })
     }
 
     fn settings(&self) -> Told<Vec<BrokerSetting>> {
@@ -374,11 +504,50 @@ impl Source for Sample {
     }
 
     fn access(&self) -> Told<Access> {
-        Ok(Access::default())
+        if self.is_empty() || self.state == State::Stock {
+            return Ok(Access::default());
+        }
+        let rule =
+            |principal: &str, permission: &str, operation: &str, resource: &str, host: &str| AccessRule {
+                principal: self.name(principal),
+                permission: permission.to_owned(),
+                operation: operation.to_owned(),
+                resource: self.name(resource),
+                host: host.to_owned(),
+            };
+        Ok(Access {
+            authorizer: Some(String::from("StandardAuthorizer")),
+            rules: vec![
+                rule("User:orders", "ALLOW", "WRITE", "topic orders", "*"),
+                rule("User:billing", "ALLOW", "READ", "topic orders", "10.0.4.19"),
+                rule("User:billing", "ALLOW", "READ", "group billing", "*"),
+                rule("User:guest", "DENY", "ALL", "topic prefix order", "*"),
+            ],
+            users: vec![self.name("billing"), self.name("orders")],
+            denials: vec![(String::from("Topic"), 1_204)],
+        })
     }
 
     fn transactions(&self) -> Told<Vec<OpenTransaction>> {
-        Ok(Vec::new())
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let open = |id: &str, state: &str, seconds: i64, partitions: &[&str]| OpenTransaction {
+            transactional_id: self.name(id),
+            producer_id: 4_000 + seconds,
+            state: state.to_owned(),
+            since_ms: Some(NOW_MS - seconds * 1_000),
+            partitions: partitions.iter().map(|partition| self.name(partition)).collect(),
+        };
+        Ok(vec![
+            open("no coordinator knows it", "Hanging", 7_260, &["orders 4"]),
+            open(
+                "payments-1",
+                "Ongoing",
+                2,
+                &["orders 0", "orders 3", "__consumer_offsets 17"],
+            ),
+        ])
     }
 
     fn now_ms(&self) -> i64 {
@@ -410,4 +579,4 @@ fn setting(name: &str) -> BrokerSetting {
     }
 }
 
-const TENANTS: &str = r#"{"version":1,"at_ms":0,"moment_micros":900000000,"key":["client-id"],"event_loops":2,"busy_micros":400000000,"window_ms":60000,"utilisation":0.23,"charged":0.22,"past_minutes":2,"departed":{},"tenants":[{"kind":"client-id","name":"orders-writer","connections":3,"share":0.12,"past_shares":[0.1,0.08],"window":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000},"total":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000}}]}"#;
+const TENANTS: &str = r#"{"version":1,"at_ms":0,"moment_micros":900000000,"key":["client-id"],"event_loops":2,"busy_micros":400000000,"window_ms":60000,"utilisation":0.23,"charged":0.22,"past_minutes":2,"departed":{},"tenants":[{"kind":"client-id","name":"orders-writer","connections":3,"share":0.12,"past_shares":[0.1,0.08],"window":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000},"total":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000}},{"kind":"user","name":"ana","connections":3,"share":0.04,"past_shares":[0.1,0.08],"window":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000},"total":{"handling_micros":7000000,"sending_micros":200000,"disk_micros":0,"requests":82560,"records":1670400,"bytes_in":2922000000,"bytes_out":8000000,"cold_bytes":0,"throttled_ms":0,"inflicted_micros":900000,"suffered_micros":200000}}]}"#;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::draw::block::head;
 use crate::draw::text::{decoded, link, text};
-use crate::page::{self, Page, Query, View};
+use crate::page::{self, Form, Page, Query, View};
 use crate::series::{INTERVAL_MS, Series};
 use crate::shell;
 use crate::source::Source;
@@ -17,7 +17,7 @@ use crate::source::Source;
 /// The console of one source.
 pub struct Site {
     source: Arc<dyn Source>,
-    series: Mutex<Series>,
+    series: Mutex<Arc<Series>>,
     /// Dropped with the site: ends the sampler.
     _stop: mpsc::Sender<()>,
 }
@@ -72,7 +72,7 @@ impl Site {
     pub fn unsampled(source: Arc<dyn Source>, series: Series) -> Site {
         Site {
             source,
-            series: Mutex::new(series),
+            series: Mutex::new(Arc::new(series)),
             _stop: mpsc::channel().0,
         }
     }
@@ -80,11 +80,12 @@ impl Site {
     fn sample(&self) {
         if let Ok(counts) = self.source.counts() {
             let now_ms = self.source.now_ms();
-            self.series().add(counts, now_ms);
+            // Copied only while a page reads it.
+            Arc::make_mut(&mut self.series()).add(counts, now_ms);
         }
     }
 
-    fn series(&self) -> MutexGuard<'_, Series> {
+    fn series(&self) -> MutexGuard<'_, Arc<Series>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +103,8 @@ impl Site {
         {
             return self.predict(client, &query);
         }
-        let (status, page) = match self.page(path, &query) {
+        let form = if is_json { Form::Json } else { Form::Html };
+        let (status, page) = match self.page(path, &query, form) {
             Some(page) => (200, page),
             None => (404, missing(path)),
         };
@@ -122,13 +124,14 @@ impl Site {
     }
 
     /// The page of an address; `None`: there is none.
-    pub fn page(&self, path: &str, query: &Query) -> Option<Page> {
-        // A copy, so that pages of any length do not hold the sampler up.
+    pub fn page(&self, path: &str, query: &Query, form: Form) -> Option<Page> {
+        // Shared, so that pages of any length do not hold the sampler up.
         let series = self.series().clone();
         let view = View {
             source: &*self.source,
             series: &series,
             query,
+            form,
         };
         let path = path.trim_end_matches('/');
         let page = match path {
@@ -211,6 +214,6 @@ fn missing(path: &str) -> Page {
 /// The blocks of a page, for the stream of changes; also those of a page that is gone by now.
 pub fn blocks(site: &Site, address: &str) -> Vec<crate::draw::block::Block> {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
-    let page = site.page(path, &Query::read(query));
+    let page = site.page(path, &Query::read(query), Form::Html);
     page.map_or_else(|| missing(path).blocks, |page| page.blocks)
 }

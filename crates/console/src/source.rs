@@ -5,6 +5,7 @@
 //! sentence for the place where it would stand: a page never shows an empty box.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -43,10 +44,10 @@ pub trait Source: Send + Sync {
     fn examination(&self) -> Told<Examination>;
     fn snapshots(&self) -> Told<Vec<Snapshot>>;
     fn promises(&self) -> Told<Promises>;
-    fn topics(&self) -> Told<Vec<Topic>>;
+    fn topics(&self) -> Told<Arc<Vec<Topic>>>;
     /// Everything about one topic; `None`: there is none of this name.
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>>;
-    fn groups(&self) -> Told<Vec<Group>>;
+    fn groups(&self) -> Told<Arc<Groups>>;
     fn slow_requests(&self) -> Told<Vec<SlowRequest>>;
     /// The document of `GET /tenants`.
     fn tenants(&self) -> Told<String>;
@@ -54,8 +55,33 @@ pub trait Source: Send + Sync {
     fn peek(&self, ask: &Peek) -> Told<Peeked>;
     fn access(&self) -> Told<Access>;
     fn transactions(&self) -> Told<Vec<OpenTransaction>>;
+    /// How old an answer is that was kept; `None`: it is of this moment.
+    fn as_of(&self, _part: Part<'_>) -> Option<AsOf> {
+        None
+    }
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
+}
+
+/// An answer of a source that may be kept.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    Topics,
+    Topic(&'a str),
+    Groups,
+    Settings,
+    Records(&'a Peek),
+    Access,
+    Transactions,
+}
+
+/// The age of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AsOf {
+    /// Milliseconds since 1970.
+    pub at_ms: i64,
+    /// Why there is no newer one.
+    pub problem: Option<Untold>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -65,6 +91,8 @@ pub struct Identity {
     /// Where clients connect: `127.0.0.1:9092`.
     pub address: String,
     pub cluster_id: String,
+    /// `/metrics` is at this address, too.
+    pub serves_metrics: bool,
 }
 
 /// Everything that only grows, since the broker started, and a few gauges.
@@ -104,7 +132,7 @@ pub struct ApiCounts {
 
 #[derive(Clone, Debug, Default)]
 pub struct TopicCounts {
-    pub name: std::sync::Arc<str>,
+    pub name: Arc<str>,
     pub records_in: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -143,6 +171,13 @@ pub struct Partition {
     pub failure: Option<String>,
 }
 
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    pub groups: Vec<Group>,
+    /// Groups that there are beyond these.
+    pub cut: usize,
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Group {
     pub group_id: String,
@@ -150,6 +185,8 @@ pub struct Group {
     pub state: Option<String>,
     pub members: Vec<Member>,
     pub offsets: Vec<GroupOffset>,
+    /// Committed partitions beyond these: the lag is at least that of `offsets`.
+    pub cut_partitions: usize,
     /// The last first.
     pub departures: Vec<GroupDeparture>,
 }
@@ -220,7 +257,7 @@ pub struct BrokerSetting {
 }
 
 /// A question for records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peek {
     pub topic: String,
     pub partition: i32,

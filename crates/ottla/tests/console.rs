@@ -9,8 +9,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ottla_client::admin::{Admin, TopicPartition};
+use ottla_client::config::Config;
+use ottla_client::consumer::OffsetAndMetadata;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::Writer;
 
 /// Long enough that only a hang reaches it.
@@ -146,6 +149,40 @@ fn browsers_get_pages_and_programs_the_documents_that_they_always_got() {
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
     );
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+}
+
+/// A group whose consumers had died was not on the page at all.
+#[test]
+fn a_group_without_members_has_its_lag_on_the_pages() {
+    let served = serve("members");
+    let mut writer = Writer::connect(served.kafka);
+    writer.create_topic("orders", 1);
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for _ in 0..5 {
+        builder.append(1_793_385_598_000, None, Some(b"x"), &[]);
+    }
+    writer.append("orders", 0, &builder.finish());
+    let config = Config::new().set("bootstrap.servers", served.kafka.to_string());
+    let offsets = [(TopicPartition::new("orders", 0), OffsetAndMetadata::new(2))];
+    let committed = Admin::new(&config)
+        .unwrap()
+        .alter_group_offsets("billing", offsets.into())
+        .wait()
+        .unwrap();
+    assert!(committed.values().all(Result::is_ok), "{committed:?}");
+    let groups: Value = serde_json::from_str(&page(served.admin, "/groups.json", "").1).unwrap();
+    let group = &groups["groups"][0];
+    assert_eq!(group["group"]["group_id"], "billing", "{groups}");
+    assert_eq!(
+        (&group["lag_records"], &group["group"]["members"]),
+        (&json!(3), &json!([]))
+    );
+    assert!(group["lag_seconds"].is_number(), "{groups}");
+    let (_, html) = page(served.admin, "/groups/billing", BROWSER);
+    assert!(
+        html.contains("It has no member: nothing is being read."),
+        "{html}"
+    );
 }
 
 #[test]

@@ -69,11 +69,14 @@ impl Gate {
     /// - Errors: the token cannot be read, or is readable for everyone; an address that other
     ///   machines reach has no token.
     pub fn of(config: &NodeConfig, address: IpAddr) -> Result<Option<Gate>, String> {
-        if let Some(file) = &config.admin_token_file {
+        // The operator names the place where the broker keeps a token of its own: before the first
+        // start of a container there is no place to put one.
+        let own = config.log_directories[0].join(TOKEN_FILE);
+        if let Some(file) = config.admin_token_file.as_ref().filter(|file| **file != own) {
             return Gate::of_token_file(file).map(Some);
         }
         // On a machine with several users loopback is no authentication.
-        if config.authorizer.is_some() {
+        if config.authorizer.is_some() || config.admin_token_file.is_some() {
             return Ok(None);
         }
         if address.to_canonical().is_loopback() || config.admin_is_insecure {
@@ -93,8 +96,9 @@ impl Gate {
         Ok(Gate::with(&token))
     }
 
-    /// The gate of a broker with an authorizer and no token of its operator's: the token is made at
-    /// the first start and kept in the log directory.
+    /// The gate of a broker with an authorizer and no token of its operator's, or whose operator
+    /// names the broker's own file: the token is made at the first start and kept in the log
+    /// directory.
     pub fn made(config: &NodeConfig) -> Result<Gate, String> {
         let file = config.log_directories[0].join(TOKEN_FILE);
         let token = read_or_make(&file).map_err(|problem| of_file(&file, &problem))?;

@@ -40,34 +40,59 @@ const morph = (now, next) => {
   for (const { name } of [...now.attributes]) {
     if (!next.hasAttribute(name) && name !== "open") now.removeAttribute(name);
   }
+  // A button that was shown because there is a script stays.
+  const isShown = now.dataset.copy && !now.hidden;
   for (const { name, value } of next.attributes) {
-    if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+    if (now.getAttribute(name) !== value && !(isShown && name === "hidden")) now.setAttribute(name, value);
   }
-  const old = [...now.childNodes], fresh = [...next.childNodes];
-  fresh.forEach((child, index) => {
-    if (index < old.length) morph(old[index], child);
-    else now.append(child);
-  });
-  old.slice(fresh.length).forEach((child) => child.remove());
+  morphChildren(now, next);
+};
+const keyOf = (node) => node.nodeType === 1 ? node.dataset.key : undefined;
+// Rows keep their element by their key wherever they are now, all others by their position.
+const morphChildren = (now, next) => {
+  const rows = new Map([...now.childNodes].filter(keyOf).map((row) => [keyOf(row), row]));
+  const others = [...now.childNodes].filter((child) => !keyOf(child));
+  const held = doc.activeElement;
+  let place = now.firstChild;
+  for (const child of [...next.childNodes]) {
+    const key = keyOf(child);
+    const own = key ? rows.get(key) : others.shift();
+    if (key) rows.delete(key);
+    // A row that is the same comes without its cells.
+    const isSame = key && child.dataset.same !== undefined;
+    if (isSame && !own) isBehind = true;
+    if (!own) {
+      if (!isSame) now.insertBefore(child, place);
+      continue;
+    }
+    if (own === place) place = place.nextSibling;
+    else now.insertBefore(own, place);
+    if (!isSame) morph(own, child);
+  }
+  [...rows.values(), ...others].forEach((child) => child.remove());
+  // Moving an element takes the focus from what is in it.
+  if (held !== doc.activeElement && now.contains(held)) held.focus({ preventScroll: true });
 };
 
 // Live: fragments by id. The last values stay on the page when the connection is lost.
 const live = byId("live"), liveText = byId("live-text");
-let stream = null, isFrozen = false, lastVerdict = "", saidAt = 0, lastAt = "";
+// Behind: a part was not taken, so that those after it do not fit.
+let stream = null, isFrozen = false, isBehind = false, saidAt = 0, lastAt = "";
 const say = (state, text) => {
   live.className = `live ${state}`;
   if (liveText.textContent !== text) liveText.textContent = text;
 };
 const clock = () => new Date().toISOString().slice(11, 19);
-// Verdicts are announced when they change, at most every ten seconds.
+// Verdicts are announced when they change, at most every ten seconds; one that changed meanwhile
+// is announced then.
+const lead = () => doc.querySelector("[data-verdict]");
+let lastVerdict = lead()?.dataset.verdict;
 const announce = () => {
-  const lead = doc.querySelector("[data-verdict]");
-  const verdict = lead ? lead.dataset.verdict : "";
-  if (verdict !== lastVerdict && lastVerdict && Date.now() - saidAt > 10000) {
-    byId("said").textContent = lead.textContent;
-    saidAt = Date.now();
-  }
-  lastVerdict = verdict;
+  const now = lead();
+  if (!now || now.dataset.verdict === lastVerdict || Date.now() - saidAt < 10000) return;
+  byId("said").textContent = now.textContent;
+  saidAt = Date.now();
+  lastVerdict = now.dataset.verdict;
 };
 const parser = new DOMParser();
 const take = ({ id, html }) => {
@@ -75,19 +100,27 @@ const take = ({ id, html }) => {
   const next = parser.parseFromString(html, "text/html").body.firstElementChild;
   // A selection inside would be lost where its text is replaced.
   const selection = getSelection();
-  if (!now || !next || (!selection.isCollapsed && now.contains(selection.anchorNode))) return;
-  morph(now, next);
+  if (!now || !next) return;
+  if (!selection.isCollapsed && now.contains(selection.anchorNode)) isBehind = true;
+  else morph(now, next);
+};
+// A new stream begins with all parts.
+const catchUp = () => {
+  if (!isBehind || !getSelection().isCollapsed) return;
+  isBehind = false;
+  stream?.close();
+  stream = null;
+  begin();
 };
 const begin = () => {
   if (stream || isFrozen || !body.dataset.live) return;
   stream = new EventSource(body.dataset.live);
-  stream.addEventListener("part", (event) => {
-    take(JSON.parse(event.data));
-    announce();
-  });
+  stream.addEventListener("part", (event) => take(JSON.parse(event.data)));
   stream.addEventListener("beat", () => {
     lastAt = clock();
     say("on", `live ${lastAt} UTC`);
+    announce();
+    catchUp();
   });
   stream.onerror = ({ target }) => {
     target.close();

@@ -12,6 +12,46 @@ pub struct Block {
     pub html: Markup,
 }
 
+/// What is sent of a block: all but its rows, and each row with its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment<'a> {
+    Rest(&'a str),
+    Row { key: &'a str, html: &'a str },
+}
+
+/// How elements begin that have a key, and how they end. Names are escaped, so none of them can
+/// have this in it.
+const ROWS: [(&str, &str); 2] = [("<tr data-key=\"", "</tr>"), ("<li data-key=\"", "</li>")];
+
+impl Block {
+    /// The block in its order.
+    pub fn segments(&self) -> Vec<Segment<'_>> {
+        let mut segments = Vec::new();
+        let mut rest = self.html.as_str();
+        while let Some((from, key, to)) = next_row(rest) {
+            segments.push(Segment::Rest(&rest[..from]));
+            segments.push(Segment::Row {
+                key,
+                html: &rest[from..to],
+            });
+            rest = &rest[to..];
+        }
+        segments.push(Segment::Rest(rest));
+        segments
+    }
+}
+
+/// Where the next row begins, its key, and where it ends.
+fn next_row(html: &str) -> Option<(usize, &str, usize)> {
+    let begins = ROWS
+        .iter()
+        .filter_map(|(begin, end)| Some((html.find(begin)?, begin, end)));
+    let (from, begin, end) = begins.min()?;
+    let key = html[from + begin.len()..].split('"').next()?;
+    let to = from + html[from..].find(end)? + end.len();
+    Some((from, key, to))
+}
+
 /// The head: name, what it is, and the sentence that says what is the case.
 pub fn head(title: &str, aside: &str, lead: &[Piece], more: &[Piece]) -> Block {
     let mut page = Markup::default();

@@ -3,7 +3,7 @@
 
 use ottla_lab::markup::Markup;
 
-use super::text::{self, Piece};
+use super::text::{self, Keys, Piece};
 
 /// A column.
 #[derive(Clone, Debug)]
@@ -119,27 +119,40 @@ impl Table {
                     });
                 });
                 page.nest("tbody", &[], |page| {
-                    self.rows.iter().for_each(|row| self.draw_row(row, page));
+                    let mut keys = Keys::default();
+                    for row in &self.rows {
+                        let key = keys.of(&[&head_of(row)]);
+                        page.nest("tr", &[("data-key", &key)], |page| self.draw_cells(row, page));
+                    }
                 });
                 if let Some(last) = &self.last {
-                    page.nest("tfoot", &[], |page| self.draw_row(last, page));
+                    page.nest("tfoot", &[], |page| {
+                        page.nest("tr", &[], |page| self.draw_cells(last, page));
+                    });
                 }
             });
         });
     }
 
-    fn draw_row(&self, cells: &[Cell], page: &mut Markup) {
-        page.nest("tr", &[], |page| {
-            for (index, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
-                let class = if column.is_number { "r" } else { "" };
-                match index {
-                    0 => page.nest("th", &[("scope", &"row"), ("class", &class)], |page| {
-                        draw(cell, page)
-                    }),
-                    _ => page.nest("td", &[("class", &class)], |page| draw(cell, page)),
-                }
+    fn draw_cells(&self, cells: &[Cell], page: &mut Markup) {
+        for (index, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
+            let class = if column.is_number { "r" } else { "" };
+            match index {
+                0 => page.nest("th", &[("scope", &"row"), ("class", &class)], |page| {
+                    draw(cell, page)
+                }),
+                _ => page.nest("td", &[("class", &class)], |page| draw(cell, page)),
             }
-        });
+        }
+    }
+}
+
+/// What a row is about, as text.
+fn head_of(cells: &[Cell]) -> String {
+    match cells.first() {
+        Some(Cell::Words(pieces)) => text::plain(pieces),
+        Some(Cell::Mark { word, .. }) => word.clone(),
+        Some(Cell::Bar { .. }) | None => String::new(),
     }
 }
 

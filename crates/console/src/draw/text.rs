@@ -1,5 +1,8 @@
 //! Sentences with figures and links; names that clients chose; addresses of pages.
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{count, number};
 use ottla_wire::text::printable;
@@ -85,6 +88,26 @@ pub fn encoded(name: &str) -> String {
         }
     }
     out
+}
+
+/// Keys of the rows of one list, for the script: rows change their places, and a focused one must
+/// stay what it was. Rows of the same name are told apart by their order.
+#[derive(Debug, Default)]
+pub struct Keys(BTreeMap<String, usize>);
+
+impl Keys {
+    pub fn of(&mut self, parts: &[&str]) -> String {
+        // A client chooses names of up to 32 KiB; a hash that collides swaps two rows, no more.
+        let mut hasher = DefaultHasher::new();
+        parts.hash(&mut hasher);
+        let key = format!("{:016x}", hasher.finish());
+        let before = self.0.entry(key.clone()).or_default();
+        *before += 1;
+        match before {
+            1 => key,
+            nth => format!("{key}-{nth}"),
+        }
+    }
 }
 
 /// The reverse; `None` for what is not UTF-8 or has a broken escape.

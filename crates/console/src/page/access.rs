@@ -3,11 +3,11 @@
 use ottla_lab::numbers::count;
 use serde_json::json;
 
-use super::{Page, View, document, draw_pager, paged};
+use super::{Page, View, draw_pager, paged};
 use crate::draw::block::{block, head, nothing};
 use crate::draw::table::{Cell, Table, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
-use crate::source::Access;
+use crate::source::{Access, Part};
 
 pub fn page(view: &View<'_>) -> Page {
     let access = view.source.access();
@@ -15,12 +15,14 @@ pub fn page(view: &View<'_>) -> Page {
         Err(untold) => vec![text(untold.to_string())],
         Ok(access) => lead(access),
     };
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": access.as_ref().err(),
-        "access": access.as_ref().ok(),
-    }));
-    let mut blocks = vec![head("Access", "", &lead, &[])];
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": access.as_ref().err(),
+            "access": access.as_ref().ok(),
+        })
+    });
+    let mut blocks = vec![head("Access", "", &lead, &view.since(Part::Access))];
     if let Ok(access) = &access {
         blocks.push(block(
             "rules",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Page, View, document};
+use super::{Page, View};
 use crate::draw::block::{block, head};
 use crate::draw::text::{plain, text};
 
@@ -25,7 +25,7 @@ pub fn page(view: &View<'_>) -> Page {
     Page {
         title: String::from("Bench"),
         place: "/bench",
-        json: document(json!({"summary": plain(&lead), "reports": []})),
+        json: view.document(|| json!({"summary": plain(&lead), "reports": []})),
         blocks: vec![head("Bench", "", &lead, &[]), how],
     }
 }

@@ -10,7 +10,7 @@ use ottla_lab::numbers::number;
 use serde_json::json;
 
 use super::clients::time_bar;
-use super::{Page, View, chain, document, what_if};
+use super::{Page, View, chain, what_if};
 use crate::draw::block::{Block, block, facts, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, date, link, name, text};
@@ -27,7 +27,7 @@ pub fn page(view: &View<'_>, id: &str) -> Option<Page> {
     });
     let promises = promises(view, client);
     let question = what_if::Question::read(snapshot, view.query);
-    let document = document(json!({
+    let document = view.document(|| json!({
         "diagnosis": client,
         "snapshot": snapshot,
         "promises": promises,

@@ -7,26 +7,25 @@ use ottla_lab::markup::Markup;
 use serde_json::json;
 
 use super::overview::mark;
-use super::{Page, Query, View, document, draw_pager, paged};
+use super::{Page, Query, View, draw_pager, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::parts;
-use crate::draw::text::{Piece, address, counted, name, plain, strong, text};
+use crate::draw::text::{Keys, Piece, address, counted, name, plain, strong, text};
 use crate::source::Told;
 
 pub fn page(view: &View<'_>) -> Page {
-    let examination = view.source.examination().map(|mut examination| {
-        examination.sort();
-        examination
-    });
+    let examination = view.source.examination();
     let lead = match &examination {
         Err(untold) => vec![text(untold.to_string())],
         Ok(examination) => lead(examination),
     };
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": examination.as_ref().err(),
-        "examination": examination.as_ref().ok(),
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": examination.as_ref().err(),
+            "examination": examination.as_ref().ok(),
+        })
+    });
     Page {
         title: String::from("Clients"),
         place: "/clients",
@@ -104,7 +103,8 @@ fn list(examination: &Told<Examination>, query: &Query) -> Block {
         }
         let (shown, text) = paged(&found, query, "clients");
         page.nest("ol", &[("class", &"fi")], |page| {
-            shown.iter().for_each(|client| row(client, page))
+            let mut keys = Keys::default();
+            shown.iter().for_each(|client| row(client, &mut keys, page))
         });
         draw_pager(&text, query, found.len(), page);
     })
@@ -129,43 +129,47 @@ fn filter(sought: &str, query: &Query, page: &mut Markup) {
     });
 }
 
-fn row(client: &Diagnosis, page: &mut Markup) {
+fn row(client: &Diagnosis, keys: &mut Keys, page: &mut Markup) {
     let (sign, class) = mark(client.severity());
     let class = format!("mk {class}");
     let id = client.instance_id.as_deref().unwrap_or(&client.client_id);
-    page.nest("li", &[], |page| {
-        page.leaf("span", &[("class", &class), ("aria-hidden", &"true")], sign);
-        page.nest("div", &[], |page| {
-            page.nest("p", &[], |page| {
-                page.open("a", &[("href", &address("clients", id))]);
-                page.inline("b", &[], name(&client.client_id));
-                page.end("a");
-                page.text(" ");
-                page.inline("span", &[("class", &"tag")], client.role.name());
-                page.inline("span", &[("class", &"tag")], client.verdict.name());
-                page.inline(
-                    "span",
-                    &[("class", &"tag")],
-                    format_args!("{} confidence", client.confidence.name()),
-                );
-                page.literal("<br>");
-                page.text(&client.summary);
+    page.nest(
+        "li",
+        &[("data-key", &keys.of(&[id, client.role.name()]))],
+        |page| {
+            page.leaf("span", &[("class", &class), ("aria-hidden", &"true")], sign);
+            page.nest("div", &[], |page| {
+                page.nest("p", &[], |page| {
+                    page.open("a", &[("href", &address("clients", id))]);
+                    page.inline("b", &[], name(&client.client_id));
+                    page.end("a");
+                    page.text(" ");
+                    page.inline("span", &[("class", &"tag")], client.role.name());
+                    page.inline("span", &[("class", &"tag")], client.verdict.name());
+                    page.inline(
+                        "span",
+                        &[("class", &"tag")],
+                        format_args!("{} confidence", client.confidence.name()),
+                    );
+                    page.literal("<br>");
+                    page.text(&client.summary);
+                });
+                time_bar(&client.time, page);
             });
-            time_bar(&client.time, page);
-        });
-        page.nest("p", &[], |page| match &client.recommendation {
-            None => page.inline("span", &[("class", &"q")], "nothing to change"),
-            Some(change) => {
-                page.inline("code", &[], &change.set);
-                page.literal("<br>");
-                page.inline(
-                    "span",
-                    &[("class", &"q")],
-                    format_args!("{} {}", change.promise.range(), change.promise.unit),
-                );
-            }
-        });
-    });
+            page.nest("p", &[], |page| match &client.recommendation {
+                None => page.inline("span", &[("class", &"q")], "nothing to change"),
+                Some(change) => {
+                    page.inline("code", &[], &change.set);
+                    page.literal("<br>");
+                    page.inline(
+                        "span",
+                        &[("class", &"q")],
+                        format_args!("{} {}", change.promise.range(), change.promise.unit),
+                    );
+                }
+            });
+        },
+    );
 }
 
 /// The colour of a part, by what the time is: at work, in line, on the way, at the broker.

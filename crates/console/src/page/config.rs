@@ -3,11 +3,11 @@
 use ottla_lab::markup::Markup;
 use serde_json::json;
 
-use super::{Page, View, document};
+use super::{Page, View};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
-use crate::source::{BrokerSetting, Told};
+use crate::source::{BrokerSetting, Part, Told};
 
 pub fn page(view: &View<'_>) -> Page {
     let topic = view.query.get("topic");
@@ -22,13 +22,16 @@ pub fn page(view: &View<'_>) -> Page {
         Err(untold) => vec![text(untold.to_string())],
         Ok(settings) => lead(settings),
     };
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": settings.as_ref().err(),
-        "settings": settings.as_ref().ok(),
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": settings.as_ref().err(),
+            "settings": settings.as_ref().ok(),
+        })
+    });
+    let part = topic.map_or(Part::Settings, Part::Topic);
     let aside = topic.map_or_else(String::new, |topic| format!("topic {}", name(topic)));
-    let mut blocks = vec![head("Configuration", &aside, &lead, &[])];
+    let mut blocks = vec![head("Configuration", &aside, &lead, &view.since(part))];
     if let Ok(settings) = &settings {
         blocks.push(set(settings));
         blocks.push(all(settings, view));

@@ -1,15 +1,17 @@
 //! `/groups` and `/groups/G`: lag in seconds and in records, members, who left and why.
 
+use std::cmp::Ordering;
+
 use ottla_lab::doctor::diagnosis::Diagnosis;
 use ottla_lab::numbers::{count, duration, number};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::overview::mark;
-use super::{Page, View, document, draw_pager, paged};
+use super::{Page, View, draw_pager, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, link, name, plain, strong, text};
-use crate::source::{Group, GroupOffset};
+use crate::source::{Group, GroupOffset, Part};
 
 /// Less lag than this is the time that records are on their way.
 const BEHIND_SECONDS: f64 = 10.0;
@@ -19,6 +21,21 @@ const BEHIND_SECONDS: f64 = 10.0;
 struct Lag {
     records: i64,
     seconds: Option<f64>,
+    /// Committed partitions were left out: there are these records and more.
+    is_at_least: bool,
+}
+
+impl Lag {
+    /// There is something to read, and it is not known since when.
+    fn is_age_unknown(self) -> bool {
+        self.records > 0 && self.seconds.is_none()
+    }
+
+    /// `418,461`, or `≥ 418,461`.
+    fn records(self) -> String {
+        let sign = if self.is_at_least { "≥ " } else { "" };
+        format!("{sign}{}", count(self.records.max(0) as u64))
+    }
 }
 
 fn lag(group: &Group, now_ms: i64) -> Lag {
@@ -33,7 +50,36 @@ fn lag(group: &Group, now_ms: i64) -> Lag {
     Lag {
         records: group.offsets.iter().map(GroupOffset::lag).sum(),
         seconds: seconds.reduce(f64::max).filter(|_| is_known),
+        is_at_least: group.cut_partitions > 0,
     }
+}
+
+fn of_partition(offset: &GroupOffset, now_ms: i64) -> Lag {
+    Lag {
+        records: offset.lag(),
+        seconds: offset.lag_seconds(now_ms),
+        is_at_least: false,
+    }
+}
+
+/// Worst first: by age where all ages are known, by records where one is not: the two have no order
+/// with each other.
+fn worst_first<T>(rows: &mut [(T, Lag)], name: impl Fn(&T, &T) -> Ordering) {
+    let is_by_age = !rows.iter().any(|(_, lag)| lag.is_age_unknown());
+    let age = |lag: Lag| lag.seconds.filter(|_| is_by_age).unwrap_or(0.0);
+    rows.sort_by(|(one, one_lag), (other, other_lag)| {
+        let order = age(*other_lag).total_cmp(&age(*one_lag));
+        order
+            .then(other_lag.records.cmp(&one_lag.records))
+            .then_with(|| name(one, other))
+    });
+}
+
+/// The groups with their lag, worst first.
+fn judged(groups: &[Group], now_ms: i64) -> Vec<(&Group, Lag)> {
+    let mut rows: Vec<(&Group, Lag)> = groups.iter().map(|group| (group, lag(group, now_ms))).collect();
+    worst_first(&mut rows, |one, other| one.group_id.cmp(&other.group_id));
+    rows
 }
 
 fn seconds_of(lag: Lag) -> String {
@@ -49,81 +95,96 @@ fn short(seconds: f64) -> String {
 }
 
 pub fn list(view: &View<'_>) -> Page {
-    let groups = view.source.groups();
+    let told = view.source.groups();
     let now_ms = view.source.now_ms();
-    let lead = match &groups {
+    let rows = told
+        .as_deref()
+        .map(|groups| judged(&groups.groups, now_ms))
+        .map_err(Clone::clone);
+    let cut = told.as_deref().map_or(0, |groups| groups.cut);
+    let lead = match &rows {
         Err(untold) => vec![text(untold.to_string())],
-        Ok(groups) => lead_of_all(groups, now_ms),
+        Ok(rows) => lead_of_all(rows, cut),
     };
-    let shown: Vec<_> = (groups.iter().flatten())
-        .map(|group| {
-            let lag = lag(group, now_ms);
-            json!({"group": group, "lag_records": lag.records, "lag_seconds": lag.seconds})
+    let document = view.document(|| {
+        let shown = rows.iter().flatten();
+        json!({
+            "summary": plain(&lead),
+            "untold": rows.as_ref().err(),
+            "groups_cut": cut,
+            "groups": shown.map(|(group, lag)| json_of(group, *lag)).collect::<Vec<Value>>(),
         })
-        .collect();
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": groups.as_ref().err(),
-        "groups": shown,
-    }));
-    let note = "Seconds: the age of the oldest record that is still to be read, by its own timestamp.";
-    let table = block("groups", "Groups, worst first", note, |page| match &groups {
+    });
+    let note = "Seconds: the age of the oldest record that is still to be read, by its own timestamp; “–” where it is not known. If one is not known, records decide the order.";
+    let table = block("groups", "Groups, worst first", note, |page| match &rows {
         Err(untold) => nothing(&untold.to_string(), page),
-        Ok(groups) if groups.is_empty() => {
+        Ok(rows) if rows.is_empty() => {
             nothing(
                 "No group has members or committed offsets. A consumer with a group.id makes one.",
                 page,
             );
         }
-        Ok(groups) => table(groups, now_ms, view, page),
+        Ok(rows) => table(rows, view, page),
     });
     Page {
         title: String::from("Groups"),
         place: "/groups",
         json: document,
-        blocks: vec![head("Groups", "", &lead, &[]), table],
+        blocks: vec![head("Groups", "", &lead, &view.since(Part::Groups)), table],
     }
 }
 
-fn lead_of_all(groups: &[Group], now_ms: i64) -> Vec<Piece> {
-    if groups.is_empty() {
+fn json_of(group: &Group, lag: Lag) -> Value {
+    json!({
+        "group": group,
+        "lag_records": lag.records,
+        "lag_seconds": lag.seconds,
+    })
+}
+
+/// - `rows`: worst first.
+/// - `cut`: groups that are not among them.
+fn lead_of_all(rows: &[(&Group, Lag)], cut: usize) -> Vec<Piece> {
+    let Some((group, lag)) = rows.first() else {
         return vec![text("There is no consumer group.")];
+    };
+    let all = match cut {
+        0 => counted(rows.len(), "group"),
+        cut => format!(
+            "{} of {}",
+            count(rows.len() as u64),
+            counted(rows.len() + cut, "group")
+        ),
+    };
+    let is_behind = lag.is_age_unknown() || lag.seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS);
+    if !is_behind {
+        let is = if cut > 0 { " are looked at" } else { "" };
+        return vec![
+            strong(all),
+            text(format!("{is}; none is more than ten seconds behind.")),
+        ];
     }
-    let behind = groups.iter().map(|group| (group, lag(group, now_ms)));
-    let behind = behind.filter(|(_, lag)| lag.seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS));
-    let worst = behind.max_by(|one, other| {
-        one.1
-            .seconds
-            .partial_cmp(&other.1.seconds)
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    match worst {
-        None => vec![
-            strong(counted(groups.len(), "group")),
-            text("; none is more than ten seconds behind."),
-        ],
-        Some((group, lag)) => vec![
-            link(address("groups", &group.group_id), name(&group.group_id)),
+    let worst = link(address("groups", &group.group_id), name(&group.group_id));
+    // By records, if the age of one of them is not known: it has no order with the others.
+    if rows.iter().any(|(_, lag)| lag.is_age_unknown()) {
+        return vec![
+            worst,
             text(" is "),
-            strong(format!("{} behind", seconds_of(lag))),
+            strong(format!("{} records behind", lag.records())),
             text(format!(
-                ", {} records; it is the worst of {}.",
-                count(lag.records.max(0) as u64),
-                counted(groups.len(), "group")
+                "; it is the worst of {all}. How old they are is not known of every group."
             )),
-        ],
+        ];
     }
+    vec![
+        worst,
+        text(" is "),
+        strong(format!("{} behind", seconds_of(*lag))),
+        text(format!(", {} records; it is the worst of {all}.", lag.records())),
+    ]
 }
 
-fn table(groups: &[Group], now_ms: i64, view: &View<'_>, page: &mut ottla_lab::markup::Markup) {
-    let mut rows: Vec<(&Group, Lag)> = groups.iter().map(|group| (group, lag(group, now_ms))).collect();
-    rows.sort_by(|one, other| {
-        let seconds = |row: &(&Group, Lag)| row.1.seconds.unwrap_or(-1.0);
-        let order = seconds(other).total_cmp(&seconds(one));
-        order
-            .then(other.1.records.cmp(&one.1.records))
-            .then(one.0.group_id.cmp(&other.0.group_id))
-    });
+fn table(rows: &[(&Group, Lag)], view: &View<'_>, page: &mut ottla_lab::markup::Markup) {
     let most = rows.iter().map(|row| row.1.records).max().unwrap_or(0).max(1);
     let mut table = Table::new(
         "Groups",
@@ -137,19 +198,19 @@ fn table(groups: &[Group], now_ms: i64, view: &View<'_>, page: &mut ottla_lab::m
             words("state"),
         ],
     );
-    let (shown, text) = paged(&rows, view.query, "groups");
+    let (shown, text) = paged(rows, view.query, "groups");
     for (group, lag) in shown {
         let is_bad = lag.seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS);
         table.row(vec![
             Cell::from(link(address("groups", &group.group_id), name(&group.group_id))),
             seconds_of(*lag).into(),
-            count(lag.records.max(0) as u64).into(),
+            lag.records().into(),
             Cell::Bar {
                 share: lag.records as f64 / most as f64,
                 is_bad,
             },
             count(group.members.len() as u64).into(),
-            count(group.offsets.len() as u64).into(),
+            count((group.offsets.len() + group.cut_partitions) as u64).into(),
             group.state.clone().unwrap_or_else(|| String::from("–")).into(),
         ]);
     }
@@ -160,11 +221,11 @@ fn table(groups: &[Group], now_ms: i64, view: &View<'_>, page: &mut ottla_lab::m
 /// `None`: there is no group of this name.
 pub fn one(view: &View<'_>, group_id: &str) -> Option<Page> {
     let groups = view.source.groups().ok()?;
-    let group = groups.into_iter().find(|group| group.group_id == group_id)?;
+    let group = (groups.groups.iter()).find(|group| group.group_id == group_id)?;
     let now_ms = view.source.now_ms();
-    let lag = lag(&group, now_ms);
-    let members = verdicts(view, &group);
-    let lead = lead_of_one(&group, lag, &members);
+    let lag = lag(group, now_ms);
+    let members = verdicts(view, group);
+    let lead = lead_of_one(group, lag, &members);
     let topics: std::collections::BTreeSet<&str> =
         group.offsets.iter().map(|offset| offset.topic.as_str()).collect();
     let aside = format!(
@@ -172,17 +233,19 @@ pub fn one(view: &View<'_>, group_id: &str) -> Option<Page> {
         counted(group.members.len(), "member"),
         counted(topics.len(), "topic")
     );
-    let document = document(json!({
-        "summary": plain(&lead),
-        "group": group,
-        "lag_records": lag.records,
-        "lag_seconds": lag.seconds,
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "group": group,
+            "lag_records": lag.records,
+            "lag_seconds": lag.seconds,
+        })
+    });
     let blocks = vec![
-        head(&name(group_id), &aside, &lead, &[]),
-        lag_block(&group, now_ms, view),
-        members_block(&group, &members),
-        departures_block(&group),
+        head(&name(group_id), &aside, &lead, &view.since(Part::Groups)),
+        lag_block(group, now_ms, view),
+        members_block(group, &members),
+        departures_block(group),
     ];
     Some(Page {
         title: name(group_id),
@@ -211,28 +274,26 @@ fn verdicts(view: &View<'_>, group: &Group) -> Judged {
 }
 
 fn lead_of_one(group: &Group, lag: Lag, members: &Judged) -> Vec<Piece> {
-    let mut pieces = match lag {
-        Lag { records: 0, .. } if group.offsets.is_empty() => {
-            vec![text("The group has committed nothing yet.")]
-        }
-        Lag { records: 0, .. } => vec![text("The group has read everything there is.")],
-        Lag {
-            seconds: Some(seconds),
-            records,
-        } => vec![
+    let mut pieces = match (lag.records, lag.seconds) {
+        (0, _) if group.offsets.is_empty() => vec![text("The group has committed nothing yet.")],
+        (0, _) => vec![text("The group has read everything there is.")],
+        (_, Some(seconds)) => vec![
             text("The group is "),
             strong(format!("{} behind", short(seconds))),
-            text(format!(", {} records.", count(records.max(0) as u64))),
+            text(format!(", {} records.", lag.records())),
         ],
-        Lag {
-            seconds: None,
-            records,
-        } => vec![
+        (_, None) => vec![
             text("The group is "),
-            strong(format!("{} records behind", count(records.max(0) as u64))),
+            strong(format!("{} records behind", lag.records())),
             text("."),
         ],
     };
+    if lag.is_at_least {
+        pieces.push(text(format!(
+            " Not counted: {}.",
+            counted(group.cut_partitions, "partition")
+        )));
+    }
     if group.members.is_empty() {
         pieces.push(text(" It has no member: nothing is being read."));
     }
@@ -258,19 +319,16 @@ fn lag_block(group: &Group, now_ms: i64, view: &View<'_>) -> Block {
                 page,
             );
         }
-        let mut offsets: Vec<&GroupOffset> = group.offsets.iter().collect();
-        offsets.sort_by(|one, other| {
-            let key = |offset: &GroupOffset| (offset.lag_seconds(now_ms).unwrap_or(-1.0), offset.lag());
-            let (one_key, other_key) = (key(one), key(other));
-            let order = other_key
-                .0
-                .total_cmp(&one_key.0)
-                .then(other_key.1.cmp(&one_key.1));
-            order.then_with(|| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)))
+        let offsets = group.offsets.iter();
+        let mut offsets: Vec<(&GroupOffset, Lag)> = offsets
+            .map(|offset| (offset, of_partition(offset, now_ms)))
+            .collect();
+        worst_first(&mut offsets, |one, other| {
+            (&one.topic, one.partition).cmp(&(&other.topic, other.partition))
         });
         let most = offsets
             .iter()
-            .map(|offset| offset.lag())
+            .map(|(_, lag)| lag.records)
             .max()
             .unwrap_or(0)
             .max(1);
@@ -286,15 +344,14 @@ fn lag_block(group: &Group, now_ms: i64, view: &View<'_>) -> Block {
             ],
         );
         let (shown, text) = paged(&offsets, view.query, "partitions");
-        for offset in shown {
-            let seconds = offset.lag_seconds(now_ms);
+        for (offset, lag) in shown {
             table.row(vec![
                 format!("{} {}", name(&offset.topic), offset.partition).into(),
-                seconds.map_or_else(|| String::from("–"), short).into(),
-                count(offset.lag() as u64).into(),
+                seconds_of(*lag).into(),
+                lag.records().into(),
                 Cell::Bar {
-                    share: offset.lag() as f64 / most as f64,
-                    is_bad: seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS),
+                    share: lag.records as f64 / most as f64,
+                    is_bad: lag.seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS),
                 },
                 count(offset.committed.max(0) as u64).into(),
                 count(offset.log_end.max(0) as u64).into(),
@@ -304,7 +361,7 @@ fn lag_block(group: &Group, now_ms: i64, view: &View<'_>) -> Block {
         table.sum(vec![
             "all".into(),
             seconds_of(all).into(),
-            count(all.records.max(0) as u64).into(),
+            all.records().into(),
             "".into(),
             "".into(),
             "".into(),
@@ -412,10 +469,66 @@ mod tests {
             lag(&group, 5_000),
             Lag {
                 records: 11,
-                seconds: Some(2.0)
+                seconds: Some(2.0),
+                is_at_least: false
             }
         );
         group.offsets.push(offset(0, 0, 5, None));
         assert_eq!(lag(&group, 5_000).seconds, None);
+    }
+
+    fn group(group_id: &str, offsets: Vec<GroupOffset>) -> Group {
+        Group {
+            group_id: group_id.to_owned(),
+            offsets,
+            ..Group::default()
+        }
+    }
+
+    /// Apache Kafka does not tell the time of the next record: every group read as being in time.
+    #[test]
+    fn where_ages_are_not_known_records_say_which_group_is_the_worst() {
+        let groups = [
+            group("a", vec![offset(100, 0, 100, None)]),
+            group("b", vec![offset(0, 0, 400_000, None)]),
+            group("c", vec![offset(99, 0, 100, Some(-60_000))]),
+        ];
+        let rows = judged(&groups, 5_000);
+        let order: Vec<&str> = rows.iter().map(|(group, _)| &*group.group_id).collect();
+        assert_eq!(order, ["b", "c", "a"]);
+        assert_eq!(
+            plain(&lead_of_all(&rows, 0)),
+            "b is 400,000 records behind; it is the worst of 3 groups. How old they are is not known of every group."
+        );
+        let rows = judged(&groups[..1], 5_000);
+        assert_eq!(
+            plain(&lead_of_all(&rows, 0)),
+            "1 group; none is more than ten seconds behind."
+        );
+    }
+
+    #[test]
+    fn where_ages_are_known_the_oldest_record_says_which_group_is_the_worst() {
+        let groups = [
+            group("many", vec![offset(0, 0, 400_000, Some(4_000))]),
+            group("old", vec![offset(99, 0, 100, Some(-60_000))]),
+        ];
+        let rows = judged(&groups, 5_000);
+        assert_eq!(
+            plain(&lead_of_all(&rows, 498)),
+            "old is 65 s behind, 1 records; it is the worst of 2 of 500 groups."
+        );
+    }
+
+    #[test]
+    fn a_sum_without_all_partitions_says_so() {
+        let mut cut = group("cut", vec![offset(90, 0, 100, None)]);
+        cut.cut_partitions = 3;
+        let lead = lead_of_one(&cut, lag(&cut, 0), &Vec::new());
+        assert!(
+            plain(&lead).starts_with("The group is ≥ 10 records behind. Not counted: 3 partitions."),
+            "{}",
+            plain(&lead)
+        );
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{Page, View, document};
-use crate::draw::block::{block, facts, head};
-use crate::draw::text::{Piece, plain, text};
+use super::{Page, View};
+use crate::draw::block::{Block, block, facts, head, nothing};
+use crate::draw::text::{Piece, link, plain, text};
 
 const SCRAPE: &str = "scrape_configs:
   - job_name: ottla
@@ -33,39 +33,57 @@ const FAMILIES: [(&str, &str); 6] = [
     ),
 ];
 
-pub fn page(_view: &View<'_>) -> Page {
-    let lead = [
-        text("Prometheus reads "),
-        Piece::Link {
-            to: String::from("/metrics"),
-            text: String::from("/metrics"),
-        },
-        text(" at this address; gauges cover the last minute, independent of readers."),
-    ];
+const ELSEWHERE: &str =
+    "Apache Kafka’s brokers offer their metrics by JMX; an Ottla has them at its admin address.";
+
+pub fn page(view: &View<'_>) -> Page {
+    let is_here = view.source.identity().serves_metrics;
+    let lead = lead(is_here);
+    let mut blocks = vec![head("Metrics", "", &lead, &[])];
+    match is_here {
+        true => blocks.extend(here()),
+        false => blocks.push(block("scrape", "Where they are", "", |page| {
+            nothing(ELSEWHERE, page)
+        })),
+    }
+    Page {
+        title: String::from("Metrics"),
+        place: "/help/metrics",
+        json: view.document(|| json!({"summary": plain(&lead)})),
+        blocks,
+    }
+}
+
+fn lead(is_here: bool) -> Vec<Piece> {
+    match is_here {
+        true => vec![
+            text("Prometheus reads "),
+            link("/metrics", "/metrics"),
+            text(" at this address; gauges cover the last minute, independent of readers."),
+        ],
+        false => vec![text(
+            "This address has no metrics for Prometheus: it shows a cluster, and is no broker.",
+        )],
+    }
+}
+
+fn here() -> [Block; 2] {
     let families: Vec<(&str, String)> = FAMILIES
         .iter()
         .map(|(name, what)| (*name, (*what).to_owned()))
         .collect();
-    Page {
-        title: String::from("Metrics"),
-        place: "/help/metrics",
-        json: document(json!({"summary": plain(&lead)})),
-        blocks: vec![
-            head("Metrics", "", &lead, &[]),
-            block(
-                "scrape",
-                "Scrape configuration",
-                "For a Prometheus on this machine.",
-                |page| {
-                    page.leaf("pre", &[("tabindex", &"0")], SCRAPE);
-                },
-            ),
-            block(
-                "families",
-                "What is there",
-                "The complete list is the page itself. Grafana dashboards for Apache Kafka: docs/guides/dashboards.md.",
-                |page| facts(&families, page),
-            ),
-        ],
-    }
+    [
+        block(
+            "scrape",
+            "Scrape configuration",
+            "For a Prometheus on this machine.",
+            |page| page.leaf("pre", &[("tabindex", &"0")], SCRAPE),
+        ),
+        block(
+            "families",
+            "What is there",
+            "The complete list is the page itself. Grafana dashboards for Apache Kafka: docs/guides/dashboards.md.",
+            |page| facts(&families, page),
+        ),
+    ]
 }

@@ -1,14 +1,16 @@
 //! `/messages/T`: a look at records, with their batch's facts. Bounded; nothing is filtered on the
 //! broker by code of a user.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count};
 use serde_json::{Value, json};
 
-use super::{Page, Query, View, document};
+use super::{Page, Query, View};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::text::{Piece, clock_ms, date, name, plain, strong, text};
-use crate::source::{Peek, Peeked, PeekedRecord, Told};
+use crate::source::{Part, Peek, Peeked, PeekedRecord, Told};
 
 /// Records of one page.
 const RECORDS_MAX: usize = 50;
@@ -33,14 +35,16 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
     };
     let peeked = view.source.peek(&ask);
     let lead = lead(&ask, &peeked);
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": peeked.as_ref().err(),
-        "partition": ask.partition,
-        "log_start": peeked.as_ref().ok().map(|peeked| peeked.log_start),
-        "log_end": peeked.as_ref().ok().map(|peeked| peeked.log_end),
-        "records": peeked.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": peeked.as_ref().err(),
+            "partition": ask.partition,
+            "log_start": peeked.as_ref().ok().map(|peeked| peeked.log_start),
+            "log_end": peeked.as_ref().ok().map(|peeked| peeked.log_end),
+            "records": peeked.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
+        })
+    });
     Some(Page {
         title: format!("Records of {}", name(topic)),
         place: "/topics",
@@ -50,7 +54,7 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
                 &name(topic),
                 &format!("records of partition {}", ask.partition),
                 &lead,
-                &[],
+                &view.since(Part::Records(&ask)),
             ),
             records(&ask, &peeked, query),
         ],
@@ -84,22 +88,33 @@ fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
 }
 
 fn json_of(record: &PeekedRecord) -> Value {
-    let field = |bytes: &Option<Vec<u8>>| {
-        bytes
-            .as_ref()
-            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-    };
-    json!({
+    let mut object = json!({
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": field(&record.key),
-        "value": field(&record.value),
         "key_bytes": record.key_bytes,
         "value_bytes": record.value_bytes,
         "codec": record.codec,
         "producer_id": record.producer_id,
-        "headers": record.headers.iter().map(|(key, value)| json!({"key": key, "value": field(value)})).collect::<Vec<Value>>(),
-    })
+        "headers": record.headers.iter().map(header_of).collect::<Vec<Value>>(),
+    });
+    put(&mut object, "key", record.key.as_deref());
+    put(&mut object, "value", record.value.as_deref());
+    object
+}
+
+fn header_of((key, value): &(String, Option<Vec<u8>>)) -> Value {
+    let mut object = json!({"key": key});
+    put(&mut object, "value", value.as_deref());
+    object
+}
+
+/// Sets a field as text; beside one that is no text, its bytes in base64, because U+FFFD stands for
+/// any of them. A cut may be inside the last character of a text.
+fn put(object: &mut Value, field: &str, bytes: Option<&[u8]>) {
+    object[field] = json!(bytes.map(String::from_utf8_lossy));
+    if let Some(bytes) = bytes.filter(|bytes| readable(bytes).is_none()) {
+        object[format!("{field}_base64")] = json!(BASE64_STANDARD.encode(bytes));
+    }
 }
 
 fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
@@ -249,6 +264,24 @@ fn hexadecimal(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Binary values were U+FFFD, and nothing said so.
+    #[test]
+    fn a_field_that_is_no_text_has_its_bytes_in_base64_beside_it() {
+        let json = json_of(&PeekedRecord {
+            key: Some(b"plain".to_vec()),
+            value: Some(vec![0xff, 0x00, b'a']),
+            headers: vec![
+                (String::from("h"), Some(vec![0xfe])),
+                (String::from("none"), None),
+            ],
+            ..PeekedRecord::default()
+        });
+        assert_eq!((&json["key"], json.get("key_base64")), (&json!("plain"), None));
+        assert_eq!(json["value_base64"], "/wBh");
+        assert_eq!(json["headers"][0]["value_base64"], "/g==");
+        assert_eq!(json["headers"][1], json!({"key": "none", "value": null}));
+    }
 
     #[test]
     fn fields_of_any_kind_are_shown_and_cut() {

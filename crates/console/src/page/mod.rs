@@ -21,8 +21,9 @@ pub mod help;
 use serde_json::{Value, json};
 
 use crate::draw::block::Block;
+use crate::draw::text::{Piece, clock, text};
 use crate::series::{Minute, Series};
-use crate::source::{Counts, Source, Told};
+use crate::source::{Counts, Part, Source, Told};
 
 /// The version of the JSON of pages; raised when a field changes its meaning.
 pub const VERSION: u32 = 1;
@@ -34,7 +35,15 @@ pub struct Page {
     /// The path of its entry in the navigation.
     pub place: &'static str,
     pub blocks: Vec<Block>,
+    /// Null where it was not asked for.
     pub json: Value,
+}
+
+/// What a page is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Html,
+    Json,
 }
 
 /// What a page is made from.
@@ -42,9 +51,30 @@ pub struct View<'a> {
     pub source: &'a dyn Source,
     pub series: &'a Series,
     pub query: &'a Query,
+    pub form: Form,
 }
 
 impl View<'_> {
+    /// The JSON of the page, made only for those who ask for it: it has all rows of a list.
+    pub fn document(&self, content: impl FnOnce() -> Value) -> Value {
+        match self.form {
+            Form::Html => Value::Null,
+            Form::Json => document(content()),
+        }
+    }
+
+    /// The time of an answer that was kept, as a sentence.
+    pub fn since(&self, part: Part<'_>) -> Vec<Piece> {
+        let Some(as_of) = self.source.as_of(part) else {
+            return Vec::new();
+        };
+        let at = format!("Values of {} UTC", clock(as_of.at_ms));
+        vec![text(match as_of.problem {
+            None => format!("{at}."),
+            Some(problem) => format!("{at}, the last there are: {problem}"),
+        })]
+    }
+
     pub fn now(&self) -> Told<Now> {
         let counts = self.source.counts()?;
         let minute = self.series.minute(&counts);
@@ -104,7 +134,7 @@ impl Query {
 pub const ROWS_MAX: usize = 100;
 
 /// The JSON of a page: its version, and what it shows; or why it is not known.
-pub fn document(content: Value) -> Value {
+fn document(content: Value) -> Value {
     let mut document = json!({"version": VERSION});
     if let (Some(into), Value::Object(from)) = (document.as_object_mut(), content) {
         into.extend(from);

@@ -6,10 +6,10 @@ use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count, duration, number, percent};
 use serde_json::{Value, json};
 
-use super::{Now, Page, View, document};
+use super::{Now, Page, View};
 use crate::draw::bar::Stages;
 use crate::draw::block::{Block, block, facts, head, nothing};
-use crate::draw::text::{Piece, address, counted, link, name, plain, rate, strong, text};
+use crate::draw::text::{Keys, Piece, address, counted, link, name, plain, rate, strong, text};
 use crate::draw::{area, line, parts};
 use crate::series::{ApiMinute, Minute};
 use crate::source::{Identity, Told};
@@ -36,7 +36,7 @@ pub fn page(view: &View<'_>) -> Page {
     Page {
         title: String::from("Overview"),
         place: "/",
-        json: json(&now, &examination, &lead),
+        json: view.document(|| json(&now, &examination, &lead)),
         blocks: vec![
             head("Overview", "", &lead, &start_hint(&now, &identity)),
             ledger(&now),
@@ -267,10 +267,11 @@ fn findings(examination: &Told<Examination>) -> Block {
             .into_iter()
             .partition(|client| client.severity() == Severity::Unknown);
         page.nest("ol", &[("class", &"fi")], |page| {
+            let mut keys = Keys::default();
             worth
                 .iter()
                 .take(FINDINGS_MAX)
-                .for_each(|client| finding(client, page));
+                .for_each(|client| finding(client, &mut keys, page));
             let more = worth.len().saturating_sub(FINDINGS_MAX);
             summed(
                 more,
@@ -324,40 +325,44 @@ pub fn mark(severity: Severity) -> (&'static str, &'static str) {
     }
 }
 
-fn finding(client: &Diagnosis, page: &mut Markup) {
+fn finding(client: &Diagnosis, keys: &mut Keys, page: &mut Markup) {
     let (sign, class) = mark(client.severity());
     let class = format!("mk {class}");
     let id = client.instance_id.as_deref().unwrap_or(&client.client_id);
-    page.nest("li", &[], |page| {
-        page.leaf("span", &[("class", &class), ("aria-hidden", &"true")], sign);
-        page.nest("p", &[], |page| {
-            page.open("a", &[("href", &address("clients", id))]);
-            page.inline("b", &[], name(&client.client_id));
-            page.end("a");
-            page.text(" ");
-            page.inline("span", &[("class", &"tag")], client.role.name());
-            page.inline(
-                "span",
-                &[("class", &"tag")],
-                format_args!("{} confidence", client.confidence.name()),
-            );
-            page.literal("<br>");
-            page.text(&client.summary);
-        });
-        page.nest("p", &[], |page| match &client.recommendation {
-            None => page.inline("span", &[("class", &"q")], "nothing to change"),
-            Some(change) => {
-                page.inline("code", &[], &change.set);
+    page.nest(
+        "li",
+        &[("data-key", &keys.of(&[id, client.role.name()]))],
+        |page| {
+            page.leaf("span", &[("class", &class), ("aria-hidden", &"true")], sign);
+            page.nest("p", &[], |page| {
+                page.open("a", &[("href", &address("clients", id))]);
+                page.inline("b", &[], name(&client.client_id));
+                page.end("a");
+                page.text(" ");
+                page.inline("span", &[("class", &"tag")], client.role.name());
+                page.inline(
+                    "span",
+                    &[("class", &"tag")],
+                    format_args!("{} confidence", client.confidence.name()),
+                );
                 page.literal("<br>");
-                let promise = &change.promise;
-                let now = promise
-                    .now
-                    .map_or_else(String::new, |now| format!("{} → ", number(now)));
-                let words = format!("{now}{} {}", promise.range(), promise.unit);
-                page.inline("span", &[("class", &"q")], words);
-            }
-        });
-    });
+                page.text(&client.summary);
+            });
+            page.nest("p", &[], |page| match &client.recommendation {
+                None => page.inline("span", &[("class", &"q")], "nothing to change"),
+                Some(change) => {
+                    page.inline("code", &[], &change.set);
+                    page.literal("<br>");
+                    let promise = &change.promise;
+                    let now = promise
+                        .now
+                        .map_or_else(String::new, |now| format!("{} → ", number(now)));
+                    let words = format!("{now}{} {}", promise.range(), promise.unit);
+                    page.inline("span", &[("class", &"q")], words);
+                }
+            });
+        },
+    );
 }
 
 fn vitals(view: &View<'_>, now: &Told<Now>) -> Block {
@@ -465,7 +470,7 @@ fn json(now: &Told<Now>, examination: &Told<Examination>, lead: &[Piece]) -> Val
         .collect();
     let minute = now.as_ref().ok().and_then(|now| now.minute.as_ref());
     let counts = now.as_ref().ok().map(|now| &now.counts);
-    document(json!({
+    json!({
         "summary": plain(lead),
         "untold": now.as_ref().err(),
         "seconds": minute.map(|minute| minute.seconds),
@@ -479,5 +484,5 @@ fn json(now: &Told<Now>, examination: &Told<Examination>, lead: &[Piece]) -> Val
         "disk": counts.and_then(|counts| counts.disk),
         "apis": apis,
         "clients": examination.as_ref().ok().map(|examination| &examination.clients),
-    }))
+    })
 }

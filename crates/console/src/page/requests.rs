@@ -3,10 +3,10 @@
 use ottla_lab::markup::Markup;
 use serde_json::{Value, json};
 
-use super::{Page, Query, View, document};
+use super::{Page, Query, View};
 use crate::draw::bar::Stages;
 use crate::draw::block::{Block, block, head, nothing};
-use crate::draw::text::{Piece, address, clock_ms, name, plain, strong, text};
+use crate::draw::text::{Keys, Piece, address, clock_ms, name, plain, strong, text};
 use crate::source::{SlowRequest, Told};
 use crate::stage::{STAGE_COUNT, Stage, dominant, own_micros};
 
@@ -20,11 +20,13 @@ pub fn page(view: &View<'_>) -> Page {
         Ok(requests) => lead(requests),
     };
     let shown: Vec<Value> = requests.iter().flatten().map(json_of).collect();
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": requests.as_ref().err(),
-        "requests": shown,
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": requests.as_ref().err(),
+            "requests": shown,
+        })
+    });
     Page {
         title: String::from("Slow requests"),
         place: "/requests",
@@ -115,8 +117,9 @@ fn waterfalls(requests: &Told<Vec<SlowRequest>>, query: &Query) -> Block {
         let full_ms = round_up(longest);
         axis(full_ms, page);
         page.nest("ol", &[("class", &"wf")], |page| {
+            let mut keys = Keys::default();
             for (index, request) in found.iter().enumerate() {
-                waterfall(request, index == 0, full_ms, page);
+                waterfall(request, index == 0, full_ms, &mut keys, page);
             }
         });
     })
@@ -152,9 +155,11 @@ fn axis(full_ms: f64, page: &mut Markup) {
     });
 }
 
-fn waterfall(request: &SlowRequest, is_unfolded: bool, full_ms: f64, page: &mut Markup) {
+fn waterfall(request: &SlowRequest, is_unfolded: bool, full_ms: f64, keys: &mut Keys, page: &mut Markup) {
     let stages = stages(request);
-    page.nest("li", &[], |page| {
+    let at = request.finished_at_ms.to_string();
+    let key = keys.of(&[&request.api, &request.client_id, &at]);
+    page.nest("li", &[("data-key", &key)], |page| {
         page.nest("span", &[], |page| {
             page.inline("b", &[], &request.api);
             page.text(" ");

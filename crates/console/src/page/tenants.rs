@@ -5,7 +5,7 @@ use ottla_lab::numbers::{count, number, percent};
 use ottla_lab::tenants::document::{Document, Tenant};
 use serde_json::{Value, json};
 
-use super::{Page, View, document, draw_pager, paged};
+use super::{Form, Page, View, draw_pager, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::line;
 use crate::draw::table::{Cell, Table, numbers, words};
@@ -25,21 +25,23 @@ pub fn page(view: &View<'_>) -> Page {
         Err(untold) => vec![text(untold.to_string())],
         Ok(read) => lead(read),
     };
-    let raw: Value = text_of
-        .as_ref()
-        .ok()
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    let document = match raw {
-        // The same document as for programs that ask /tenants.
-        Value::Object(_) => raw,
-        _ => document(json!({"summary": plain(&lead), "untold": read.as_ref().err()})),
-    };
     Page {
         title: String::from("Tenants"),
         place: "/tenants",
-        json: document,
+        json: document(&text_of, &read, &lead, view),
         blocks: vec![head("Tenants", "", &lead, &[]), shares(&read, view), waits(&read)],
+    }
+}
+
+/// The same document as for programs that ask /tenants.
+fn document(text_of: &Told<String>, read: &Told<Document>, lead: &[Piece], view: &View<'_>) -> Value {
+    let known = match (view.form, text_of) {
+        (Form::Json, Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
+        _ => Value::Null,
+    };
+    match known {
+        Value::Object(_) => known,
+        _ => view.document(|| json!({"summary": plain(lead), "untold": read.as_ref().err()})),
     }
 }
 
@@ -56,13 +58,21 @@ fn lead(read: &Document) -> Vec<Piece> {
         false => pieces.push(text(".")),
         true => {
             pieces.push(text("; the heaviest is "));
-            pieces.push(link(address("clients", &heaviest.name), name(&heaviest.name)));
+            pieces.push(named(heaviest));
             pieces.push(text(" with "));
             pieces.push(strong(percent(heaviest.share)));
             pieces.push(text("."));
         }
     }
     pieces
+}
+
+/// The name, with the page of the client if it is one: users and addresses have none.
+fn named(tenant: &Tenant) -> Piece {
+    match tenant.kind.as_str() {
+        "client-id" => link(address("clients", &tenant.name), name(&tenant.name)),
+        _ => text(name(&tenant.name)),
+    }
 }
 
 fn shares(read: &Told<Document>, view: &View<'_>) -> Block {
@@ -102,7 +112,7 @@ fn shares(read: &Told<Document>, view: &View<'_>) -> Block {
                     .unwrap_or(0.0)
             });
             table.row(vec![
-                Cell::from(link(address("clients", &tenant.name), name(&tenant.name))),
+                Cell::from(named(tenant)),
                 tenant.kind.as_str().into(),
                 percent(tenant.share).into(),
                 before.map_or_else(|| String::from("–"), percent).into(),

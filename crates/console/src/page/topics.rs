@@ -2,55 +2,62 @@
 
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count, number};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Now, Page, Query, View, document, draw_pager, paged};
+use super::{Now, Page, Query, View, draw_pager, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
-use crate::source::{Told, Topic, TopicDetail};
+use crate::source::{Part, Told, Topic, TopicDetail};
 
 /// A topic with its rates of the last minute: records in, bytes in, bytes out.
-struct Row {
-    topic: Topic,
+struct Row<'a> {
+    topic: &'a Topic,
     rates: Option<[f64; 3]>,
 }
 
 pub fn list(view: &View<'_>) -> Page {
-    let rows = rows(view);
+    let topics = view.source.topics();
+    let rows = topics
+        .as_deref()
+        .map(|topics| rows(topics, view))
+        .map_err(Clone::clone);
     let lead = match &rows {
         Err(untold) => vec![text(untold.to_string())],
         Ok(rows) => lead(rows),
     };
-    let shown: Vec<_> = (rows.iter().flatten())
-        .map(|row| {
-            json!({
-                "topic": row.topic,
-                "records_in_per_second": row.rates.map(|rates| rates[0]),
-                "bytes_in_per_second": row.rates.map(|rates| rates[1]),
-                "bytes_out_per_second": row.rates.map(|rates| rates[2]),
-            })
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": rows.as_ref().err(),
+            "topics": rows.iter().flatten().map(json_of).collect::<Vec<Value>>(),
         })
-        .collect();
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": rows.as_ref().err(),
-        "topics": shown,
-    }));
+    });
     Page {
         title: String::from("Topics"),
         place: "/topics",
         json: document,
-        blocks: vec![head("Topics", "", &lead, &[]), table(&rows, view.query)],
+        blocks: vec![
+            head("Topics", "", &lead, &view.since(Part::Topics)),
+            table(&rows, view.query),
+        ],
     }
 }
 
-fn rows(view: &View<'_>) -> Told<Vec<Row>> {
-    let topics = view.source.topics()?;
+fn json_of(row: &Row<'_>) -> Value {
+    json!({
+        "topic": row.topic,
+        "records_in_per_second": row.rates.map(|rates| rates[0]),
+        "bytes_in_per_second": row.rates.map(|rates| rates[1]),
+        "bytes_out_per_second": row.rates.map(|rates| rates[2]),
+    })
+}
+
+fn rows<'a>(topics: &'a [Topic], view: &View<'_>) -> Vec<Row<'a>> {
     let minute = view.now().ok().and_then(|Now { minute, .. }| minute);
     let rate_of = |name: &str| minute.as_ref()?.topics.get(name).copied();
-    let mut rows: Vec<Row> = topics
-        .into_iter()
+    let mut rows: Vec<Row<'_>> = topics
+        .iter()
         .map(|topic| Row {
             rates: rate_of(&topic.name),
             topic,
@@ -59,7 +66,7 @@ fn rows(view: &View<'_>) -> Told<Vec<Row>> {
     let by_name = view.query.get("sort") == Some("name");
     let by_size = view.query.get("sort") == Some("size");
     rows.sort_by(|one, other| {
-        let records = |row: &Row| row.rates.map_or(-1.0, |rates| rates[0]);
+        let records = |row: &Row<'_>| row.rates.map_or(-1.0, |rates| rates[0]);
         let order = match (by_name, by_size) {
             (true, _) => std::cmp::Ordering::Equal,
             (_, true) => other.topic.bytes.cmp(&one.topic.bytes),
@@ -67,10 +74,10 @@ fn rows(view: &View<'_>) -> Told<Vec<Row>> {
         };
         order.then_with(|| one.topic.name.cmp(&other.topic.name))
     });
-    Ok(rows)
+    rows
 }
 
-fn lead(rows: &[Row]) -> Vec<Piece> {
+fn lead(rows: &[Row<'_>]) -> Vec<Piece> {
     let own = rows.iter().filter(|row| !row.topic.is_internal).count();
     if own == 0 {
         return vec![text(
@@ -83,7 +90,7 @@ fn lead(rows: &[Row]) -> Vec<Piece> {
         .iter()
         .filter(|row| row.rates.is_some_and(|rates| rates[0] >= 0.005));
     let busiest = busiest.max_by(|one, other| {
-        let records = |row: &Row| row.rates.map_or(0.0, |rates| rates[0]);
+        let records = |row: &Row<'_>| row.rates.map_or(0.0, |rates| rates[0]);
         records(one).total_cmp(&records(other))
     });
     let mut pieces = vec![
@@ -111,7 +118,7 @@ fn lead(rows: &[Row]) -> Vec<Piece> {
     pieces
 }
 
-fn table(rows: &Told<Vec<Row>>, query: &Query) -> Block {
+fn table(rows: &Told<Vec<Row<'_>>>, query: &Query) -> Block {
     let note = "Rates are those of the last minute. Size: all segments on the disk.";
     block("topics", "Topics", note, |page| {
         let rows = match rows {
@@ -134,7 +141,7 @@ fn table(rows: &Told<Vec<Row>>, query: &Query) -> Block {
         );
         let (shown, text) = paged(rows, query, "topics");
         for row in shown {
-            let topic = &row.topic;
+            let topic = row.topic;
             let rate_at = |index: usize, of: fn(f64) -> String| {
                 row.rates
                     .map_or_else(|| String::from("–"), |rates| of(rates[index]))
@@ -175,23 +182,30 @@ pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
         Err(untold) => vec![text(untold.to_string())],
         Ok(detail) => lead_of_one(detail, rates),
     };
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": detail.as_ref().err(),
-        "topic": detail.as_ref().ok(),
-        "records_in_per_second": rates.map(|rates| rates[0]),
-        "bytes_in_per_second": rates.map(|rates| rates[1]),
-        "bytes_out_per_second": rates.map(|rates| rates[2]),
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": detail.as_ref().err(),
+            "topic": detail.as_ref().ok(),
+            "records_in_per_second": rates.map(|rates| rates[0]),
+            "bytes_in_per_second": rates.map(|rates| rates[1]),
+            "bytes_out_per_second": rates.map(|rates| rates[2]),
+        })
+    });
     let aside = detail.as_ref().map_or_else(
         |_| String::from("topic"),
         |detail| format!("topic · {}", counted(detail.topic.partitions, "partition")),
     );
-    let more = [
+    let mut more = vec![
         link(address("messages", topic), "Look at its records"),
         text(" · "),
         link(format!("/config?topic={}", encoded(topic)), "its settings"),
     ];
+    let since = view.since(Part::Topic(topic));
+    if !since.is_empty() {
+        more.push(text(". "));
+        more.extend(since);
+    }
     let mut blocks = vec![head(&name(topic), &aside, &lead, &more)];
     if let Ok(detail) = &detail {
         blocks.push(partitions(detail, view.query));
@@ -323,8 +337,7 @@ fn clients(view: &View<'_>, topic: &str) -> Block {
                 .map(|snapshot| snapshot.client.client_id.as_str())
                 .collect();
             let groups = view.source.groups().unwrap_or_default();
-            let reads = groups
-                .iter()
+            let reads = (groups.groups.iter())
                 .filter(|group| group.offsets.iter().any(|offset| offset.topic == topic));
             let groups: Vec<&str> = reads.map(|group| group.group_id.as_str()).collect();
             if producers.is_empty() && groups.is_empty() {

@@ -4,11 +4,11 @@
 use ottla_lab::numbers::duration;
 use serde_json::json;
 
-use super::{Page, View, document};
+use super::{Page, View};
 use crate::draw::block::{block, head, nothing};
 use crate::draw::table::{Table, numbers, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
-use crate::source::OpenTransaction;
+use crate::source::{OpenTransaction, Part};
 
 pub fn page(view: &View<'_>) -> Page {
     let open = view.source.transactions();
@@ -17,11 +17,13 @@ pub fn page(view: &View<'_>) -> Page {
         Err(untold) => vec![text(untold.to_string())],
         Ok(open) => lead(open, now_ms),
     };
-    let document = document(json!({
-        "summary": plain(&lead),
-        "untold": open.as_ref().err(),
-        "transactions": open.as_ref().ok(),
-    }));
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": open.as_ref().err(),
+            "transactions": open.as_ref().ok(),
+        })
+    });
     let note = "A consumer with isolation.level=read_committed reads no further than the first record of the oldest one.";
     let table = block("transactions", "Open transactions", note, |page| match &open {
         Err(untold) => nothing(&untold.to_string(), page),
@@ -60,7 +62,10 @@ pub fn page(view: &View<'_>) -> Page {
         title: String::from("Transactions"),
         place: "/transactions",
         json: document,
-        blocks: vec![head("Transactions", "", &lead, &[]), table],
+        blocks: vec![
+            head("Transactions", "", &lead, &view.since(Part::Transactions)),
+            table,
+        ],
     }
 }
 

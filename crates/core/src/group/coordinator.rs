@@ -29,7 +29,7 @@ use crate::time::{Moment, Now};
 
 use super::config::GroupConfig;
 use super::machine::Machine;
-use super::overview::GroupOverview;
+use super::overview::{GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
 use super::reply::{GroupReply, Step};
 use super::request::{GroupRequest, GroupTicket, OffsetCommitRequest};
@@ -397,6 +397,16 @@ impl Coordinator {
     pub(super) fn add_progress(&self, progress: &mut Progress, room: &mut OffsetRoom) {
         if let CoordinatorStage::Ready(ready) = &self.lock().stage {
             ready.machine.add_progress(progress, room);
+        }
+    }
+
+    /// As [`Coordinator::overview`], with groups that have no members.
+    ///
+    /// - `rest`: how many committed offsets may still be read.
+    pub fn readings(&self, partitions_of: &impl Fn(&str) -> usize, rest: &mut usize) -> Vec<GroupReading> {
+        match &self.lock().stage {
+            CoordinatorStage::Ready(ready) => ready.machine.readings(partitions_of, rest),
+            _ => Vec::new(),
         }
     }
 

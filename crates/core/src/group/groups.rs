@@ -21,11 +21,14 @@ use crate::time::Moment;
 use super::calls::Call;
 use super::config::GroupConfig;
 use super::coordinator::{Coordinator, Readiness};
-use super::overview::GroupOverview;
+use super::overview::{CommittedOverview, GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
 use super::request::{GroupRequest, OffsetCommitRequest};
 
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
+
+/// Committed offsets of one reading of all groups: 4 MiB.
+const READ_OFFSETS_MAX: usize = 65_536;
 
 pub struct Groups {
     config: Arc<GroupConfig>,
@@ -167,13 +170,7 @@ impl Groups {
             .flat_map(|coordinator| coordinator.overview(&partitions_of))
             .collect();
         for overview in &mut overviews {
-            overview.committed.retain_mut(|committed| {
-                let partition = storage.partition_by_name(&committed.topic, committed.partition);
-                partition.is_ok_and(|partition| {
-                    committed.end = partition.high_watermark();
-                    true
-                })
-            });
+            look_up_ends(storage, &mut overview.committed);
         }
         overviews
     }
@@ -188,6 +185,23 @@ impl Groups {
             coordinator.add_progress(&mut progress, &mut room);
         }
         progress
+    }
+
+    /// Returns readings of all consumer groups, also of those without members: what they have
+    /// committed stays until it expires, and their lag grows.
+    pub fn readings(&self, storage: &Storage) -> Vec<GroupReading> {
+        let image = storage.image();
+        let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
+        let mut rest = READ_OFFSETS_MAX;
+        let mut readings: Vec<GroupReading> = self
+            .loaded()
+            .iter()
+            .flat_map(|coordinator| coordinator.readings(&partitions_of, &mut rest))
+            .collect();
+        for reading in &mut readings {
+            look_up_ends(storage, &mut reading.overview.committed);
+        }
+        readings
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {
@@ -294,6 +308,17 @@ struct OffsetsTopic {
     /// At least 1.
     partition_count: i32,
     batch_bytes_max: usize,
+}
+
+/// Sets the ends of partitions, and removes those that are deleted.
+fn look_up_ends(storage: &Storage, committed: &mut Vec<CommittedOverview>) {
+    committed.retain_mut(|committed| {
+        let partition = storage.partition_by_name(&committed.topic, committed.partition);
+        partition.is_ok_and(|partition| {
+            committed.end = partition.high_watermark();
+            true
+        })
+    });
 }
 
 fn offsets_topic(storage: &Storage) -> Option<OffsetsTopic> {

@@ -17,7 +17,7 @@ use super::config::GroupConfig;
 use super::consumer::request::ConsumerHeartbeat;
 use super::foreign::ForeignKind;
 use super::join;
-use super::overview::{self, GroupOverview};
+use super::overview::{self, GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
 use super::record::GroupRecord;
 use super::reply::{
@@ -498,6 +498,17 @@ impl Machine {
         for group in self.groups.values() {
             progress.add(group, listed(group).state, room);
         }
+    }
+
+    /// Returns the readings of all groups, also of those without members.
+    ///
+    /// - `rest`: how many committed offsets may still be read.
+    pub fn readings(&self, partitions_of: &impl Fn(&str) -> usize, rest: &mut usize) -> Vec<GroupReading> {
+        let session_timeout_ms = self.config.consumer.session_timeout_ms;
+        let groups = self.groups.values();
+        groups
+            .filter_map(|group| overview::reading(group, session_timeout_ms, partitions_of, rest))
+            .collect()
     }
 
     #[cfg(test)]

@@ -13,7 +13,7 @@ const DEPARTED_MAX: usize = 8;
 /// Longer reasons given by clients are cut.
 const REASON_CHARS_MAX: usize = 120;
 
-/// At most this many committed offsets of a group are looked at.
+/// At most this many committed offsets of a group are looked at for a diagnosis.
 const COMMITTED_MAX: usize = 1_024;
 
 /// A snapshot of a consumer group.
@@ -27,6 +27,15 @@ pub struct GroupOverview {
     pub departed: Vec<Departed>,
     /// How far it has committed, where it has members.
     pub committed: Vec<CommittedOverview>,
+}
+
+/// A group as a console shows it, with members or without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupReading {
+    /// Also of a group without members: how far it has committed.
+    pub overview: GroupOverview,
+    /// Committed partitions that are not in the overview.
+    pub cut: usize,
 }
 
 /// A committed offset, and the end of the partition at the same moment.
@@ -118,9 +127,46 @@ pub(super) fn overview(
     session_timeout_ms: i32,
     partitions_of: impl Fn(&str) -> usize,
 ) -> Option<GroupOverview> {
-    let is_empty =
-        group.members.is_empty() && !group.has_consumer_members() && group.departures.iter().next().is_none();
-    if is_empty || !(group.uses_consumer_protocol() || group.members.is_empty()) {
+    if !has_members(group) && group.departures.iter().next().is_none() {
+        return None;
+    }
+    // A group that nothing reads for has no slow consumer.
+    let committed_max = if has_members(group) { COMMITTED_MAX } else { 0 };
+    of_any(group, session_timeout_ms, partitions_of, committed_max)
+}
+
+/// Returns what a console shows; `None` for a group that has neither members, departures nor
+/// committed offsets, or one that is not of consumers.
+///
+/// - `rest`: how many committed offsets may still be read, of this group and of those after it.
+pub(super) fn reading(
+    group: &Group,
+    session_timeout_ms: i32,
+    partitions_of: impl Fn(&str) -> usize,
+    rest: &mut usize,
+) -> Option<GroupReading> {
+    let count = group.offsets.iter().count();
+    if count == 0 && !has_members(group) && group.departures.iter().next().is_none() {
+        return None;
+    }
+    let overview = of_any(group, session_timeout_ms, partitions_of, *rest)?;
+    let cut = count - overview.committed.len();
+    *rest -= overview.committed.len();
+    Some(GroupReading { overview, cut })
+}
+
+fn has_members(group: &Group) -> bool {
+    !group.members.is_empty() || group.has_consumer_members()
+}
+
+/// `None`: it is not a group of consumers.
+fn of_any(
+    group: &Group,
+    session_timeout_ms: i32,
+    partitions_of: impl Fn(&str) -> usize,
+    committed_max: usize,
+) -> Option<GroupOverview> {
+    if !(group.uses_consumer_protocol() || group.members.is_empty()) {
         return None;
     }
     let (members, partition_count) = match &group.consumer {
@@ -144,16 +190,13 @@ pub(super) fn overview(
         members,
         partition_count,
         departed: group.departures.iter().cloned().collect(),
-        committed: committed(group),
+        committed: committed(group, committed_max),
     })
 }
 
 /// The ends are looked up by who knows the partitions, without the coordinator's lock.
-fn committed(group: &Group) -> Vec<CommittedOverview> {
-    if group.members.is_empty() && !group.has_consumer_members() {
-        return Vec::new();
-    }
-    let offsets = group.offsets.iter().take(COMMITTED_MAX);
+fn committed(group: &Group, committed_max: usize) -> Vec<CommittedOverview> {
+    let offsets = group.offsets.iter().take(committed_max);
     offsets
         .map(|(topic, partition, committed)| CommittedOverview {
             topic: topic.clone(),

@@ -537,6 +537,46 @@ fn an_overview_tells_what_a_group_with_members_has_committed() {
     assert!(groups[0].committed.is_empty(), "nobody reads");
 }
 
+/// A group whose consumers had died read as if it had committed nothing, and was gone after a
+/// restart.
+#[test]
+fn a_reading_tells_what_a_group_without_members_has_committed_also_after_a_restart() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member()]);
+    assert_eq!(bench.commit(of(&ids[0], 1), "t", 42), ErrorCode::None);
+    bench.leave(vec![(&ids[0], None)]);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            bench.replay();
+        }
+        let readings = bench.machine.readings(&|_| 0, &mut 10);
+        let [reading] = &readings[..] else {
+            panic!("{readings:?}")
+        };
+        assert_eq!((&*reading.overview.group_id, reading.cut), (GROUP, 0));
+        assert!(reading.overview.members.is_empty());
+        assert_eq!(reading.overview.committed[0].offset, 42, "{is_restarted}");
+    }
+    assert!(
+        bench.machine.overview(&|_| 0).is_empty(),
+        "the doctor has no consumer to judge"
+    );
+}
+
+#[test]
+fn a_reading_says_how_many_committed_partitions_it_has_left_out() {
+    let mut bench = Bench::new();
+    for topic in ["a", "b", "c"] {
+        assert_eq!(bench.commit(NOBODY, topic, 7), ErrorCode::None);
+    }
+    let mut rest = 2;
+    let readings = bench.machine.readings(&|_| 0, &mut rest);
+    assert_eq!(
+        (readings[0].overview.committed.len(), readings[0].cut, rest),
+        (2, 1, 0)
+    );
+}
+
 #[test]
 fn a_rejoining_member_whose_subscription_changed_starts_a_rebalance_and_another_does_not() {
     let mut bench = Bench::new();

@@ -6,10 +6,16 @@ use super::{Place, round_trip};
 use crate::dist::image;
 use crate::interop::toolchain::{free_port, need, output_of, run_quietly};
 use anyhow::{Context, Result, ensure};
+use ottla_lab::ask::Door;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+/// Made by the broker in its log directory.
+const TOKEN_FILE: &str = "ottla.admin.token";
+
+const PAGE_BYTES_MAX: u64 = 1 << 20;
 
 pub fn check(place: &Place) -> Result<String> {
     need("skopeo", &["--version"], "skopeo (Debian: skopeo)")?;
@@ -53,6 +59,22 @@ fn config(home: &Path) -> Result<Value> {
     Ok(image["config"].clone())
 }
 
+/// The console through a published port, as docs/guides/install.md opens it: with the token that
+/// the broker has made in its volume, and not without.
+fn console(port: u16, token_file: &Path) -> Result<()> {
+    let token = fs::read_to_string(token_file).context("the token is not in the volume")?;
+    let door = |token| Door::new(format!("127.0.0.1:{port}")).with_token(token);
+    let page = door(Some(token.trim().to_owned())).ask("GET", "/index.json", PAGE_BYTES_MAX)?;
+    let page: Value = serde_json::from_str(&page).context("the console's overview")?;
+    ensure!(page["version"].is_u64(), "not the console's overview: {page}");
+    let refused = door(None).ask("GET", "/index.json", PAGE_BYTES_MAX).err();
+    let refused = refused
+        .context("the console is open without its token")?
+        .to_string();
+    ensure!(refused.contains("401"), "{refused}");
+    Ok(())
+}
+
 fn run_image(place: &Place, home: &Path, config: &Value) -> Result<()> {
     let words = config["Entrypoint"]
         .as_array()
@@ -83,16 +105,20 @@ fn run_image(place: &Place, home: &Path, config: &Value) -> Result<()> {
         container.arg("--bind").arg(&data).arg(volume);
     }
     ensure!(!words.is_empty(), "the entry point is empty");
-    container.args(["--chdir", image::DATA]).args(words).args([
-        "--override",
-        &format!("listeners=PLAINTEXT://0.0.0.0:{port}"),
-        "--override",
-        &format!("advertised.listeners=PLAINTEXT://localhost:{port}"),
-        "--override",
-        "ottla.admin.listener=",
-    ]);
+    let console_port = free_port()?;
+    let token_file = format!("{}/{TOKEN_FILE}", image::DATA);
+    container.args(["--chdir", image::DATA]).args(words);
+    for setting in [
+        format!("listeners=PLAINTEXT://0.0.0.0:{port}"),
+        format!("advertised.listeners=PLAINTEXT://localhost:{port}"),
+        format!("ottla.admin.listener=0.0.0.0:{console_port}"),
+        format!("ottla.admin.token.file={token_file}"),
+    ] {
+        container.args(["--override", &setting]);
+    }
     let served = Served::start(&mut container, home)?;
     round_trip(place, &format!("localhost:{port}"))?;
+    console(console_port, &data.join(TOKEN_FILE))?;
     served.stop_inside()?;
     ensure!(
         data.join("meta.properties").exists(),

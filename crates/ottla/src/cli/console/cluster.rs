@@ -7,15 +7,16 @@ use ottla_client::Error;
 use ottla_client::admin::{Admin, NodeId};
 use ottla_client::config::Config;
 use ottla_console::source::{
-    Access, BrokerSetting, Counts, Group, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source, Told,
-    Topic, TopicDetail, Untold,
+    Access, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Part, Peek, Peeked, SlowRequest,
+    Source, Told, Topic, TopicDetail, Untold,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::history::Collector;
 use ottla_lab::doctor::promises::document::Promises;
 
-use super::kept::Kept;
+use super::kept::{Kept, KeptBy};
+use super::topics::Sizes;
 use super::{access, groups, records, settings, topics};
 use crate::cli::doctor::now_ms;
 use crate::cli::output::Failure;
@@ -23,6 +24,9 @@ use crate::cli::transactions::survey::{self, Row};
 
 /// Sizes, settings and groups of a large cluster take a while to ask for.
 const KEPT_FOR: Duration = Duration::from_secs(10);
+
+/// One topic, a look at records, open transactions: what changes while it is shown.
+const KEPT_SHORTLY: Duration = Duration::from_secs(5);
 
 pub struct Cluster {
     identity: Identity,
@@ -32,8 +36,14 @@ pub struct Cluster {
     config: Config,
     collector: Arc<Collector>,
     shows_records: bool,
-    topics: Kept<Vec<Topic>>,
-    groups: Kept<Vec<Group>>,
+    sizes: Kept<Arc<Sizes>>,
+    topics: Kept<Arc<Vec<Topic>>>,
+    topic: KeptBy<String, Option<TopicDetail>>,
+    groups: Kept<Arc<Groups>>,
+    settings: Kept<Vec<BrokerSetting>>,
+    records: KeptBy<Peek, Peeked>,
+    access: Kept<Access>,
+    transactions: Kept<Vec<OpenTransaction>>,
 }
 
 impl Cluster {
@@ -63,15 +73,26 @@ impl Cluster {
                 software,
                 address: servers.to_owned(),
                 cluster_id: described.id.unwrap_or_default(),
+                serves_metrics: false,
             },
             broker: *broker,
             admin,
             config,
             collector,
             shows_records,
+            sizes: Kept::new(KEPT_FOR),
             topics: Kept::new(KEPT_FOR),
+            topic: KeptBy::new(KEPT_SHORTLY),
             groups: Kept::new(KEPT_FOR),
+            settings: Kept::new(KEPT_FOR),
+            records: KeptBy::new(KEPT_SHORTLY),
+            access: Kept::new(KEPT_FOR),
+            transactions: Kept::new(KEPT_SHORTLY),
         }))
+    }
+
+    fn sizes(&self) -> Option<Arc<Sizes>> {
+        self.sizes.get(|| topics::sizes(&self.admin).map(Arc::new)).ok()
     }
 }
 
@@ -116,16 +137,19 @@ impl Source for Cluster {
         Ok(self.collector.promises(now_ms()))
     }
 
-    fn topics(&self) -> Told<Vec<Topic>> {
-        self.topics.get(|| topics::list(&self.admin))
+    fn topics(&self) -> Told<Arc<Vec<Topic>>> {
+        self.topics
+            .get(|| topics::list(&self.admin, self.sizes().as_deref()).map(Arc::new))
     }
 
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
-        topics::one(&self.admin, name, &self.topics()?)
+        self.topic.get(&name.to_owned(), || {
+            topics::one(&self.admin, name, self.sizes().as_deref())
+        })
     }
 
-    fn groups(&self) -> Told<Vec<Group>> {
-        self.groups.get(|| groups::list(&self.admin))
+    fn groups(&self) -> Told<Arc<Groups>> {
+        self.groups.get(|| groups::list(&self.admin).map(Arc::new))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
@@ -137,25 +161,42 @@ impl Source for Cluster {
     }
 
     fn settings(&self) -> Told<Vec<BrokerSetting>> {
-        settings::of_broker(&self.admin, self.broker)
+        self.settings
+            .get(|| settings::of_broker(&self.admin, self.broker))
     }
 
     fn peek(&self, ask: &Peek) -> Told<Peeked> {
         match self.shows_records {
-            true => records::peek(&self.admin, &self.config, ask),
+            true => self
+                .records
+                .get(ask, || records::peek(&self.admin, &self.config, ask)),
             false => Err(Untold(String::from(
-                "Records are shown only where --listen is a loopback address: this one can be reached from other machines.",
+                "Records are shown only where --listen is a loopback address or --token-file is given: this one can be reached from other machines.",
             ))),
         }
     }
 
     fn access(&self) -> Told<Access> {
-        access::read(&self.admin)
+        self.access.get(|| access::read(&self.admin))
     }
 
     fn transactions(&self) -> Told<Vec<OpenTransaction>> {
-        let known = survey::known(&self.admin).map_err(|error| untold(&error))?;
-        Ok(known.into_iter().filter(Row::is_open).map(open).collect())
+        self.transactions.get(|| {
+            let known = survey::known(&self.admin).map_err(|error| untold(&error))?;
+            Ok(known.into_iter().filter(Row::is_open).map(open).collect())
+        })
+    }
+
+    fn as_of(&self, part: Part<'_>) -> Option<AsOf> {
+        match part {
+            Part::Topics => self.topics.as_of(),
+            Part::Topic(name) => self.topic.as_of(&name.to_owned()),
+            Part::Groups => self.groups.as_of(),
+            Part::Settings => self.settings.as_of(),
+            Part::Records(ask) => self.records.as_of(ask),
+            Part::Access => self.access.as_of(),
+            Part::Transactions => self.transactions.as_of(),
+        }
     }
 
     fn now_ms(&self) -> i64 {

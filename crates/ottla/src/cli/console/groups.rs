@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 
 use ottla_client::admin::{Admin, GroupDescription, OffsetSpec, TopicPartition};
-use ottla_console::source::{Group, GroupOffset, Member, Told};
+use ottla_console::source::{Group, GroupOffset, Groups, Member, Told};
 
 use super::cluster::untold;
 use super::topics::offsets;
 
-/// Each group is asked of its own coordinator; others are not shown.
+/// Each group is asked of its own coordinator; how many more there are is told.
 const GROUPS_MAX: usize = 500;
 
-pub fn list(admin: &Admin) -> Told<Vec<Group>> {
+pub fn list(admin: &Admin) -> Told<Groups> {
     let listed = admin.list_groups().wait().map_err(|error| untold(&error))?;
+    let cut = listed.len().saturating_sub(GROUPS_MAX);
     let ids: Vec<String> = listed.into_keys().take(GROUPS_MAX).collect();
     let described = admin
         .describe_groups(ids)
@@ -41,7 +42,7 @@ pub fn list(admin: &Admin) -> Told<Vec<Group>> {
             true
         });
     }
-    Ok(groups)
+    Ok(Groups { groups, cut })
 }
 
 fn partition_of(offset: &GroupOffset) -> TopicPartition {
@@ -71,6 +72,7 @@ fn group(admin: &Admin, group_id: String, described: GroupDescription) -> Group 
                 ..GroupOffset::default()
             })
             .collect(),
+        cut_partitions: 0,
         departures: Vec::new(),
         group_id,
     }

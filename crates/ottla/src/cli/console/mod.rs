@@ -81,7 +81,7 @@ impl Console {
             &self.bootstrap_server,
             config,
             collecting.collector.clone(),
-            address.is_loopback(),
+            address.shows_records(),
         )?;
         let site = Site::start(cluster)
             .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;

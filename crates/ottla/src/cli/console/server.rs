@@ -30,6 +30,11 @@ impl Bound {
     pub fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }
+
+    /// Records are for this machine, and for those who have the token.
+    pub fn shows_records(&self) -> bool {
+        self.is_loopback() || self.gate.is_locked()
+    }
 }
 
 /// Listens on an address.
@@ -90,6 +95,8 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -101,5 +108,16 @@ mod tests {
         let missing = Path::new("/nowhere/token");
         let refusal = bind("127.0.0.1:0", Some(missing)).map(drop).unwrap_err();
         assert!(refusal.text.contains("/nowhere/token"), "{}", refusal.text);
+    }
+
+    /// Behind a token they were refused, too.
+    #[test]
+    fn records_are_shown_on_loopback_and_behind_a_token() {
+        let token = std::env::temp_dir().join(format!("ottla-console-token-{}", std::process::id()));
+        std::fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
+        std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(bind("127.0.0.1:0", None).unwrap().shows_records());
+        assert!(bind("0.0.0.0:0", Some(&token)).unwrap().shows_records());
+        std::fs::remove_file(token).unwrap();
     }
 }

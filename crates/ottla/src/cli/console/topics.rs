@@ -9,25 +9,24 @@ use ottla_console::source::{Partition, Told, Topic, TopicDetail};
 use super::cluster::untold;
 use super::settings;
 
-pub fn list(admin: &Admin) -> Told<Vec<Topic>> {
+/// - `sizes`: `None`: not known.
+pub fn list(admin: &Admin, sizes: Option<&Sizes>) -> Told<Vec<Topic>> {
     let names = admin.list_topics().wait().map_err(|error| untold(&error))?;
     let described = admin.describe_topics(names.into_keys().collect()).wait();
     let described = described.map_err(|error| untold(&error))?;
-    let sizes = sizes(admin);
+    let bytes = sizes.map(by_topic);
     let topics = described.into_iter().filter_map(|(name, description)| {
         // Deleted meanwhile, or not to be described: then there is nothing to show.
         let description = description.ok()?;
-        Some(topic(name, &description, sizes.as_ref()))
+        let bytes = bytes
+            .as_ref()
+            .map(|bytes| bytes.get(&*name).copied().unwrap_or(0));
+        Some(topic(name, &description, bytes))
     });
     Ok(topics.collect())
 }
 
-fn topic(name: String, description: &TopicDescription, sizes: Option<&Sizes>) -> Topic {
-    let of_partition = |(partition, _): (&TopicPartition, &u64)| *partition.topic == *name;
-    let bytes = sizes.map(|sizes| {
-        let own = sizes.iter().filter(|size| of_partition(*size));
-        own.map(|(_, bytes)| bytes).sum()
-    });
+fn topic(name: String, description: &TopicDescription, bytes: Option<u64>) -> Topic {
     Topic {
         bytes,
         partitions: description.partitions.len(),
@@ -42,25 +41,36 @@ fn topic(name: String, description: &TopicDescription, sizes: Option<&Sizes>) ->
     }
 }
 
-/// The largest replica of each partition, in bytes.
-type Sizes = BTreeMap<TopicPartition, u64>;
+/// Bytes of every topic in one pass: a topic that looked for its own took topics times partitions.
+fn by_topic(sizes: &Sizes) -> BTreeMap<&str, u64> {
+    let mut topics = BTreeMap::new();
+    for (partition, bytes) in sizes {
+        *topics.entry(&*partition.topic).or_default() += bytes;
+    }
+    topics
+}
 
-/// `None`: some broker does not tell (DescribeLogDirs needs a right of its own).
-fn sizes(admin: &Admin) -> Option<Sizes> {
+/// The largest replica of each partition, in bytes.
+pub type Sizes = BTreeMap<TopicPartition, u64>;
+
+/// - Errors: some broker does not tell (DescribeLogDirs needs a right of its own).
+pub fn sizes(admin: &Admin) -> Told<Sizes> {
     let mut sizes = Sizes::new();
-    for directories in admin.describe_log_dirs(Vec::new()).wait().ok()?.into_values() {
-        for directory in directories.ok()?.into_values().flatten() {
+    let brokers = admin.describe_log_dirs(Vec::new()).wait();
+    for directories in brokers.map_err(|error| untold(&error))?.into_values() {
+        let directories = directories.map_err(|error| untold(&error))?;
+        for directory in directories.into_values().flatten() {
             for (partition, replica) in directory.replicas {
                 let size = sizes.entry(partition).or_default();
                 *size = (*size).max(u64::try_from(replica.size_bytes).unwrap_or(0));
             }
         }
     }
-    Some(sizes)
+    Ok(sizes)
 }
 
-/// - `listed`: a recent answer of [`list`].
-pub fn one(admin: &Admin, name: &str, listed: &[Topic]) -> Told<Option<TopicDetail>> {
+/// - `sizes`: `None`: not known.
+pub fn one(admin: &Admin, name: &str, sizes: Option<&Sizes>) -> Told<Option<TopicDetail>> {
     let described = admin.describe_topics(vec![name.to_owned()]).wait();
     let described = described.map_err(|error| untold(&error))?;
     let Some(Ok(description)) = described.into_values().next() else {
@@ -72,7 +82,6 @@ pub fn one(admin: &Admin, name: &str, listed: &[Topic]) -> Told<Option<TopicDeta
         .collect();
     let starts = offsets(admin, &names, OffsetSpec::Earliest).map_err(|error| untold(&error))?;
     let ends = offsets(admin, &names, OffsetSpec::Latest).map_err(|error| untold(&error))?;
-    let sizes = sizes(admin);
     let rows = names.iter().map(|partition| {
         let end = ends.get(partition).copied();
         let has_leader = description.partitions[&partition.partition].leader.is_some();
@@ -81,7 +90,7 @@ pub fn one(admin: &Admin, name: &str, listed: &[Topic]) -> Told<Option<TopicDeta
             log_start: starts.get(partition).copied().unwrap_or(0),
             high_watermark: end.unwrap_or(0),
             log_end: end.unwrap_or(0),
-            bytes: sizes.as_ref().and_then(|sizes| sizes.get(partition).copied()),
+            bytes: sizes.and_then(|sizes| sizes.get(partition).copied()),
             failure: match (has_leader, end) {
                 (false, _) => Some(String::from("has no leader")),
                 (true, None) => Some(String::from("its leader does not tell its offsets")),
@@ -90,10 +99,10 @@ pub fn one(admin: &Admin, name: &str, listed: &[Topic]) -> Told<Option<TopicDeta
             ..Partition::default()
         }
     });
-    let summary = listed.iter().find(|topic| topic.name == name).cloned();
+    let of_all = |sizes: &Sizes| names.iter().filter_map(|partition| sizes.get(partition)).sum();
     Ok(Some(TopicDetail {
         partitions: rows.collect(),
-        topic: summary.unwrap_or_else(|| topic(name.to_owned(), &description, sizes.as_ref())),
+        topic: topic(name.to_owned(), &description, sizes.map(of_all)),
         settings: settings::of_topic(admin, name)?,
     }))
 }
@@ -110,4 +119,17 @@ pub fn offsets(
         .into_iter()
         .filter_map(|(partition, answer)| Some((partition, answer.ok()?.offset)));
     Ok(known.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_of_a_topic_is_the_sum_of_its_partitions() {
+        let sizes: Sizes = [("a", 0, 1), ("a", 1, 2), ("b", 0, 4)]
+            .map(|(topic, partition, bytes)| (TopicPartition::new(topic, partition), bytes))
+            .into();
+        assert_eq!(by_topic(&sizes), BTreeMap::from([("a", 3), ("b", 4)]));
+    }
 }

@@ -4,11 +4,14 @@ mod acts;
 mod stage;
 mod proof;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use acts::ACTS;
 use stage::Stage;
@@ -32,6 +35,10 @@ pub struct Demo {
     /// Output: text for people, or one JSON document at the end
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+
+    /// Keep the broker and its console open at the end, until Ctrl-C
+    #[arg(long)]
+    stay: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,7 +86,33 @@ impl Demo {
         if broken > 0 {
             eprintln!("ottla demo: {broken} of {} promises were not kept", proofs.len());
         }
+        self.end(&stage)?;
         Ok(ExitCode::from(u8::from(broken > 0)))
+    }
+
+    /// Says where the console is, and keeps it open if that is wanted.
+    fn end(&self, stage: &Stage) -> Result<(), String> {
+        let words = closing(stage.console(), self.stay);
+        match self.format {
+            Format::Text => println!("{words}"),
+            // Standard output is one document.
+            _ => eprintln!("{words}"),
+        }
+        if self.stay {
+            let mut signals =
+                Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot handle signals: {error}"))?;
+            signals.forever().next();
+        }
+        Ok(())
+    }
+}
+
+fn closing(console: SocketAddr, stays: bool) -> String {
+    match stays {
+        true => format!("The console of this broker: http://{console}/clients (Ctrl-C ends it)"),
+        false => format!(
+            "The console of this broker was http://{console}/clients; with --stay it is open until Ctrl-C"
+        ),
     }
 }
 

@@ -1,12 +1,13 @@
 //! The set-up of every act: a broker with its doctor, and a way to run producers against it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ottla_broker::Broker;
+use ottla_broker::{Additions, Broker};
 use ottla_client::admin::{Admin, NewTopic};
 use ottla_client::config::Config;
 use ottla_lab::doctor::snapshot::{Application, Network};
@@ -17,6 +18,7 @@ use ottla_lab::load::outcome::ProduceOutcome;
 use ottla_lab::load::{Course, Live, ProduceLoad, TopicLoad, produce};
 use ottla_lab::scenario::model::LinkSpec;
 
+use crate::cli::serve::console::console;
 use crate::cli::serve::doctor::Doctor;
 
 /// Interval of the clients' telemetry pushes: an act is short, and a verdict needs two pushes.
@@ -69,9 +71,14 @@ impl Stage {
             ("ottla.telemetry.default.interval.ms", interval.as_str()),
             // Sync times would only add the disk's noise to measurements of a few seconds.
             ("ottla.durability", "page-cache"),
+            ("ottla.admin.listener", "127.0.0.1:0"),
         ];
-        let broker = Broker::start_temporary_with(&properties, doctor.additions())
-            .map_err(|error| error.to_string())?;
+        let additions = Additions {
+            console: Some(console(doctor.shared_collector())),
+            ..doctor.additions()
+        };
+        let broker =
+            Broker::start_temporary_with(&properties, additions).map_err(|error| error.to_string())?;
         doctor
             .watch(
                 broker.activity(),
@@ -86,6 +93,13 @@ impl Stage {
             admin,
             duration,
         })
+    }
+
+    /// The address of the console.
+    pub fn console(&self) -> SocketAddr {
+        self.broker
+            .admin_address()
+            .expect("the admin listener is one of the stage's properties")
     }
 
     /// Creates a topic for one act.
@@ -192,4 +206,19 @@ pub fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     (pairs.iter())
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ottla_lab::ask::Door;
+
+    use super::*;
+
+    #[test]
+    fn the_stage_has_a_console_that_answers() {
+        let stage = Stage::open(Duration::from_secs(5)).unwrap();
+        let door = Door::new(stage.console().to_string());
+        let page = door.ask("GET", "/index.json", 1 << 20).unwrap();
+        assert!(page.contains("summary"), "{page}");
+    }
 }

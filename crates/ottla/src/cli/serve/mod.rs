@@ -2,7 +2,7 @@
 
 pub(super) mod doctor;
 mod activity;
-mod console;
+pub mod console;
 mod log_line;
 mod supervisor;
 

@@ -73,6 +73,9 @@ pub struct GroupLag {
 pub struct Group {
     pub group_id: String,
     pub members: Vec<serde::de::IgnoredAny>,
+    /// The lag is at least what is told, where these were left out.
+    #[serde(default)]
+    pub cut_partitions: usize,
 }
 
 impl Overview {

@@ -167,9 +167,17 @@ fn stages(api: &Api) -> String {
     named.collect::<Vec<String>>().join(", ")
 }
 
+/// `418,461`, or `≥ 418,461` where not all partitions are counted.
+fn records(lag: &GroupLag) -> String {
+    let sign = if lag.group.cut_partitions > 0 { "≥ " } else { "" };
+    format!("{sign}{}", count(lag.lag_records.max(0) as u64))
+}
+
 fn groups(all: &[GroupLag]) -> Vec<String> {
     let mut behind: Vec<&GroupLag> = all.iter().filter(|group| group.lag_records > 0).collect();
-    let seconds = |group: &GroupLag| group.lag_seconds.unwrap_or(0.0);
+    // The age of one is not known: it has no order with the others, and records decide.
+    let is_by_time = behind.iter().all(|group| group.lag_seconds.is_some());
+    let seconds = |group: &GroupLag| group.lag_seconds.filter(|_| is_by_time).unwrap_or(0.0);
     behind.sort_by(|one, other| {
         let by_time = seconds(other).total_cmp(&seconds(one));
         by_time.then_with(|| other.lag_records.cmp(&one.lag_records))
@@ -178,7 +186,7 @@ fn groups(all: &[GroupLag]) -> Vec<String> {
     rows.extend(behind.into_iter().take(ROWS_MAX).map(|lag| {
         [
             name(&lag.group.group_id),
-            count(lag.lag_records.max(0) as u64),
+            records(lag),
             lag.lag_seconds.map_or_else(|| UNKNOWN.to_owned(), duration),
             count(lag.group.members.len() as u64),
         ]
@@ -249,5 +257,25 @@ mod tests {
     #[test]
     fn names_are_no_commands_for_the_terminal() {
         assert!(!text(400, 60).contains('\u{1b}'));
+    }
+
+    /// A group without members, of which not all partitions were counted.
+    #[test]
+    fn a_lag_that_is_not_complete_is_marked_and_ages_that_are_not_known_leave_the_order_to_records() {
+        let group = |id: &str, records: i64, seconds: Option<f64>, cut_partitions: usize| GroupLag {
+            group: super::super::overview::Group {
+                group_id: id.to_owned(),
+                members: Vec::new(),
+                cut_partitions,
+            },
+            lag_records: records,
+            lag_seconds: seconds,
+        };
+        let rows = groups(&[group("old", 5, Some(900.0), 0), group("many", 1_000, None, 3)]);
+        assert!(
+            rows[1].contains("many") && rows[1].contains("≥ 1,000"),
+            "{rows:?}"
+        );
+        assert!(rows[2].contains("old") && !rows[2].contains('≥'), "{rows:?}");
     }
 }

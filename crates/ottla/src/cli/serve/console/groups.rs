@@ -1,23 +1,25 @@
 //! Consumer groups: members, committed offsets with the time of the next record, departures.
 
 use ottla_broker::AdminView;
-use ottla_broker::activity::{CommittedOverview, Departed, Departure, GroupOverview, MemberOverview};
+use ottla_broker::activity::{CommittedOverview, Departed, Departure, GroupReading, MemberOverview};
 use ottla_broker::admin::records;
-use ottla_console::source::{Group, GroupDeparture, GroupOffset, Member};
+use ottla_console::source::{Group, GroupDeparture, GroupOffset, Groups, Member};
 
 /// Partitions of all groups whose next record is looked up; others have their lag in records only.
 const LOOKED_UP_MAX: usize = 2_000;
 
-pub fn list(view: &AdminView) -> Vec<Group> {
+pub fn list(view: &AdminView) -> Groups {
     let mut rest = LOOKED_UP_MAX;
-    let overviews = view.node.groups.overview(&view.node.storage);
-    overviews
-        .iter()
-        .map(|overview| group(view, overview, &mut rest))
-        .collect()
+    let readings = view.node.groups.readings(&view.node.storage);
+    let groups = readings.iter().map(|reading| group(view, reading, &mut rest));
+    Groups {
+        groups: groups.collect(),
+        cut: 0,
+    }
 }
 
-fn group(view: &AdminView, overview: &GroupOverview, rest: &mut usize) -> Group {
+fn group(view: &AdminView, reading: &GroupReading, rest: &mut usize) -> Group {
+    let overview = &reading.overview;
     let state = if overview.members.is_empty() {
         "no member"
     } else {
@@ -32,6 +34,7 @@ fn group(view: &AdminView, overview: &GroupOverview, rest: &mut usize) -> Group 
             .iter()
             .map(|committed| offset(view, committed, rest))
             .collect(),
+        cut_partitions: reading.cut,
         departures: overview.departed.iter().rev().map(departure).collect(),
     }
 }

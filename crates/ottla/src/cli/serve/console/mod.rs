@@ -14,8 +14,8 @@ use ottla_broker::{AdminView, Console};
 use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
-    Access, BrokerSetting, Counts, Group, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source, Told,
-    Topic, TopicDetail,
+    Access, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source,
+    Told, Topic, TopicDetail,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -57,6 +57,7 @@ impl Source for InProcess {
                 format!("{}:{}", listener.host, listener.port)
             }),
             cluster_id: node.cluster_id().to_owned(),
+            serves_metrics: true,
         }
     }
 
@@ -74,16 +75,16 @@ impl Source for InProcess {
         Ok(self.collector.promises(now_ms()))
     }
 
-    fn topics(&self) -> Told<Vec<Topic>> {
-        Ok(topics::list(&self.view))
+    fn topics(&self) -> Told<Arc<Vec<Topic>>> {
+        Ok(Arc::new(topics::list(&self.view)))
     }
 
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
         Ok(topics::one(&self.view, name))
     }
 
-    fn groups(&self) -> Told<Vec<Group>> {
-        Ok(groups::list(&self.view))
+    fn groups(&self) -> Told<Arc<Groups>> {
+        Ok(Arc::new(groups::list(&self.view)))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ottla_broker::AdminView;
 use ottla_broker::admin::records::{self, LookedRecord};
 use ottla_broker::transactions::OpenTransaction as KnownTransaction;
+use ottla_broker::{AdminView, NodeConfig};
 use ottla_console::source::{OpenTransaction, Peek, Peeked, PeekedRecord, Told, Untold};
 
-/// Records are shown only to this machine: there is no authentication.
+/// Records are shown to this machine, and to those who have the token.
 pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
-    let listener = view.node.config().admin_listener.as_ref();
-    if !listener.is_some_and(|(host, _)| is_loopback(host)) {
+    if !shows_records(view.node.config()) {
         return Err(Untold(String::from(
-            "Records are shown only where ottla.admin.listener is a loopback address: this one can be reached from other machines.",
+            "Records are shown only where ottla.admin.listener is a loopback address or has a token: this one can be reached from other machines.",
         )));
     }
     let look = records::look(&view.node, &ask.topic, ask.partition, ask.offset, ask.records_max);
@@ -25,6 +24,11 @@ pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
         records: look.records.into_iter().map(record).collect(),
         note: look.note,
     })
+}
+
+fn shows_records(config: &NodeConfig) -> bool {
+    let listener = config.admin_listener.as_ref();
+    config.admin_token_file.is_some() || listener.is_some_and(|(host, _)| is_loopback(host))
 }
 
 fn is_loopback(host: &str) -> bool {

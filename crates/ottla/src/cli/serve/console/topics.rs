@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ottla_broker::AdminView;
 use ottla_broker::effective_config;
+use ottla_broker::{AdminView, TopicImage};
 use ottla_console::source::{Partition, Topic, TopicDetail};
 use ottla_lab::numbers::{bytes, duration};
 
@@ -11,33 +11,31 @@ use super::settings;
 
 pub fn list(view: &AdminView) -> Vec<Topic> {
     let image = view.node.image().clone();
-    image
-        .topics
+    image.topics.iter().map(|topic| summary(view, topic)).collect()
+}
+
+fn summary(view: &AdminView, topic: &TopicImage) -> Topic {
+    let partitions = view.node.storage.partitions.of_topic(topic.id);
+    let size = partitions
         .iter()
-        .map(|topic| {
-            let partitions = view.node.storage.partitions.of_topic(topic.id);
-            let size = partitions
-                .iter()
-                .map(|partition| partition.with_log(|log| log.bytes()));
-            let log = &topic.config.log;
-            Topic {
-                name: topic.name.to_string(),
-                partitions: topic.partitions.len(),
-                is_internal: topic.is_internal(),
-                bytes: Some(size.sum()),
-                retention: Some(retention(
-                    log.delete,
-                    log.compact,
-                    log.retention_ms,
-                    log.retention_bytes,
-                )),
-                failed_partitions: partitions
-                    .iter()
-                    .filter(|partition| partition.failure().is_some())
-                    .count(),
-            }
-        })
-        .collect()
+        .map(|partition| partition.with_log(|log| log.bytes()));
+    let log = &topic.config.log;
+    Topic {
+        name: topic.name.to_string(),
+        partitions: topic.partitions.len(),
+        is_internal: topic.is_internal(),
+        bytes: Some(size.sum()),
+        retention: Some(retention(
+            log.delete,
+            log.compact,
+            log.retention_ms,
+            log.retention_bytes,
+        )),
+        failed_partitions: partitions
+            .iter()
+            .filter(|partition| partition.failure().is_some())
+            .count(),
+    }
 }
 
 /// `7 days, 1 GiB a partition`, `latest of each key`.
@@ -61,7 +59,6 @@ fn retention(delete: bool, compact: bool, ms: i64, bytes_max: i64) -> String {
 pub fn one(view: &AdminView, name: &str) -> Option<TopicDetail> {
     let image = view.node.image().clone();
     let topic = image.topic(name)?;
-    let summary = list(view).into_iter().find(|found| found.name == name)?;
     let mut partitions = view.node.storage.partitions.of_topic(topic.id);
     partitions.sort_by_key(|partition| partition.index);
     let rows = partitions.iter().map(|partition| {
@@ -82,7 +79,7 @@ pub fn one(view: &AdminView, name: &str) -> Option<TopicDetail> {
     let own = image.config(&ottla_broker::ConfigResource::topic(name)).cloned();
     let own = own.unwrap_or_else(|| Arc::new(Default::default()));
     Some(TopicDetail {
-        topic: summary,
+        topic: summary(view, topic),
         partitions: rows.collect(),
         settings: settings::of(effective_config::describe_topic(&image, &own), 1),
     })
