@@ -15,7 +15,7 @@ use ottla_log::disk::damage::{Damage, DamageKind, files_below};
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_sim::inhabited::producers::Producer;
 use ottla_sim::inhabited::{
-    Caller, Expected, ORDERS, PLACES, access, committed, create_topic, delete_topic, fill, produce, read,
+    Caller, Expected, ORDERS, access, committed, create_topic, delete_topic, fill, produce, read,
 };
 use ottla_sim::trial::{Machine, Outcome, Stop, Trial};
 use ottla_sim::world::{LOG_DIRECTORY, World};
@@ -316,9 +316,7 @@ fn check_new_producers(machine: &mut Simulated, expected: &Expected) {
         let value = [("k".to_owned(), "of a new producer".to_owned())];
         let mut producer = Producer::new(machine, None).expect("producer ids are given out");
         assert!(!expected.producer_ids.contains(&producer.id), "{}", producer.id);
-        let offset = producer
-            .send(machine, *place, &value)
-            .expect("records are taken");
+        let offset = producer.send(machine, *place, &value).expect("records are taken");
         let last = records.last_key_value().expect("there are records").0;
         assert!(
             offset > *last,
