@@ -131,7 +131,7 @@ api_keys! {
     OffsetForLeaderEpoch = 23: offset_for_leader_epoch::OffsetForLeaderEpochRequest, served 2 to 4, "";
     AddPartitionsToTxn = 24: add_partitions_to_txn::AddPartitionsToTxnRequest, served 0 to 5, "waits up to 5 s for the end of the previous transaction, instead of CONCURRENT_TRANSACTIONS";
     AddOffsetsToTxn = 25: add_offsets_to_txn::AddOffsetsToTxnRequest, served 0 to 4, "waits as AddPartitionsToTxn";
-    EndTxn = 26: end_txn::EndTxnRequest, served 0 to 5, "repeated while markers are written: answered with the decision, instead of CONCURRENT_TRANSACTIONS";
+    EndTxn = 26: end_txn::EndTxnRequest, served 0 to 5, "repeated while markers are written: answered with the decision, instead of CONCURRENT_TRANSACTIONS; a commit with nothing to commit within 1 s after the last transaction: CONCURRENT_TRANSACTIONS, instead of INVALID_TXN_STATE";
     WriteTxnMarkers = 27: write_txn_markers::WriteTxnMarkersRequest, served 1 to 2, "";
     TxnOffsetCommit = 28: txn_offset_commit::TxnOffsetCommitRequest, served 0 to 5, "waits as AddPartitionsToTxn";
     DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "";

@@ -18,10 +18,13 @@ use super::request::{
 };
 use super::state::{EPOCH_PER_TRANSACTION, LAST_EPOCH, Status, TransactionState};
 use crate::config::TransactionConfig;
-use crate::time::{Moment, Now};
+use crate::time::{Moment, Now, Timestamp};
 
 /// A time-out that finds no producer id is tried again after this.
 const RETRY_MS: u64 = 100;
+
+/// How long a transaction that is complete counts as the one that a commit runs into.
+const JUST_MS: i64 = 1_000;
 
 pub struct Machine {
     config: Arc<TransactionConfig>,
@@ -294,7 +297,7 @@ impl Machine {
         let Some(state) = self.transactions.get(&end.id) else {
             return Outcome::Reply(Reply::End(Err(ErrorCode::InvalidProducerIdMapping)));
         };
-        let reply = match judge(state, &end) {
+        let reply = match judge(state, &end, world.now.timestamp) {
             Err(error) => Err(error),
             Ok(Judgement::Wait) => return Outcome::Park(Request::End(end)),
             Ok(Judgement::Decided) => Ok(state.producer_when_complete()),
@@ -506,7 +509,7 @@ enum Judgement {
     Wait,
 }
 
-fn judge(state: &TransactionState, end: &EndRequest) -> Result<Judgement, ErrorCode> {
+fn judge(state: &TransactionState, end: &EndRequest, now: Timestamp) -> Result<Judgement, ErrorCode> {
     let is_v2 = end.client_version >= EPOCH_PER_TRANSACTION;
     if state.is_of_next_id(end.producer_id, end.producer_epoch) {
         return Ok(Judgement::Wait);
@@ -526,10 +529,25 @@ fn judge(state: &TransactionState, end: &EndRequest) -> Result<Judgement, ErrorC
     if end.producer_epoch != state.producer_epoch && !is_repeated {
         return Err(ErrorCode::ProducerFenced);
     }
-    match is_v2 {
+    let verdict = match is_v2 {
         true => judge_v2(state.status, end.is_commit, is_repeated),
-        false => judge_v1(state.status, end.is_commit),
+        false => return judge_v1(state.status, end.is_commit),
+    };
+    match verdict {
+        Err(ErrorCode::InvalidTxnState) if !is_repeated && is_just_complete(state, now) => {
+            Err(ErrorCode::ConcurrentTransactions)
+        }
+        verdict => verdict,
     }
+}
+
+/// Java's producer (4.3) may send the commit of its next transaction just before that one's first
+/// batch, when both are asked for at once. It sends the batch and repeats the commit after
+/// CONCURRENT_TRANSACTIONS, which Apache Kafka answers because it still writes the markers of the
+/// last transaction; it fails for good after INVALID_TXN_STATE.
+fn is_just_complete(state: &TransactionState, now: Timestamp) -> bool {
+    let is_complete = matches!(state.status, Status::CompleteCommit | Status::CompleteAbort);
+    is_complete && now.0.saturating_sub(state.updated.0) < JUST_MS
 }
 
 /// Up to EndTxn version 4: the epoch stays, so that a repeated request looks like the first one.

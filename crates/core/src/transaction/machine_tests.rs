@@ -406,6 +406,26 @@ fn every_cell_of_the_table_for_epochs_per_transaction() {
     }
 }
 
+/// Java's producer sends a commit just before the first batch of its transaction, now and then: it
+/// failed for good, because the last transaction is complete sooner than in Apache Kafka.
+#[test]
+fn a_commit_that_overtakes_its_first_batch_is_repeated_by_its_client() {
+    let mut stage = Stage::with(state(Status::Ongoing, 4));
+    let decided = stage.end((OLD, 4), true, 2);
+    let early = stage.end((OLD, 5), true, 2);
+    assert!(early.replies.is_empty(), "it waits for the markers");
+    let concurrent = Reply::End(Err(ErrorCode::ConcurrentTransactions));
+    assert_eq!(only(stage.finished(&finish(&decided))), concurrent);
+    stage.now_ms += 999;
+    assert_eq!(only(stage.end((OLD, 5), true, 2)), concurrent);
+    stage.now_ms += 1;
+    let refused = Reply::End(Err(ErrorCode::InvalidTxnState));
+    assert_eq!(only(stage.end((OLD, 5), true, 2)), refused);
+    // With the batch first, it commits.
+    stage.add((OLD, 5), 0);
+    assert_eq!(only(stage.end((OLD, 5), true, 2)), Reply::End(Ok((OLD, 6))));
+}
+
 #[test]
 fn every_cell_of_the_table_for_older_clients() {
     use ErrorCode::InvalidTxnState as State;
