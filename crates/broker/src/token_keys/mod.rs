@@ -200,6 +200,13 @@ mod tests {
 
     use super::*;
 
+    /// The key of RFC 7517, A.1.
+    const KEYS: &str = r#"{"keys": [{
+        "kty": "EC", "kid": "1", "crv": "P-256",
+        "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+        "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
+    }]}"#;
+
     /// A server that takes a connection and never answers held up all other sources, and the stop.
     #[test]
     fn a_server_that_does_not_answer_holds_up_neither_files_nor_the_stop() {
@@ -228,10 +235,10 @@ mod tests {
         };
         reader.spawn(silent, known.clone()).unwrap();
         let (held, _) = server.accept().unwrap();
-        std::fs::write(&path, r#"{"keys": []}"#).unwrap();
+        std::fs::write(&path, KEYS).unwrap();
         reader.spawn(file, known.clone()).unwrap();
         while known.of(&url).is_none() {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         // The request is still open: nothing was waited for.
         drop(reader);
