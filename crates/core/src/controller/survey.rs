@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ottla_log::LogError;
+use ottla_log::checkpoint::is_irregular;
 use ottla_log::directory::CLEAN_SHUTDOWN_FILE;
 use ottla_log::disk::Disk;
 use ottla_log::inspection::{Damage, Extent, Inspected, inspect};
@@ -293,8 +294,16 @@ impl Surroundings<'_> {
 
     /// Returns the quorum state; `None` also for a damaged file, because every batch carries its
     /// epoch.
+    ///
+    /// - Errors: a directory or the like has the file's name, so that it cannot be written either.
     pub fn quorum_state(&self) -> Result<Option<QuorumState>, ControllerError> {
         match QuorumState::read(self.disk, &self.directory) {
+            Err(error) if is_irregular(&error) => Err(ControllerError::Directory {
+                path: self.directory.join(QUORUM_STATE_FILE),
+                problem: "is not a regular file; nothing was changed: move it away, and the leader epoch is \
+                          taken from the log"
+                    .to_owned(),
+            }),
             Err(error @ LogError::Corrupt { .. }) => {
                 warn!(%error, "the file is damaged: the leader epoch is taken from the log");
                 Ok(None)

@@ -54,7 +54,7 @@ use crate::wait;
 ///     }
 ///     Err(CommitError::Unfinished(transaction, _)) => transaction.commit()?,
 ///     Err(CommitError::Recoverable(_)) => producer.init()?,
-///     Err(CommitError::Fatal(reason)) => return Err(reason),
+///     Err(fatal) => return Err(fatal.into()),
 /// }
 /// # Ok(())
 /// # }
