@@ -36,7 +36,7 @@ pub fn build() -> Result<Vec<u8>> {
     Ok(binary)
 }
 
-/// Static, and without paths of the machine that builds.
+/// Static, stripped, and without paths of the machine that builds.
 fn flags() -> Result<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = std::env::home_dir().map(|home| home.join(".cargo"));
@@ -45,6 +45,7 @@ fn flags() -> Result<String> {
         .context("neither CARGO_HOME nor HOME is set")?;
     let flags = [
         "-Ctarget-feature=+crt-static".to_owned(),
+        "-Cstrip=symbols".to_owned(),
         // A megabyte less: a start relocates by a bitmap of addresses instead of a list.
         "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
         format!("--remap-path-prefix={}=/cargo", cargo_home.display()),
