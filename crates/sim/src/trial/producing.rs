@@ -176,6 +176,7 @@ impl<M: Machine> Trial<'_, M> {
     ) -> Verdict<Option<Transaction>> {
         match self.try_transact(first, written)? {
             Ok(transaction) => Ok(Some(transaction)),
+            Err(ErrorCode::ConcurrentTransactions) if waits_for_markers(first) => Ok(None),
             Err(error) => {
                 ensure(self.said(&["__transaction_state"]), || {
                     format!("transactions fail in silence: {error:?}")
@@ -190,9 +191,7 @@ impl<M: Machine> Trial<'_, M> {
         first: &BTreeMap<Place, Found>,
         written: &mut Written,
     ) -> Verdict<Result<Transaction, ErrorCode>> {
-        // Markers for a refused partition wait until it is restored; the others are written.
-        let is_refused = |place: &Place| place.0 == PAYMENTS && first[place].refusal.is_some();
-        let waits = PLACES.iter().any(is_refused);
+        let waits = waits_for_markers(first);
         let patience = if waits { 1 } else { 400 };
         for transactional_id in [EARLY, LATE] {
             match Producer::with_patience(self.machine, Some(transactional_id), patience) {
@@ -201,7 +200,7 @@ impl<M: Machine> Trial<'_, M> {
                 Ok(_) => {}
             }
         }
-        let mut till = match Producer::new(self.machine, Some(TILL)) {
+        let mut till = match Producer::with_patience(self.machine, Some(TILL), patience) {
             Ok(till) => till,
             Err(error) => return Ok(Err(error)),
         };
@@ -239,6 +238,12 @@ impl<M: Machine> Trial<'_, M> {
             None => Ok(true),
         }
     }
+}
+
+/// Markers for a refused partition wait until it is restored, and their producer with them.
+fn waits_for_markers(found: &BTreeMap<Place, Found>) -> bool {
+    let is_refused = |place: &Place| place.0 == PAYMENTS && found[place].refusal.is_some();
+    PLACES.iter().any(is_refused)
 }
 
 fn owned((offset, value): (&i64, &String)) -> (i64, String) {
