@@ -67,10 +67,9 @@ impl Stage {
         }
         let doctor_port = toolchain::free_port()?;
         let ottla = programs.ottla.clone().context("the ottla binary was not built")?;
-        let (mut settings, mut collector, mut kafka) = (Vec::new(), None, programs.kafka.clone());
+        let (mut settings, mut kafka) = (Vec::new(), programs.kafka.clone());
         if target == Target::Kafka {
             kafka = kafka.with_jar(&Plugin::prepare()?.jar);
-            collector = Some(Collector::start(&ottla, doctor_port)?);
             settings.push(("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()));
             settings.push((
                 "ottla.telemetry.collector",
@@ -88,7 +87,13 @@ impl Stage {
         let site = site(target, &distances, &settings)?;
         let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
         let server = site.start_with(&with_plugin, target, &[&listener])?;
-        let admin = Admin::new(&Config::new().set("bootstrap.servers", server.bootstrap()))?;
+        // It asks Kafka for members, lag and quotas, which no client pushes.
+        let bootstrap = server.bootstrap();
+        let collector = match target {
+            Target::Kafka => Some(Collector::start(&ottla, doctor_port, Some(&bootstrap))?),
+            Target::Ottla => None,
+        };
+        let admin = Admin::new(&Config::new().set("bootstrap.servers", &bootstrap))?;
         let stage = Stage {
             target,
             admin,
