@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ottla_lab::numbers::number;
+use ottla_lab::numbers::{number, percent};
 
 use super::regimes;
 use super::score::{Score, confusion};
@@ -17,7 +17,9 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
          stable; then a fresh client runs with the change that it advises (a consumer at the end of the log: what is promised is what is written,\n\
          not how fast it makes up a lag), and another with the true remedy. Delayed ways are kernel TCP\n\
          between network namespaces. A promise counts as kept when the measurement is in its range, give or take 15 %, and the range is no wider\n\
-         than a factor of 2; the advised change is tried also where the verdict is wrong. Latency is from send to callback. A promise\n\
+         than a factor of 2; its error is the distance from the nearer end of the range, in percent of the measurement (median and worst\n\
+         below). A promise of more than the client offers is not counted. The advised change is tried also where the verdict is wrong, and it\n\
+         helped when it gained at least 10 % where the true remedy did. Latency is from send to callback. A promise\n\
          that no member polls late is held against how often the advised client's group went on without it. A row whose remedy gained\n\
          less than 10 % says nothing about the doctor and is not counted.\n\n\
          Commit {commit}, `{command}`.\n\n**{}.**\n\n",
@@ -118,8 +120,49 @@ fn advice(row: &Row) -> String {
         };
         let _ = write!(text, ", {mark}{}{mark}", number(measured));
     }
+    if let Some(error) = row.promise_error().filter(|error| *error > 0.0) {
+        let _ = write!(text, " (error {})", percent(error));
+    }
+    if row.is_above_offer() {
+        text.push_str(" (not counted: more than is offered)");
+    }
+    if row.has_helped == Some(false) {
+        text.push_str("; **did not help**");
+    }
     for refusal in &row.false_refusals {
         let _ = write!(text, "; **refused: {refusal}**");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::Promise;
+    use super::*;
+
+    fn row(measured: f64, offered: f64, has_helped: bool) -> Row {
+        Row {
+            advice: Some("batch.size=131072".into()),
+            promise: Some(Promise {
+                figure: "records_per_second".into(),
+                low: 1_000.0,
+                high: 1_500.0,
+                unknown: None,
+            }),
+            promised_figure: Some(measured),
+            offered: Some(offered),
+            has_helped: Some(has_helped),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_promise_stands_with_its_error_and_an_offer_below_it_is_marked() {
+        let made = "batch.size=131072: 1,000 to 1,500, ";
+        assert_eq!(advice(&row(1_200.0, 9_000.0, true)), format!("{made}1,200"));
+        let missed = "**2,000** (error 25 %); **did not help**";
+        assert_eq!(advice(&row(2_000.0, 9_000.0, false)), format!("{made}{missed}"));
+        let modest = "500 (not counted: more than is offered)";
+        assert_eq!(advice(&row(500.0, 500.0, true)), format!("{made}{modest}"));
+    }
 }

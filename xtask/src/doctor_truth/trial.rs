@@ -2,6 +2,7 @@
 //! the true remedy bring.
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub struct Row {
     pub first: f64,
     pub advised: Option<f64>,
     pub remedied: Option<f64>,
+    /// Whether the advised change gained as much as the true remedy must; `None`: it was not tried.
+    #[serde(default)]
+    pub has_helped: Option<bool>,
     /// What was measured of the promised figure after the advised change.
     pub promised_figure: Option<f64>,
     /// Records per second that the client offers, which no change can exceed.
@@ -87,6 +91,10 @@ impl Promise {
     pub fn is_empty(&self) -> bool {
         self.high > WIDEST * self.low
     }
+
+    fn tolerated(&self) -> RangeInclusive<f64> {
+        self.low * (1.0 - TOLERANCE)..=self.high * (1.0 + TOLERANCE)
+    }
 }
 
 impl Row {
@@ -112,21 +120,34 @@ impl Row {
         self.invalid.is_none() && !self.is_disturbed()
     }
 
+    /// The promise that was made and what was measured of it.
+    fn tried(&self) -> Option<(&Promise, f64)> {
+        let promise = self.promise.as_ref()?;
+        promise.unknown.is_none().then_some(promise).zip(self.promised_figure)
+    }
+
     /// Whether a promise was kept; `None`: none was made, or it was not tried.
     pub fn is_promise_kept(&self) -> Option<bool> {
-        let promise = self
-            .promise
-            .as_ref()
-            .filter(|promise| promise.unknown.is_none())?;
-        let measured = self.promised_figure?;
-        if promise.is_empty() {
-            return Some(false);
-        }
-        let (low, high) = (promise.low * (1.0 - TOLERANCE), promise.high * (1.0 + TOLERANCE));
-        let is_all = promise.figure == "records_per_second"
-            && self.offered.is_some_and(|offered| measured >= 0.97 * offered);
-        // A client that offers less than was promised does not try the promise.
-        (!is_all || low <= measured).then(|| (low..=high).contains(&measured))
+        let (promise, measured) = self.tried().filter(|_| !self.is_above_offer())?;
+        Some(!promise.is_empty() && promise.tolerated().contains(&measured))
+    }
+
+    /// A client that offers less than was promised, and carries all of it, does not try the promise.
+    pub fn is_above_offer(&self) -> bool {
+        self.tried().is_some_and(|(promise, measured)| {
+            let is_all = promise.figure == "records_per_second"
+                && self.offered.is_some_and(|offered| measured >= 0.97 * offered);
+            is_all && !promise.is_empty() && measured < *promise.tolerated().start()
+        })
+    }
+
+    /// How far a promise that counts is from the measurement, as a share of it: from the nearer end
+    /// of its range.
+    pub fn promise_error(&self) -> Option<f64> {
+        self.is_promise_kept()?;
+        let (promise, measured) = self.tried()?;
+        let distance = (promise.low - measured).max(measured - promise.high).max(0.0);
+        Some(if distance > 0.0 { distance / measured } else { 0.0 })
     }
 
     pub fn line(&self) -> String {
@@ -255,11 +276,7 @@ impl Trial<'_> {
             let cured = self.beside(|| self.remedied(remedy, feeder.as_ref()))?;
             row.remedied = Some(self.figure(&cured));
             let (before, after) = (row.first, self.figure(&cured));
-            let holds = match self.regime.figure {
-                Figure::Rate => after >= GAIN * before,
-                Figure::Latency => after * GAIN <= before,
-            };
-            if !holds {
+            if !is_gain(self.regime.figure, before, after) {
                 row.invalid = Some(format!(
                     "the remedy brings {after:.0} after {before:.0} {}",
                     row.unit
@@ -281,6 +298,11 @@ impl Trial<'_> {
             let advised =
                 self.beside(|| self.measured("advised", (self.regime.way, around), &[], &change))?;
             row.advised = Some(self.figure(&advised));
+            row.has_helped = self
+                .regime
+                .remedy
+                .is_some()
+                .then(|| is_gain(self.regime.figure, row.first, self.figure(&advised)));
             row.promised_figure = row
                 .promise
                 .as_ref()
@@ -446,6 +468,14 @@ impl Trial<'_> {
     }
 }
 
+/// Nothing at all is no gain over nothing.
+fn is_gain(figure: Figure, before: f64, after: f64) -> bool {
+    match figure {
+        Figure::Rate => after > 0.0 && after >= GAIN * before,
+        Figure::Latency => after * GAIN <= before,
+    }
+}
+
 /// A member is expelled at most once for each of its polls, which take longer than the interval.
 fn measured_seconds(regime: &Regime) -> usize {
     let has_interval = regime.set.iter().any(|(key, _)| *key == "max.poll.interval.ms");
@@ -557,6 +587,41 @@ mod tests {
     }
 
     #[test]
+    fn the_error_of_a_promise_is_its_distance_in_shares_of_the_measurement() {
+        let row = |low: f64, high: f64, measured: f64| Row {
+            promise: Some(Promise {
+                figure: "records_per_second".into(),
+                low,
+                high,
+                unknown: None,
+            }),
+            promised_figure: Some(measured),
+            ..Row::default()
+        };
+        assert_eq!(row(1_000.0, 1_500.0, 1_200.0).promise_error(), Some(0.0));
+        assert_eq!(row(1_000.0, 1_500.0, 2_000.0).promise_error(), Some(0.25));
+        assert_eq!(row(1_000.0, 1_500.0, 800.0).promise_error(), Some(0.25));
+        assert_eq!(row(1_000.0, 1_000.0, 0.0).promise_error(), Some(f64::INFINITY));
+        assert_eq!(row(0.0, 0.0, 0.0).promise_error(), Some(0.0));
+        let offered = Row {
+            offered: Some(800.0),
+            ..row(1_000.0, 1_500.0, 800.0)
+        };
+        assert_eq!(offered.promise_error(), None);
+        assert_eq!(Row::default().promise_error(), None);
+    }
+
+    #[test]
+    fn a_change_gains_a_tenth_or_it_is_no_gain() {
+        assert!(is_gain(Figure::Rate, 100.0, 110.1));
+        assert!(!is_gain(Figure::Rate, 100.0, 109.0));
+        assert!(is_gain(Figure::Rate, 0.0, 1.0));
+        assert!(!is_gain(Figure::Rate, 0.0, 0.0));
+        assert!(is_gain(Figure::Latency, 110.1, 100.0));
+        assert!(!is_gain(Figure::Latency, 109.0, 100.0));
+    }
+
+    #[test]
     fn a_promise_is_kept_within_its_range_and_fifteen_percent() {
         let row = |measured: f64, unknown: Option<&str>| Row {
             promise: Some(Promise {
@@ -601,5 +666,13 @@ mod tests {
             ..row(700.0, None)
         };
         assert_eq!(modest.is_promise_kept(), None);
+        assert!(modest.is_above_offer());
+        // A range that says nothing is broken whatever is offered.
+        let vague = Row {
+            promise: Some(wide(1_000.0, 2_500.0)),
+            ..modest
+        };
+        assert_eq!(vague.is_promise_kept(), Some(false));
+        assert!(!vague.is_above_offer());
     }
 }
