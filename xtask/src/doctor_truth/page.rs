@@ -21,7 +21,8 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
          below). A promise of more than the client offers is not counted. The advised change is tried also where the verdict is wrong, and it\n\
          helped when it gained at least 10 % where the true remedy did. Latency is from send to callback. A promise\n\
          that no member polls late is held against how often the advised client's group went on without it. A row whose remedy gained\n\
-         less than 10 % says nothing about the doctor and is not counted.\n\n\
+         less than 10 % says nothing about the doctor and is not counted. Where a broker cannot tell what a client does (Apache Kafka, of a Java\n\
+         client that has no room to push its metrics, or pushes none), NOT_ENOUGH_DATA with what would tell is right too.\n\n\
          Commit {commit}, `{command}`.\n\n**{}.**\n\n",
         Score::of(rows)
     );
@@ -62,13 +63,36 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
                 "- `{}`: {}. True: {}.",
                 row.regime,
                 row.construction,
-                row.truth.join(" or ")
+                truth(rows, row)
             );
             last = &row.regime;
         }
     }
     page.push_str(&combinations());
     page
+}
+
+/// What is true of a row's regime, and where else.
+fn truth(rows: &[Row], row: &Row) -> String {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for other in rows.iter().filter(|other| other.regime == row.regime) {
+        let (words, place) = (
+            other.truth.join(" or "),
+            format!("{} with {}", other.broker, other.client),
+        );
+        match groups.iter_mut().find(|(group, _)| *group == words) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((words, vec![place])),
+        }
+    }
+    if let [(words, _)] = &groups[..] {
+        return words.clone();
+    }
+    let texts: Vec<String> = groups
+        .into_iter()
+        .map(|(words, places)| format!("{words} (on {})", places.join(", ")))
+        .collect();
+    texts.join("; ")
 }
 
 /// Which clients each regime runs with, and why not with the others.
@@ -154,6 +178,25 @@ mod tests {
             has_helped: Some(has_helped),
             ..Row::default()
         }
+    }
+
+    #[test]
+    fn what_is_true_on_one_broker_only_says_on_which() {
+        let place = |broker: &str, truth: &[&str]| Row {
+            regime: "silent".into(),
+            broker: broker.into(),
+            client: "java".into(),
+            truth: truth.iter().map(|&truth| truth.into()).collect(),
+            ..Row::default()
+        };
+        let ottla = place("ottla", &["NETWORK_RTT"]);
+        let kafka = place("kafka", &["NETWORK_RTT", "NOT_ENOUGH_DATA"]);
+        let same = [ottla.clone(), place("kafka", &["NETWORK_RTT"])];
+        assert_eq!(truth(&same, &ottla), "NETWORK_RTT");
+        assert_eq!(
+            truth(&[ottla.clone(), kafka], &ottla),
+            "NETWORK_RTT (on ottla with java); NETWORK_RTT or NOT_ENOUGH_DATA (on kafka with java)"
+        );
     }
 
     #[test]

@@ -68,7 +68,10 @@ impl Score {
 
 /// - `sorted`: in ascending order.
 fn median(sorted: &[f64]) -> Option<f64> {
-    let (low, high) = (sorted.get(sorted.len().saturating_sub(1) / 2)?, sorted.get(sorted.len() / 2)?);
+    let (low, high) = (
+        sorted.get(sorted.len().saturating_sub(1) / 2)?,
+        sorted.get(sorted.len() / 2)?,
+    );
     Some(low.midpoint(*high))
 }
 
@@ -201,7 +204,8 @@ mod tests {
             row("QUOTA", "QUOTA"),
         ];
         let words = Score::of(&rows).to_string();
-        let promises = "1 of 3 promises kept (error 20 %, at worst 100 %), 1 above what is offered and not counted";
+        let promises =
+            "1 of 3 promises kept (error 20 %, at worst 100 %), 1 above what is offered and not counted";
         assert!(words.contains(promises), "{words}");
         assert!(words.contains("2 of 4 advised changes helped"), "{words}");
         let none = Score::of(&[row("QUOTA", "QUOTA")]).to_string();

@@ -32,7 +32,7 @@ const GAIN: f64 = 1.1;
 const TOLERANCE: f64 = 0.15;
 /// The verdict of a client that the doctor does not name.
 const NOT_LISTED: &str = "NOT_LISTED";
-/// The verdict of a doctor that does not say why it has no metrics.
+/// The verdict of a doctor that does not say why it has no metrics, or what would tell.
 const UNEXPLAINED: &str = "UNEXPLAINED";
 /// What it says where the broker takes none.
 const TAKES_NO_METRICS: &str = "does not take metrics";
@@ -123,7 +123,11 @@ impl Row {
     /// The promise that was made and what was measured of it.
     fn tried(&self) -> Option<(&Promise, f64)> {
         let promise = self.promise.as_ref()?;
-        promise.unknown.is_none().then_some(promise).zip(self.promised_figure)
+        promise
+            .unknown
+            .is_none()
+            .then_some(promise)
+            .zip(self.promised_figure)
     }
 
     /// Whether a promise was kept; `None`: none was made, or it was not tried.
@@ -209,7 +213,7 @@ pub fn run(
         broker: broker(stage.target).to_owned(),
         client: client.name().to_owned(),
         is_healthy: regime.remedy.is_none(),
-        truth: regime.truth.iter().map(|&truth| truth.to_owned()).collect(),
+        truth: regime.truth(stage.target, client),
         unit: match regime.figure {
             Figure::Rate => "records/s".to_owned(),
             Figure::Latency => "ms".to_owned(),
@@ -285,8 +289,8 @@ impl Trial<'_> {
             let refused = diagnosis["refused"].as_array().into_iter().flatten();
             row.false_refusals = refused
                 .filter_map(|refusal| refusal["set"].as_str())
-                .map(|set| set.split('=').next().unwrap_or(set).to_owned())
-                .filter(|set| remedy.names.contains(&set.as_str()))
+                .filter(|set| remedy.is_refused_by(set))
+                .map(str::to_owned)
                 .collect();
         }
         // Also after a wrong verdict: its promise is as much a promise as any.
@@ -331,7 +335,8 @@ impl Trial<'_> {
 
     fn note(&self, row: &mut Row, diagnosis: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        row.verdict = verdict(self.regime, diagnosis);
+        let is_knowable = self.regime.is_knowable(self.stage.target, self.client);
+        row.verdict = verdict(self.regime, is_knowable, diagnosis);
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];
@@ -489,7 +494,7 @@ fn expulsions(first: &Second, advised: &Second) -> Option<f64> {
 }
 
 /// That the doctor does not list a client is its error, not one of the construction.
-fn verdict(regime: &Regime, diagnosis: &Value) -> String {
+fn verdict(regime: &Regime, is_knowable: bool, diagnosis: &Value) -> String {
     let Some(verdict) = diagnosis["verdict"].as_str() else {
         return if regime.is_starting {
             "NOT_ENOUGH_DATA".to_owned()
@@ -497,7 +502,11 @@ fn verdict(regime: &Regime, diagnosis: &Value) -> String {
             NOT_LISTED.to_owned()
         };
     };
+    let tells = diagnosis["missing"]
+        .as_array()
+        .is_some_and(|missing| !missing.is_empty());
     match regime.around {
+        _ if !is_knowable && verdict == "NOT_ENOUGH_DATA" && !tells => UNEXPLAINED.to_owned(),
         Around::NoMetrics if !diagnosis.to_string().contains(TAKES_NO_METRICS) => UNEXPLAINED.to_owned(),
         _ => verdict.to_owned(),
     }
@@ -555,6 +564,7 @@ mod tests {
     fn a_verdict_without_metrics_counts_with_its_reason_only() {
         let all = super::super::regimes::all();
         let regime = |name| all.iter().find(|regime| regime.name == name).expect("a regime");
+        let verdict = |regime: &Regime, diagnosis: &Value| super::verdict(regime, true, diagnosis);
         let bare = serde_json::json!({"verdict": "NETWORK_RTT"});
         let reason = "The broker does not take metrics from clients.";
         let explained = serde_json::json!({"verdict": "NETWORK_RTT", "missing": [reason]});
@@ -566,6 +576,21 @@ mod tests {
             verdict(regime("starting-producer"), &Value::Null),
             "NOT_ENOUGH_DATA"
         );
+    }
+
+    #[test]
+    fn that_it_cannot_be_known_counts_with_what_would_tell() {
+        let all = super::super::regimes::all();
+        let silent = all
+            .iter()
+            .find(|regime| regime.name == "batch-4096-silent")
+            .expect("a regime");
+        let bare = serde_json::json!({"verdict": "NOT_ENOUGH_DATA", "missing": []});
+        let told = serde_json::json!({"verdict": "NOT_ENOUGH_DATA", "missing": ["its metrics"]});
+        assert_eq!(verdict(silent, false, &bare), UNEXPLAINED);
+        assert_eq!(verdict(silent, false, &told), "NOT_ENOUGH_DATA");
+        assert_eq!(verdict(silent, true, &bare), "NOT_ENOUGH_DATA");
+        assert_eq!(verdict(silent, false, &Value::Null), NOT_LISTED);
     }
 
     #[test]

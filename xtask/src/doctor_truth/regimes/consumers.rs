@@ -24,6 +24,7 @@ fn consumer(
         set,
         feed: Some(feed),
         truth,
+        unknowable: &[],
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
@@ -57,7 +58,6 @@ pub fn all() -> Vec<Regime> {
 }
 
 fn fetches() -> Vec<Regime> {
-    let partition: &[&str] = &["max.partition.fetch.bytes"];
     vec![
         Regime {
             clients: NOT_OTTLA,
@@ -71,7 +71,7 @@ fn fetches() -> Vec<Regime> {
                     &["FETCH_SIZE"],
                 ),
                 &[("max.partition.fetch.bytes", "1048576")],
-                partition,
+                &[],
             )
         },
         remedied(
@@ -84,7 +84,7 @@ fn fetches() -> Vec<Regime> {
                 &["FETCH_SIZE"],
             ),
             &[("max.partition.fetch.bytes", "1048576")],
-            partition,
+            &[],
         ),
         remedied(
             consumer(
@@ -96,7 +96,7 @@ fn fetches() -> Vec<Regime> {
                 &["FETCH_SIZE"],
             ),
             &[("fetch.max.bytes", "52428800")],
-            &["fetch.max.bytes"],
+            &[],
         ),
         Regime {
             figure: Figure::Latency,
@@ -111,7 +111,7 @@ fn fetches() -> Vec<Regime> {
                     &["FETCH_WAIT"],
                 ),
                 &[("fetch.min.bytes", "1")],
-                &["fetch.min.bytes", "fetch.max.wait.ms"],
+                &[],
             )
         },
         Regime {
@@ -126,7 +126,7 @@ fn fetches() -> Vec<Regime> {
                     &["NETWORK_WINDOW"],
                 ),
                 &[("receive.buffer.bytes", "2097152")],
-                &["receive.buffer.bytes"],
+                &[],
             )
         },
         remedied(
@@ -197,7 +197,7 @@ fn work() -> Vec<Regime> {
                     &["PROCESSING"],
                 ),
                 none,
-                &[],
+                &["more consumers"],
             )
         },
         remedied(
@@ -234,7 +234,7 @@ fn work() -> Vec<Regime> {
                 &["PROCESSING"],
             ),
             none,
-            &[],
+            &["more consumers"],
         ),
         // More consumers of the group gain nothing: the hot partition has one of its own already.
         remedied(
@@ -276,7 +276,7 @@ fn work() -> Vec<Regime> {
                 &["REBALANCING"],
             ),
             &[("max.poll.records", "50")],
-            &["max.poll.records"],
+            &[],
         ),
     ]
 }

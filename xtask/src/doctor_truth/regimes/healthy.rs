@@ -21,6 +21,7 @@ fn healthy(
         set,
         feed,
         truth: FINE,
+        unknowable: &[],
         remedy: None,
         figure: Figure::Latency,
         clients: ALL,
