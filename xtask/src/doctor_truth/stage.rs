@@ -56,6 +56,8 @@ impl Stage {
             (Way::Near, link(4.0, 0)),
             (Way::Far, link(40.0, 0)),
             (Way::Narrow, link(4.0, 1_000_000)),
+            (Way::Broad, link(4.0, 10_000_000)),
+            (Way::FarNarrow, link(40.0, 1_000_000)),
         ] {
             let namespace =
                 Namespace::create(&spec).context("a network namespace (needs root, ip and /dev/net/tun)")?;
@@ -67,7 +69,9 @@ impl Stage {
         }
         let doctor_port = toolchain::free_port()?;
         let ottla = programs.ottla.clone().context("the ottla binary was not built")?;
-        let (mut settings, mut kafka) = (Vec::new(), programs.kafka.clone());
+        // A regime's topics are created; the one that does not exist stays so.
+        let mut settings = vec![("auto.create.topics.enable", "false".to_owned())];
+        let mut kafka = programs.kafka.clone();
         if target == Target::Kafka {
             kafka = kafka.with_jar(&Plugin::prepare()?.jar);
             settings.push(("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()));

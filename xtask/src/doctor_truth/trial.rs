@@ -388,11 +388,10 @@ impl Trial<'_> {
         let id = format!("{}-{phase}", self.topic);
         let mut pairs = merged(&[&[self.regime.set], layers].concat());
         pairs.extend(more.iter().cloned());
-        let mut own = vec![
-            ("load.role", self.role()),
-            ("load.topic", &*self.topic),
-            ("client.id", &*id),
-        ];
+        let mut own = vec![("load.role", self.role()), ("client.id", &*id)];
+        if !pairs.iter().any(|(key, _)| key == "load.topic") {
+            own.push(("load.topic", &*self.topic));
+        }
         if !self.regime.is_producer() {
             own.push(("auto.offset.reset", self.beginning(phase)));
             own.push(("group.id", &*id));
@@ -448,8 +447,7 @@ impl Trial<'_> {
         };
         let place = match (remedy.lifts, self.regime.way) {
             (false, way) => (way, self.regime.around),
-            (true, Way::Narrow) => (Way::Near, Around::Nothing),
-            (true, way) => (way, Around::Nothing),
+            (true, way) => (way.widened(), Around::Nothing),
         };
         skew(!remedy.lifts);
         let cured = self.measured("remedied", place, &[remedy.set], &[]);

@@ -47,6 +47,14 @@ fn acks(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
     }
 }
 
+/// A long linger that the application has chosen: batches wait, and nothing gathers.
+fn linger(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
+    Regime {
+        truth: &["KEEPS_UP"],
+        ..healthy(name, construction, Way::Loopback, 3, set, None)
+    }
+}
+
 /// Too little is known of it, so that no judgement is right too.
 fn starting(regime: Regime) -> Regime {
     Regime {
@@ -122,6 +130,24 @@ pub fn all() -> Vec<Regime> {
             "acks-1",
             "acks=1, 2,000 records/s of 500 bytes across 4 ms",
             &[("acks", "1"), ("load.rate", "2000"), ("load.record.bytes", "500")],
+        ),
+        linger(
+            "linger-200",
+            "linger.ms=200, 150 records/s of 200 bytes",
+            &[
+                ("linger.ms", "200"),
+                ("load.rate", "150"),
+                ("load.record.bytes", "200"),
+            ],
+        ),
+        linger(
+            "linger-1500",
+            "linger.ms=1500, 100 records/s of 100 bytes",
+            &[
+                ("linger.ms", "1500"),
+                ("load.rate", "100"),
+                ("load.record.bytes", "100"),
+            ],
         ),
         healthy(
             "healthy-consumer",

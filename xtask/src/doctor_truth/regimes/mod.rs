@@ -20,6 +20,21 @@ pub enum Way {
     Far,
     /// Kernel TCP, 4 ms, one megabyte per second.
     Narrow,
+    /// Kernel TCP, 4 ms, ten megabytes per second.
+    Broad,
+    /// Kernel TCP, 40 ms, one megabyte per second.
+    FarNarrow,
+}
+
+impl Way {
+    /// The same way with a link that nothing fills.
+    pub fn widened(self) -> Way {
+        match self {
+            Way::Narrow | Way::Broad => Way::Near,
+            Way::FarNarrow => Way::Far,
+            way => way,
+        }
+    }
 }
 
 /// What is done around the client, and undone by the remedy.
@@ -140,8 +155,10 @@ pub const OTTLA: &[Target] = &[Target::Ottla];
 const NOT_PUSHED: &[(Target, Client)] = &[(Target::Kafka, Client::Java)];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
 /// Keys of the load that only Java's program knows.
-const JAVA_LOADS: [&str; 7] = [
+const JAVA_LOADS: [&str; 9] = [
     "load.commit",
+    "load.flush.records",
+    "load.transaction.records",
     "load.work.micros",
     "load.values",
     "load.slow.partition",

@@ -324,6 +324,32 @@ fn network() -> Vec<Regime> {
             &["NETWORK_BANDWIDTH"],
         )
         .remedy(&[("compression.type", "lz4")]),
+        producer(
+            "full-link",
+            "batch.size=262144, 15,000 records/s of 1,000 bytes over a link of 10 MB/s across 4 ms",
+            Way::Broad,
+            &[
+                ("batch.size", "262144"),
+                ("load.rate", "15000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
+        producer(
+            "full-link-far",
+            "batch.size=131072, 2,000 records/s of 1,000 bytes over a link of 1 MB/s across 40 ms",
+            Way::FarNarrow,
+            &[
+                ("batch.size", "131072"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
     ]
 }
 
@@ -383,6 +409,31 @@ fn threads() -> Vec<Regime> {
         )
         .remedy(&[("load.synchronous", "false")])
         .clients(ALL),
+        producer(
+            "flush-10",
+            "flush() after every 10 of 6,000 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("load.flush.records", "10"),
+                ("load.rate", "6000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.flush.records", "0")]),
+        producer(
+            "transaction-10",
+            "a transaction of every 10 of 3,000 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("transactional.id", "transaction-10"),
+                ("load.transaction.records", "10"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.transaction.records", "1000")]),
         // Not on loopback: where hardly any of the pipe is used, a thread without time left looks
         // like one that is given no more.
         producer(
@@ -445,5 +496,18 @@ fn limits() -> Vec<Regime> {
         )
         .around(Around::Quota("producer_byte_rate", 200_000.0))
         .lifted(&["producer_byte_rate"]),
+        producer(
+            "unknown-topic",
+            "100 records/s to a topic that does not exist, and max.block.ms=2000",
+            Way::Loopback,
+            &[
+                ("load.topic", "does-not-exist"),
+                ("max.block.ms", "2000"),
+                ("load.rate", "100"),
+                ("load.record.bytes", "500"),
+            ],
+            &["FAILING"],
+        )
+        .remedy(&[("load.topic", "")]),
     ]
 }
