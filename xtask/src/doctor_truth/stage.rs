@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use ottla_client::admin::{
-    Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, QuotaAlteration, QuotaEntity,
+    Acl, Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, QuotaAlteration, QuotaEntity,
 };
 use ottla_client::config::Config;
 use ottla_lab::disk::cold::drop_from_cache;
@@ -25,6 +25,13 @@ const SUBSCRIPTION: [(&str, &str); 2] = [
     ("interval.ms", "1000"),
     ("metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer."),
 ];
+
+/// The principal of all clients here.
+const CLIENTS: &str = "User:ANONYMOUS";
+/// A resource type and operations of ACLs.
+const TOPIC: i8 = 2;
+const ALL: i8 = 2;
+const DESCRIBE: i8 = 8;
 
 struct Distance {
     way: Way,
@@ -81,6 +88,12 @@ impl Stage {
             ));
         }
         if target == Target::Ottla {
+            // A topic without ACLs is open to all, as it is without an authorizer.
+            settings.push((
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
+            ));
+            settings.push(("allow.everyone.if.no.acl.found", "true".to_owned()));
             // It asks by subscription alone, as Apache Kafka does.
             settings.push(("ottla.telemetry.default.interval.ms", "0".to_owned()));
         }
@@ -180,6 +193,7 @@ impl Stage {
             Around::Nothing => {}
             Around::Quota(key, value) => self.alter_quota(client_id, key, Some(value))?,
             Around::NoMetrics => self.ask_for_metrics(false)?,
+            Around::Denied => self.allow(topic, &[("User:other", ALL), (CLIENTS, DESCRIBE)])?,
             Around::ColdDisk(bytes_per_second) => {
                 let why = |why| anyhow::anyhow!("this machine cannot limit what a process reads: {why}");
                 limit = Some(ReadLimit::begin(self.server.pid(), &partition, bytes_per_second).map_err(why)?);
@@ -196,11 +210,25 @@ impl Stage {
         Ok(Surroundings {
             stage: self,
             around,
+            topic: topic.to_owned(),
             client_id: client_id.to_owned(),
             burners,
             limit,
             partition,
         })
+    }
+
+    /// Adds ACLs of a topic. The first one closes it to all that none of them names.
+    fn allow(&self, topic: &str, principals: &[(&str, i8)]) -> Result<()> {
+        let acl = |&(principal, operation): &(&str, i8)| Acl::allowing(principal, operation, TOPIC, topic);
+        for result in self
+            .admin
+            .create_acls(principals.iter().map(acl).collect())
+            .wait()?
+        {
+            result.context("an ACL of the topic")?;
+        }
+        Ok(())
     }
 
     fn alter_quota(&self, client_id: &str, key: &str, value: Option<f64>) -> Result<()> {
@@ -231,6 +259,11 @@ impl Stage {
             "--format",
             "json",
         ]);
+        if self.collector.is_none() {
+            // Made by the broker, because it has an authorizer.
+            command.arg("--admin-token-file");
+            command.arg(self.site.directory.join("ottla.admin.token"));
+        }
         let output = command.output().context("cannot start ottla doctor")?;
         ensure!(
             matches!(output.status.code(), Some(0 | 1)),
@@ -250,6 +283,7 @@ impl Stage {
 pub struct Surroundings<'a> {
     stage: &'a Stage,
     around: Around,
+    topic: String,
     client_id: String,
     burners: Vec<std::process::Child>,
     limit: Option<ReadLimit>,
@@ -269,6 +303,10 @@ impl Drop for Surroundings<'_> {
             Around::NoMetrics => {
                 let asked = self.stage.ask_for_metrics(true);
                 asked.expect("the clients that follow are asked again");
+            }
+            Around::Denied => {
+                let opened = self.stage.allow(&self.topic, &[(CLIENTS, ALL)]);
+                opened.expect("the topic is open to the clients that follow");
             }
             Around::ColdDisk(_) => {
                 drop(self.limit.take());

@@ -19,6 +19,9 @@ use ottla_lab::machine::others::{OTHERS_MAX, Others};
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
 const LAST_ASKED: usize = 75;
+/// Seconds before it is asked about one that a transaction holds: it tells ordinary ones apart by
+/// their length.
+const HELD_ASKED: usize = 45;
 /// Seconds before it is asked about a client that is starting.
 const STARTED: usize = 3;
 /// A verdict counts when it was given at two moments this far apart.
@@ -136,7 +139,7 @@ impl Row {
         Some(!promise.is_empty() && promise.tolerated().contains(&measured))
     }
 
-    /// A client that offers less than was promised, and carries all of it, does not try the promise.
+    /// A client that offers less than was promised, and carries all of it, does not try it.
     pub fn is_above_offer(&self) -> bool {
         self.tried().is_some_and(|(promise, measured)| {
             let is_all = promise.figure == "records_per_second"
@@ -416,7 +419,7 @@ impl Trial<'_> {
             let diagnosis = self.stage.diagnosis(&id, self.role())?;
             return Ok((diagnosis.unwrap_or_default(), seconds));
         }
-        load.watch(FIRST_ASKED)?;
+        load.watch(first_asked(self.regime))?;
         let mut stable = 0;
         let mut last: Option<Value> = None;
         let began = load.seconds().len();
@@ -476,6 +479,13 @@ fn is_gain(figure: Figure, before: f64, after: f64) -> bool {
     match figure {
         Figure::Rate => after > 0.0 && after >= GAIN * before,
         Figure::Latency => after * GAIN <= before,
+    }
+}
+
+fn first_asked(regime: &Regime) -> usize {
+    match regime.feed {
+        Some(feed) if feed.is_held => HELD_ASKED,
+        _ => FIRST_ASKED,
     }
 }
 
@@ -556,6 +566,18 @@ mod tests {
             measured_seconds(regime.expect("a regime"))
         };
         assert!(seconds("poll-interval") > seconds("processing-1ms"));
+    }
+
+    #[test]
+    fn a_doctor_is_asked_about_a_held_consumer_when_it_can_know() {
+        let all = super::super::regimes::all();
+        let asked = |name| {
+            let regime = all.iter().find(|regime| regime.name == name);
+            first_asked(regime.expect("a regime"))
+        };
+        // Its rule wants a transaction of half a minute.
+        assert!(asked("open-transaction") > 30);
+        assert_eq!(asked("healthy-consumer"), FIRST_ASKED);
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn evenly(records_per_second: u32, record_bytes: usize) -> Feed {
         record_bytes,
         is_skewed: false,
         stored: 0,
+        is_held: false,
     }
 }
 
@@ -160,6 +161,28 @@ fn fetches() -> Vec<Regime> {
                     &["COLD_READ"],
                 ),
                 &[],
+                &[],
+            )
+        },
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            brokers: OTTLA,
+            ..remedied(
+                consumer(
+                    "open-transaction",
+                    "isolation.level=read_committed, 500 records/s in one partition behind a transaction that stays open",
+                    Way::Loopback,
+                    (
+                        1,
+                        Feed {
+                            is_held: true,
+                            ..evenly(500, 200)
+                        },
+                    ),
+                    &[("isolation.level", "read_committed")],
+                    &["TRANSACTION"],
+                ),
+                &[("isolation.level", "read_uncommitted")],
                 &[],
             )
         },

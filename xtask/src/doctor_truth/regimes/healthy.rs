@@ -36,6 +36,7 @@ fn feed(records_per_second: u32, record_bytes: usize) -> Option<Feed> {
         record_bytes,
         is_skewed: false,
         stored: 0,
+        is_held: false,
     })
 }
 

@@ -47,6 +47,8 @@ pub enum Around {
     BusyHost,
     /// The broker asks no client for metrics.
     NoMetrics,
+    /// The topic's ACLs let others write to it.
+    Denied,
     /// The page cache has nothing of the topic's first partition, and the broker reads its disk at
     /// this many bytes per second; undone, all of it is in memory.
     ColdDisk(u64),

@@ -496,6 +496,19 @@ fn limits() -> Vec<Regime> {
         )
         .around(Around::Quota("producer_byte_rate", 200_000.0))
         .lifted(&["producer_byte_rate"]),
+        Regime {
+            brokers: OTTLA,
+            ..producer(
+                "denied",
+                "ACLs of the topic let another principal write to it, 200 records/s",
+                Way::Loopback,
+                &[("load.rate", "200"), ("load.record.bytes", "500")],
+                &["DENIED"],
+            )
+        }
+        .around(Around::Denied)
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
         producer(
             "unknown-topic",
             "100 records/s to a topic that does not exist, and max.block.ms=2000",
