@@ -76,32 +76,15 @@ impl Stage {
         }
         let doctor_port = toolchain::free_port()?;
         let ottla = programs.ottla.clone().context("the ottla binary was not built")?;
-        // A regime's topics are created; the one that does not exist stays so.
-        let mut settings = vec![("auto.create.topics.enable", "false".to_owned())];
-        let mut kafka = programs.kafka.clone();
-        if target == Target::Kafka {
-            kafka = kafka.with_jar(&Plugin::prepare()?.jar);
-            settings.push(("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()));
-            settings.push((
-                "ottla.telemetry.collector",
-                format!("http://127.0.0.1:{doctor_port}"),
-            ));
-        }
-        if target == Target::Ottla {
-            // A topic without ACLs is open to all, as it is without an authorizer.
-            settings.push((
-                "authorizer.class.name",
-                "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
-            ));
-            settings.push(("allow.everyone.if.no.acl.found", "true".to_owned()));
-            // It asks by subscription alone, as Apache Kafka does.
-            settings.push(("ottla.telemetry.default.interval.ms", "0".to_owned()));
-        }
+        let kafka = match target {
+            Target::Kafka => programs.kafka.with_jar(&Plugin::prepare()?.jar),
+            Target::Ottla => programs.kafka.clone(),
+        };
         let with_plugin = Programs {
             kafka,
             ottla: Some(ottla.clone()),
         };
-        let site = site(target, &distances, &settings)?;
+        let site = site(target, &distances, &settings(target, doctor_port))?;
         let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
         let server = site.start_with(&with_plugin, target, &[&listener])?;
         // It asks Kafka for members, lag and quotas, which no client pushes.
@@ -324,6 +307,31 @@ fn read_into_cache(partition: &Path) {
         // What cannot be read stays cold, and the remedy does not hold.
         let _ = file.and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
     }
+}
+
+/// What is particular to the brokers here.
+fn settings(target: Target, doctor_port: u16) -> Vec<(&'static str, String)> {
+    let more = match target {
+        Target::Kafka => vec![
+            ("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()),
+            (
+                "ottla.telemetry.collector",
+                format!("http://127.0.0.1:{doctor_port}"),
+            ),
+        ],
+        Target::Ottla => vec![
+            // A topic without ACLs is open to all, as it is without an authorizer.
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
+            ),
+            ("allow.everyone.if.no.acl.found", "true".to_owned()),
+            // It asks by subscription alone, as Apache Kafka does.
+            ("ottla.telemetry.default.interval.ms", "0".to_owned()),
+        ],
+    };
+    // A regime's topics are created; the one that does not exist stays so.
+    [vec![("auto.create.topics.enable", "false".to_owned())], more].concat()
 }
 
 /// A directory whose broker listens on loopback and at the near end of every distance.
