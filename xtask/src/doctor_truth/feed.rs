@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use ottla_client::config::Config;
-use ottla_client::producer::{Producer, Record};
+use ottla_client::producer::{Producer, Record, Transaction, TransactionalProducer};
 
 /// Records that another client writes for a consumer.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct Feed {
     pub is_skewed: bool,
     /// Records that are written before the consumer begins, with timestamps of an hour before.
     pub stored: u32,
+    /// A transaction begins in partition 0 before all but what is stored, and stays open.
+    pub is_held: bool,
 }
 
 /// Old enough that no broker would expect them in memory.
@@ -37,11 +39,17 @@ impl Feeder {
             .set("client.id", format!("{topic}-feed"));
         let producer = Producer::new(&config)?;
         store(&producer, topic, partitions, feed)?;
+        let open = feed.is_held.then(|| holder(bootstrap, topic)).transpose()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let is_skewed = Arc::new(AtomicBool::new(feed.is_skewed));
         let (over, skewed, topic) = (Arc::clone(&is_over), Arc::clone(&is_skewed), topic.to_owned());
         let thread = std::thread::spawn(move || {
             let value = vec![b'v'; feed.record_bytes];
+            // Open until the thread ends. Without it the remedy gains nothing.
+            let _transaction = open.as_ref().map(|producer| {
+                hold(producer, &topic, &value)
+                    .inspect_err(|error| eprintln!("no transaction is open in {topic}: {error:#}"))
+            });
             let began = Instant::now();
             let mut sent = 0_u64;
             while !over.load(Ordering::Relaxed) {
@@ -72,6 +80,27 @@ impl Feeder {
     pub fn skew(&self, is_skewed: bool) {
         self.is_skewed.store(is_skewed, Ordering::Relaxed);
     }
+}
+
+/// A producer whose transaction the coordinator leaves open for longer than a trial takes.
+fn holder(bootstrap: &str, topic: &str) -> Result<TransactionalProducer> {
+    let config = Config::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("client.id", format!("{topic}-open"))
+        .set("transactional.id", format!("{topic}-open"))
+        .set("transaction.timeout.ms", "600000");
+    let producer = TransactionalProducer::new(&config)?;
+    producer.init().context("a transaction that is to stay open")?;
+    Ok(producer)
+}
+
+/// Opens a transaction in partition 0.
+fn hold<'a>(producer: &'a TransactionalProducer, topic: &str, value: &[u8]) -> Result<Transaction<'a>> {
+    let transaction = producer.begin()?;
+    transaction
+        .send(&Record::new(topic).partition(0).value(value))?
+        .wait()?;
+    Ok(transaction)
 }
 
 /// Writes the records that are there from the beginning.

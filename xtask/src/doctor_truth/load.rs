@@ -6,7 +6,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `load.role` | `producer` or `consumer` |
-//! | `load.topic` | |
+//! | `load.topic` | another than the regime's own, which exists |
 //! | `load.rate` | records per second that a producer offers; 0: as fast as it goes |
 //! | `load.record.bytes` | size of a value |
 //! | `load.values` | `noise`, or `text` that compresses about three times (Java) |
@@ -16,6 +16,8 @@
 //! | `load.members` | consumers of the group in the process; all but the first are `<client.id>-other` (Java) |
 //! | `load.threads` | threads that share the rate (Java) |
 //! | `load.synchronous` | `true`: every send waits for its result |
+//! | `load.flush.records` | `flush()` after every n records (Java) |
+//! | `load.transaction.records` | a transaction of every n records, with a `transactional.id` (Java) |
 //! | `load.work.micros` | processor time of the sending thread for each record (Java) |
 //! | `load.callback.micros` | time that each callback takes |
 //! | `load.processing.micros` | time that a consumer takes for each record |

@@ -4,9 +4,11 @@ use std::fmt;
 
 use anyhow::{Result, ensure};
 
+use ottla_lab::numbers::percent;
+
 use super::trial::Row;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Score {
     pub rows: usize,
     pub invalid: usize,
@@ -16,6 +18,13 @@ pub struct Score {
     pub false_refusals: usize,
     pub promises: usize,
     pub kept: usize,
+    /// Of the promises that count, in ascending order: `Row::promise_error`.
+    pub errors: Vec<f64>,
+    /// Promises that do not count: more than the client offers.
+    pub above_offer: usize,
+    /// Advised changes that were tried where the true remedy helped, and those that did.
+    pub changes: usize,
+    pub helped: usize,
     pub healthy: usize,
     pub alarms: usize,
 }
@@ -34,11 +43,36 @@ impl Score {
             score.false_refusals += usize::from(!row.false_refusals.is_empty());
             score.promises += usize::from(row.is_promise_kept().is_some());
             score.kept += usize::from(row.is_promise_kept() == Some(true));
+            score.errors.extend(row.promise_error());
+            score.above_offer += usize::from(row.is_above_offer());
+            score.changes += usize::from(row.has_helped.is_some());
+            score.helped += usize::from(row.has_helped == Some(true));
             score.healthy += usize::from(row.is_healthy);
             score.alarms += usize::from(row.is_false_alarm());
         }
+        score.errors.sort_by(f64::total_cmp);
         score
     }
+
+    fn promises(&self) -> String {
+        let mut text = format!("{} of {} promises kept", self.kept, self.promises);
+        if let (Some(median), Some(worst)) = (median(&self.errors), self.errors.last()) {
+            text += &format!(" (error {}, at worst {})", percent(median), percent(*worst));
+        }
+        if self.above_offer > 0 {
+            text += &format!(", {} above what is offered and not counted", self.above_offer);
+        }
+        text
+    }
+}
+
+/// - `sorted`: in ascending order.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let (low, high) = (
+        sorted.get(sorted.len().saturating_sub(1) / 2)?,
+        sorted.get(sorted.len() / 2)?,
+    );
+    Some(low.midpoint(*high))
 }
 
 impl Score {
@@ -64,12 +98,13 @@ impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} verdicts right; {} false refusals; {} of {} promises kept; {} false alarms on {} healthy clients; {} constructions did not hold",
+            "{} of {} verdicts right; {} false refusals; {}; {} of {} advised changes helped; {} false alarms on {} healthy clients; {} constructions did not hold",
             self.right,
             self.rows,
             self.false_refusals,
-            self.kept,
-            self.promises,
+            self.promises(),
+            self.helped,
+            self.changes,
             self.alarms,
             self.healthy,
             self.invalid
@@ -106,6 +141,7 @@ pub fn confusion(rows: &[Row]) -> Vec<(String, String, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::trial::Promise;
     use super::*;
 
     fn row(truth: &str, verdict: &str) -> Row {
@@ -144,6 +180,43 @@ mod tests {
         assert_eq!((score.rows, score.invalid, score.right), (3, 1, 1));
         assert_eq!((score.false_refusals, score.alarms, score.healthy), (1, 1, 1));
         assert_eq!(confusion(&rows).len(), 3);
+    }
+
+    #[test]
+    fn promises_say_by_how_much_and_changes_whether_they_helped() {
+        let tried = |measured: f64, offered: f64, has_helped| Row {
+            promise: Some(Promise {
+                figure: "records_per_second".into(),
+                low: 1_000.0,
+                high: 1_000.0,
+                unknown: None,
+            }),
+            promised_figure: Some(measured),
+            offered: Some(offered),
+            has_helped: Some(has_helped),
+            ..row("QUOTA", "QUOTA")
+        };
+        let rows = [
+            tried(1_000.0, 5_000.0, true),
+            tried(1_250.0, 5_000.0, true),
+            tried(500.0, 5_000.0, false),
+            tried(500.0, 500.0, false),
+            row("QUOTA", "QUOTA"),
+        ];
+        let words = Score::of(&rows).to_string();
+        let promises =
+            "1 of 3 promises kept (error 20 %, at worst 100 %), 1 above what is offered and not counted";
+        assert!(words.contains(promises), "{words}");
+        assert!(words.contains("2 of 4 advised changes helped"), "{words}");
+        let none = Score::of(&[row("QUOTA", "QUOTA")]).to_string();
+        assert!(none.contains("; 0 of 0 promises kept; 0 of 0 advised"), "{none}");
+    }
+
+    #[test]
+    fn a_median_of_an_even_number_is_between_the_two_in_the_middle() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+        assert_eq!(median(&[1.0, 2.0, 3.0, 9.0]), Some(2.5));
     }
 
     #[test]

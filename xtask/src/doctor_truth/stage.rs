@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use ottla_client::admin::{
-    Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, QuotaAlteration, QuotaEntity,
+    Acl, Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, QuotaAlteration, QuotaEntity,
 };
 use ottla_client::config::Config;
 use ottla_lab::disk::cold::drop_from_cache;
@@ -25,6 +25,13 @@ const SUBSCRIPTION: [(&str, &str); 2] = [
     ("interval.ms", "1000"),
     ("metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer."),
 ];
+
+/// The principal of all clients here.
+const CLIENTS: &str = "User:ANONYMOUS";
+/// A resource type and operations of ACLs.
+const TOPIC: i8 = 2;
+const ALL: i8 = 2;
+const DESCRIBE: i8 = 8;
 
 struct Distance {
     way: Way,
@@ -56,6 +63,8 @@ impl Stage {
             (Way::Near, link(4.0, 0)),
             (Way::Far, link(40.0, 0)),
             (Way::Narrow, link(4.0, 1_000_000)),
+            (Way::Broad, link(4.0, 10_000_000)),
+            (Way::FarNarrow, link(40.0, 1_000_000)),
         ] {
             let namespace =
                 Namespace::create(&spec).context("a network namespace (needs root, ip and /dev/net/tun)")?;
@@ -67,28 +76,24 @@ impl Stage {
         }
         let doctor_port = toolchain::free_port()?;
         let ottla = programs.ottla.clone().context("the ottla binary was not built")?;
-        let (mut settings, mut collector, mut kafka) = (Vec::new(), None, programs.kafka.clone());
-        if target == Target::Kafka {
-            kafka = kafka.with_jar(&Plugin::prepare()?.jar);
-            collector = Some(Collector::start(&ottla, doctor_port)?);
-            settings.push(("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()));
-            settings.push((
-                "ottla.telemetry.collector",
-                format!("http://127.0.0.1:{doctor_port}"),
-            ));
-        }
-        if target == Target::Ottla {
-            // It asks by subscription alone, as Apache Kafka does.
-            settings.push(("ottla.telemetry.default.interval.ms", "0".to_owned()));
-        }
+        let kafka = match target {
+            Target::Kafka => programs.kafka.with_jar(&Plugin::prepare()?.jar),
+            Target::Ottla => programs.kafka.clone(),
+        };
         let with_plugin = Programs {
             kafka,
             ottla: Some(ottla.clone()),
         };
-        let site = site(target, &distances, &settings)?;
+        let site = site(target, &distances, &settings(target, doctor_port))?;
         let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
         let server = site.start_with(&with_plugin, target, &[&listener])?;
-        let admin = Admin::new(&Config::new().set("bootstrap.servers", server.bootstrap()))?;
+        // It asks Kafka for members, lag and quotas, which no client pushes.
+        let bootstrap = server.bootstrap();
+        let collector = match target {
+            Target::Kafka => Some(Collector::start(&ottla, doctor_port, Some(&bootstrap))?),
+            Target::Ottla => None,
+        };
+        let admin = Admin::new(&Config::new().set("bootstrap.servers", &bootstrap))?;
         let stage = Stage {
             target,
             admin,
@@ -171,6 +176,7 @@ impl Stage {
             Around::Nothing => {}
             Around::Quota(key, value) => self.alter_quota(client_id, key, Some(value))?,
             Around::NoMetrics => self.ask_for_metrics(false)?,
+            Around::Denied => self.allow(topic, &[("User:other", ALL), (CLIENTS, DESCRIBE)])?,
             Around::ColdDisk(bytes_per_second) => {
                 let why = |why| anyhow::anyhow!("this machine cannot limit what a process reads: {why}");
                 limit = Some(ReadLimit::begin(self.server.pid(), &partition, bytes_per_second).map_err(why)?);
@@ -187,11 +193,25 @@ impl Stage {
         Ok(Surroundings {
             stage: self,
             around,
+            topic: topic.to_owned(),
             client_id: client_id.to_owned(),
             burners,
             limit,
             partition,
         })
+    }
+
+    /// Adds ACLs of a topic. The first one closes it to all that none of them names.
+    fn allow(&self, topic: &str, principals: &[(&str, i8)]) -> Result<()> {
+        let acl = |&(principal, operation): &(&str, i8)| Acl::allowing(principal, operation, TOPIC, topic);
+        for result in self
+            .admin
+            .create_acls(principals.iter().map(acl).collect())
+            .wait()?
+        {
+            result.context("an ACL of the topic")?;
+        }
+        Ok(())
     }
 
     fn alter_quota(&self, client_id: &str, key: &str, value: Option<f64>) -> Result<()> {
@@ -222,6 +242,11 @@ impl Stage {
             "--format",
             "json",
         ]);
+        if self.collector.is_none() {
+            // Made by the broker, because it has an authorizer.
+            command.arg("--admin-token-file");
+            command.arg(self.site.directory.join("ottla.admin.token"));
+        }
         let output = command.output().context("cannot start ottla doctor")?;
         ensure!(
             matches!(output.status.code(), Some(0 | 1)),
@@ -241,6 +266,7 @@ impl Stage {
 pub struct Surroundings<'a> {
     stage: &'a Stage,
     around: Around,
+    topic: String,
     client_id: String,
     burners: Vec<std::process::Child>,
     limit: Option<ReadLimit>,
@@ -261,6 +287,10 @@ impl Drop for Surroundings<'_> {
                 let asked = self.stage.ask_for_metrics(true);
                 asked.expect("the clients that follow are asked again");
             }
+            Around::Denied => {
+                let opened = self.stage.allow(&self.topic, &[(CLIENTS, ALL)]);
+                opened.expect("the topic is open to the clients that follow");
+            }
             Around::ColdDisk(_) => {
                 drop(self.limit.take());
                 read_into_cache(&self.partition);
@@ -277,6 +307,31 @@ fn read_into_cache(partition: &Path) {
         // What cannot be read stays cold, and the remedy does not hold.
         let _ = file.and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
     }
+}
+
+/// What is particular to the brokers here.
+fn settings(target: Target, doctor_port: u16) -> Vec<(&'static str, String)> {
+    let more = match target {
+        Target::Kafka => vec![
+            ("metric.reporters", "ottla.telemetry.TelemetryExporter".to_owned()),
+            (
+                "ottla.telemetry.collector",
+                format!("http://127.0.0.1:{doctor_port}"),
+            ),
+        ],
+        Target::Ottla => vec![
+            // A topic without ACLs is open to all, as it is without an authorizer.
+            (
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned(),
+            ),
+            ("allow.everyone.if.no.acl.found", "true".to_owned()),
+            // It asks by subscription alone, as Apache Kafka does.
+            ("ottla.telemetry.default.interval.ms", "0".to_owned()),
+        ],
+    };
+    // A regime's topics are created; the one that does not exist stays so.
+    [vec![("auto.create.topics.enable", "false".to_owned())], more].concat()
 }
 
 /// A directory whose broker listens on loopback and at the near end of every distance.

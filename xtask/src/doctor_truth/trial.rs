@@ -2,6 +2,7 @@
 //! the true remedy bring.
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ use ottla_lab::machine::others::{OTHERS_MAX, Others};
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
 const LAST_ASKED: usize = 75;
+/// Seconds before it is asked about one that a transaction holds: it tells ordinary ones apart by
+/// their length.
+const HELD_ASKED: usize = 45;
 /// Seconds before it is asked about a client that is starting.
 const STARTED: usize = 3;
 /// A verdict counts when it was given at two moments this far apart.
@@ -31,7 +35,7 @@ const GAIN: f64 = 1.1;
 const TOLERANCE: f64 = 0.15;
 /// The verdict of a client that the doctor does not name.
 const NOT_LISTED: &str = "NOT_LISTED";
-/// The verdict of a doctor that does not say why it has no metrics.
+/// The verdict of a doctor that does not say why it has no metrics, or what would tell.
 const UNEXPLAINED: &str = "UNEXPLAINED";
 /// What it says where the broker takes none.
 const TAKES_NO_METRICS: &str = "does not take metrics";
@@ -60,6 +64,9 @@ pub struct Row {
     pub first: f64,
     pub advised: Option<f64>,
     pub remedied: Option<f64>,
+    /// Whether the advised change gained as much as the true remedy must; `None`: it was not tried.
+    #[serde(default)]
+    pub has_helped: Option<bool>,
     /// What was measured of the promised figure after the advised change.
     pub promised_figure: Option<f64>,
     /// Records per second that the client offers, which no change can exceed.
@@ -87,6 +94,10 @@ impl Promise {
     pub fn is_empty(&self) -> bool {
         self.high > WIDEST * self.low
     }
+
+    fn tolerated(&self) -> RangeInclusive<f64> {
+        self.low * (1.0 - TOLERANCE)..=self.high * (1.0 + TOLERANCE)
+    }
 }
 
 impl Row {
@@ -112,21 +123,38 @@ impl Row {
         self.invalid.is_none() && !self.is_disturbed()
     }
 
+    /// The promise that was made and what was measured of it.
+    fn tried(&self) -> Option<(&Promise, f64)> {
+        let promise = self.promise.as_ref()?;
+        promise
+            .unknown
+            .is_none()
+            .then_some(promise)
+            .zip(self.promised_figure)
+    }
+
     /// Whether a promise was kept; `None`: none was made, or it was not tried.
     pub fn is_promise_kept(&self) -> Option<bool> {
-        let promise = self
-            .promise
-            .as_ref()
-            .filter(|promise| promise.unknown.is_none())?;
-        let measured = self.promised_figure?;
-        if promise.is_empty() {
-            return Some(false);
-        }
-        let (low, high) = (promise.low * (1.0 - TOLERANCE), promise.high * (1.0 + TOLERANCE));
-        let is_all = promise.figure == "records_per_second"
-            && self.offered.is_some_and(|offered| measured >= 0.97 * offered);
-        // A client that offers less than was promised does not try the promise.
-        (!is_all || low <= measured).then(|| (low..=high).contains(&measured))
+        let (promise, measured) = self.tried().filter(|_| !self.is_above_offer())?;
+        Some(!promise.is_empty() && promise.tolerated().contains(&measured))
+    }
+
+    /// A client that offers less than was promised, and carries all of it, does not try it.
+    pub fn is_above_offer(&self) -> bool {
+        self.tried().is_some_and(|(promise, measured)| {
+            let is_all = promise.figure == "records_per_second"
+                && self.offered.is_some_and(|offered| measured >= 0.97 * offered);
+            is_all && !promise.is_empty() && measured < *promise.tolerated().start()
+        })
+    }
+
+    /// How far a promise that counts is from the measurement, as a share of it: from the nearer end
+    /// of its range.
+    pub fn promise_error(&self) -> Option<f64> {
+        self.is_promise_kept()?;
+        let (promise, measured) = self.tried()?;
+        let distance = (promise.low - measured).max(measured - promise.high).max(0.0);
+        Some(if distance > 0.0 { distance / measured } else { 0.0 })
     }
 
     pub fn line(&self) -> String {
@@ -188,7 +216,7 @@ pub fn run(
         broker: broker(stage.target).to_owned(),
         client: client.name().to_owned(),
         is_healthy: regime.remedy.is_none(),
-        truth: regime.truth.iter().map(|&truth| truth.to_owned()).collect(),
+        truth: regime.truth(stage.target, client),
         unit: match regime.figure {
             Figure::Rate => "records/s".to_owned(),
             Figure::Latency => "ms".to_owned(),
@@ -255,11 +283,7 @@ impl Trial<'_> {
             let cured = self.beside(|| self.remedied(remedy, feeder.as_ref()))?;
             row.remedied = Some(self.figure(&cured));
             let (before, after) = (row.first, self.figure(&cured));
-            let holds = match self.regime.figure {
-                Figure::Rate => after >= GAIN * before,
-                Figure::Latency => after * GAIN <= before,
-            };
-            if !holds {
+            if !is_gain(self.regime.figure, before, after) {
                 row.invalid = Some(format!(
                     "the remedy brings {after:.0} after {before:.0} {}",
                     row.unit
@@ -268,8 +292,8 @@ impl Trial<'_> {
             let refused = diagnosis["refused"].as_array().into_iter().flatten();
             row.false_refusals = refused
                 .filter_map(|refusal| refusal["set"].as_str())
-                .map(|set| set.split('=').next().unwrap_or(set).to_owned())
-                .filter(|set| remedy.names.contains(&set.as_str()))
+                .filter(|set| remedy.is_refused_by(set))
+                .map(str::to_owned)
                 .collect();
         }
         // Also after a wrong verdict: its promise is as much a promise as any.
@@ -281,6 +305,11 @@ impl Trial<'_> {
             let advised =
                 self.beside(|| self.measured("advised", (self.regime.way, around), &[], &change))?;
             row.advised = Some(self.figure(&advised));
+            row.has_helped = self
+                .regime
+                .remedy
+                .is_some()
+                .then(|| is_gain(self.regime.figure, row.first, self.figure(&advised)));
             row.promised_figure = row
                 .promise
                 .as_ref()
@@ -309,7 +338,8 @@ impl Trial<'_> {
 
     fn note(&self, row: &mut Row, diagnosis: &Value) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        row.verdict = verdict(self.regime, diagnosis);
+        let is_knowable = self.regime.is_knowable(self.stage.target, self.client);
+        row.verdict = verdict(self.regime, is_knowable, diagnosis);
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];
@@ -361,11 +391,10 @@ impl Trial<'_> {
         let id = format!("{}-{phase}", self.topic);
         let mut pairs = merged(&[&[self.regime.set], layers].concat());
         pairs.extend(more.iter().cloned());
-        let mut own = vec![
-            ("load.role", self.role()),
-            ("load.topic", &*self.topic),
-            ("client.id", &*id),
-        ];
+        let mut own = vec![("load.role", self.role()), ("client.id", &*id)];
+        if !pairs.iter().any(|(key, _)| key == "load.topic") {
+            own.push(("load.topic", &*self.topic));
+        }
         if !self.regime.is_producer() {
             own.push(("auto.offset.reset", self.beginning(phase)));
             own.push(("group.id", &*id));
@@ -390,7 +419,7 @@ impl Trial<'_> {
             let diagnosis = self.stage.diagnosis(&id, self.role())?;
             return Ok((diagnosis.unwrap_or_default(), seconds));
         }
-        load.watch(FIRST_ASKED)?;
+        load.watch(first_asked(self.regime))?;
         let mut stable = 0;
         let mut last: Option<Value> = None;
         let began = load.seconds().len();
@@ -421,8 +450,7 @@ impl Trial<'_> {
         };
         let place = match (remedy.lifts, self.regime.way) {
             (false, way) => (way, self.regime.around),
-            (true, Way::Narrow) => (Way::Near, Around::Nothing),
-            (true, way) => (way, Around::Nothing),
+            (true, way) => (way.widened(), Around::Nothing),
         };
         skew(!remedy.lifts);
         let cured = self.measured("remedied", place, &[remedy.set], &[]);
@@ -446,6 +474,21 @@ impl Trial<'_> {
     }
 }
 
+/// Nothing at all is no gain over nothing.
+fn is_gain(figure: Figure, before: f64, after: f64) -> bool {
+    match figure {
+        Figure::Rate => after > 0.0 && after >= GAIN * before,
+        Figure::Latency => after * GAIN <= before,
+    }
+}
+
+fn first_asked(regime: &Regime) -> usize {
+    match regime.feed {
+        Some(feed) if feed.is_held => HELD_ASKED,
+        _ => FIRST_ASKED,
+    }
+}
+
 /// A member is expelled at most once for each of its polls, which take longer than the interval.
 fn measured_seconds(regime: &Regime) -> usize {
     let has_interval = regime.set.iter().any(|(key, _)| *key == "max.poll.interval.ms");
@@ -459,7 +502,7 @@ fn expulsions(first: &Second, advised: &Second) -> Option<f64> {
 }
 
 /// That the doctor does not list a client is its error, not one of the construction.
-fn verdict(regime: &Regime, diagnosis: &Value) -> String {
+fn verdict(regime: &Regime, is_knowable: bool, diagnosis: &Value) -> String {
     let Some(verdict) = diagnosis["verdict"].as_str() else {
         return if regime.is_starting {
             "NOT_ENOUGH_DATA".to_owned()
@@ -467,7 +510,11 @@ fn verdict(regime: &Regime, diagnosis: &Value) -> String {
             NOT_LISTED.to_owned()
         };
     };
+    let tells = diagnosis["missing"]
+        .as_array()
+        .is_some_and(|missing| !missing.is_empty());
     match regime.around {
+        _ if !is_knowable && verdict == "NOT_ENOUGH_DATA" && !tells => UNEXPLAINED.to_owned(),
         Around::NoMetrics if !diagnosis.to_string().contains(TAKES_NO_METRICS) => UNEXPLAINED.to_owned(),
         _ => verdict.to_owned(),
     }
@@ -522,9 +569,22 @@ mod tests {
     }
 
     #[test]
+    fn a_doctor_is_asked_about_a_held_consumer_when_it_can_know() {
+        let all = super::super::regimes::all();
+        let asked = |name| {
+            let regime = all.iter().find(|regime| regime.name == name);
+            first_asked(regime.expect("a regime"))
+        };
+        // Its rule wants a transaction of half a minute.
+        assert!(asked("open-transaction") > 30);
+        assert_eq!(asked("healthy-consumer"), FIRST_ASKED);
+    }
+
+    #[test]
     fn a_verdict_without_metrics_counts_with_its_reason_only() {
         let all = super::super::regimes::all();
         let regime = |name| all.iter().find(|regime| regime.name == name).expect("a regime");
+        let verdict = |regime: &Regime, diagnosis: &Value| super::verdict(regime, true, diagnosis);
         let bare = serde_json::json!({"verdict": "NETWORK_RTT"});
         let reason = "The broker does not take metrics from clients.";
         let explained = serde_json::json!({"verdict": "NETWORK_RTT", "missing": [reason]});
@@ -536,6 +596,21 @@ mod tests {
             verdict(regime("starting-producer"), &Value::Null),
             "NOT_ENOUGH_DATA"
         );
+    }
+
+    #[test]
+    fn that_it_cannot_be_known_counts_with_what_would_tell() {
+        let all = super::super::regimes::all();
+        let silent = all
+            .iter()
+            .find(|regime| regime.name == "batch-4096-silent")
+            .expect("a regime");
+        let bare = serde_json::json!({"verdict": "NOT_ENOUGH_DATA", "missing": []});
+        let told = serde_json::json!({"verdict": "NOT_ENOUGH_DATA", "missing": ["its metrics"]});
+        assert_eq!(verdict(silent, false, &bare), UNEXPLAINED);
+        assert_eq!(verdict(silent, false, &told), "NOT_ENOUGH_DATA");
+        assert_eq!(verdict(silent, true, &bare), "NOT_ENOUGH_DATA");
+        assert_eq!(verdict(silent, false, &Value::Null), NOT_LISTED);
     }
 
     #[test]
@@ -554,6 +629,41 @@ mod tests {
             ..row(Some(0.05))
         };
         assert!(!broken.is_final());
+    }
+
+    #[test]
+    fn the_error_of_a_promise_is_its_distance_in_shares_of_the_measurement() {
+        let row = |low: f64, high: f64, measured: f64| Row {
+            promise: Some(Promise {
+                figure: "records_per_second".into(),
+                low,
+                high,
+                unknown: None,
+            }),
+            promised_figure: Some(measured),
+            ..Row::default()
+        };
+        assert_eq!(row(1_000.0, 1_500.0, 1_200.0).promise_error(), Some(0.0));
+        assert_eq!(row(1_000.0, 1_500.0, 2_000.0).promise_error(), Some(0.25));
+        assert_eq!(row(1_000.0, 1_500.0, 800.0).promise_error(), Some(0.25));
+        assert_eq!(row(1_000.0, 1_000.0, 0.0).promise_error(), Some(f64::INFINITY));
+        assert_eq!(row(0.0, 0.0, 0.0).promise_error(), Some(0.0));
+        let offered = Row {
+            offered: Some(800.0),
+            ..row(1_000.0, 1_500.0, 800.0)
+        };
+        assert_eq!(offered.promise_error(), None);
+        assert_eq!(Row::default().promise_error(), None);
+    }
+
+    #[test]
+    fn a_change_gains_a_tenth_or_it_is_no_gain() {
+        assert!(is_gain(Figure::Rate, 100.0, 110.1));
+        assert!(!is_gain(Figure::Rate, 100.0, 109.0));
+        assert!(is_gain(Figure::Rate, 0.0, 1.0));
+        assert!(!is_gain(Figure::Rate, 0.0, 0.0));
+        assert!(is_gain(Figure::Latency, 110.1, 100.0));
+        assert!(!is_gain(Figure::Latency, 109.0, 100.0));
     }
 
     #[test]
@@ -601,5 +711,13 @@ mod tests {
             ..row(700.0, None)
         };
         assert_eq!(modest.is_promise_kept(), None);
+        assert!(modest.is_above_offer());
+        // A range that says nothing is broken whatever is offered.
+        let vague = Row {
+            promise: Some(wide(1_000.0, 2_500.0)),
+            ..modest
+        };
+        assert_eq!(vague.is_promise_kept(), Some(false));
+        assert!(!vague.is_above_offer());
     }
 }

@@ -44,7 +44,7 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     };
     let port = toolchain::free_port()?;
     {
-        let mut collector = Collector::start(ottla, port)?;
+        let mut collector = Collector::start(ottla, port, None)?;
         let (site, server) = broker(
             &with_plugin,
             &with_plugin.kafka,
@@ -178,10 +178,11 @@ pub struct Collector {
 }
 
 impl Collector {
-    pub fn start(ottla: &Path, port: u16) -> Result<Collector> {
+    /// - `cluster`: the Kafka address that it asks for what no client pushes.
+    pub fn start(ottla: &Path, port: u16, cluster: Option<&str>) -> Result<Collector> {
         let listen = format!("127.0.0.1:{port}");
         let mut child = Command::new(ottla)
-            .args(["doctor", "collect", "--listen", &listen])
+            .args(arguments(&listen, cluster))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -223,6 +224,14 @@ impl Collector {
         let clients = examination["clients"].as_array().context("clients")?;
         Ok(clients.iter().find(|client| client["client_id"] == id).cloned())
     }
+}
+
+fn arguments<'a>(listen: &'a str, cluster: Option<&'a str>) -> Vec<&'a str> {
+    let mut arguments = vec!["doctor", "collect", "--listen", listen];
+    if let Some(servers) = cluster {
+        arguments.extend(["--bootstrap-server", servers]);
+    }
+    arguments
 }
 
 impl Drop for Collector {
@@ -389,7 +398,7 @@ fn survives(collector: &mut Collector, producer: &mut Producer) -> Result<()> {
         producer.child.try_wait()?.is_none(),
         "the producer ended without its collector"
     );
-    let fresh = Collector::start(&collector.ottla, collector.port)?;
+    let fresh = Collector::start(&collector.ottla, collector.port, None)?;
     *collector = fresh;
     verdict(collector).map(drop)
 }
@@ -430,7 +439,7 @@ fn printed(ottla: &Path, programs: &Programs) -> Result<()> {
 /// - `client`: the version whose Java producer is used.
 fn older(ottla: &Path, programs: &Programs, client: &Kafka) -> Result<()> {
     let port = toolchain::free_port()?;
-    let collector = Collector::start(ottla, port)?;
+    let collector = Collector::start(ottla, port, None)?;
     let (site, server) = broker(
         programs,
         client,
@@ -444,4 +453,17 @@ fn older(ottla: &Path, programs: &Programs, client: &Kafka) -> Result<()> {
     server.stop()?;
     site.remove();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_asks_the_cluster_that_it_is_given() {
+        let alone = ["doctor", "collect", "--listen", "127.0.0.1:1"];
+        assert_eq!(arguments("127.0.0.1:1", None), alone);
+        let asking = [&alone[..], &["--bootstrap-server", "127.0.0.1:2"]].concat();
+        assert_eq!(arguments("127.0.0.1:1", Some("127.0.0.1:2")), asking);
+    }
 }

@@ -38,6 +38,7 @@ const OFFERED: Feed = Feed {
     record_bytes: 100,
     is_skewed: true,
     stored: 0,
+    is_held: false,
 };
 const PARTITIONS: i32 = 4;
 

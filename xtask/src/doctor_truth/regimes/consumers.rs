@@ -24,6 +24,7 @@ fn consumer(
         set,
         feed: Some(feed),
         truth,
+        unknowable: &[],
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
@@ -47,6 +48,7 @@ fn evenly(records_per_second: u32, record_bytes: usize) -> Feed {
         record_bytes,
         is_skewed: false,
         stored: 0,
+        is_held: false,
     }
 }
 
@@ -57,7 +59,6 @@ pub fn all() -> Vec<Regime> {
 }
 
 fn fetches() -> Vec<Regime> {
-    let partition: &[&str] = &["max.partition.fetch.bytes"];
     vec![
         Regime {
             clients: NOT_OTTLA,
@@ -71,7 +72,7 @@ fn fetches() -> Vec<Regime> {
                     &["FETCH_SIZE"],
                 ),
                 &[("max.partition.fetch.bytes", "1048576")],
-                partition,
+                &[],
             )
         },
         remedied(
@@ -84,7 +85,7 @@ fn fetches() -> Vec<Regime> {
                 &["FETCH_SIZE"],
             ),
             &[("max.partition.fetch.bytes", "1048576")],
-            partition,
+            &[],
         ),
         remedied(
             consumer(
@@ -96,7 +97,7 @@ fn fetches() -> Vec<Regime> {
                 &["FETCH_SIZE"],
             ),
             &[("fetch.max.bytes", "52428800")],
-            &["fetch.max.bytes"],
+            &[],
         ),
         Regime {
             figure: Figure::Latency,
@@ -111,7 +112,7 @@ fn fetches() -> Vec<Regime> {
                     &["FETCH_WAIT"],
                 ),
                 &[("fetch.min.bytes", "1")],
-                &["fetch.min.bytes", "fetch.max.wait.ms"],
+                &[],
             )
         },
         Regime {
@@ -126,7 +127,7 @@ fn fetches() -> Vec<Regime> {
                     &["NETWORK_WINDOW"],
                 ),
                 &[("receive.buffer.bytes", "2097152")],
-                &["receive.buffer.bytes"],
+                &[],
             )
         },
         remedied(
@@ -164,6 +165,28 @@ fn fetches() -> Vec<Regime> {
             )
         },
         Regime {
+            clients: JAVA_LIBRDKAFKA,
+            brokers: OTTLA,
+            ..remedied(
+                consumer(
+                    "open-transaction",
+                    "isolation.level=read_committed, 500 records/s in one partition behind a transaction that stays open",
+                    Way::Loopback,
+                    (
+                        1,
+                        Feed {
+                            is_held: true,
+                            ..evenly(500, 200)
+                        },
+                    ),
+                    &[("isolation.level", "read_committed")],
+                    &["TRANSACTION"],
+                ),
+                &[("isolation.level", "read_uncommitted")],
+                &[],
+            )
+        },
+        Regime {
             around: Around::Quota("consumer_byte_rate", 500_000.0),
             clients: ALL,
             ..remedied(
@@ -197,7 +220,7 @@ fn work() -> Vec<Regime> {
                     &["PROCESSING"],
                 ),
                 none,
-                &[],
+                &["more consumers"],
             )
         },
         remedied(
@@ -234,7 +257,7 @@ fn work() -> Vec<Regime> {
                 &["PROCESSING"],
             ),
             none,
-            &[],
+            &["more consumers"],
         ),
         // More consumers of the group gain nothing: the hot partition has one of its own already.
         remedied(
@@ -276,7 +299,7 @@ fn work() -> Vec<Regime> {
                 &["REBALANCING"],
             ),
             &[("max.poll.records", "50")],
-            &["max.poll.records"],
+            &[],
         ),
     ]
 }

@@ -21,6 +21,7 @@ fn healthy(
         set,
         feed,
         truth: FINE,
+        unknowable: &[],
         remedy: None,
         figure: Figure::Latency,
         clients: ALL,
@@ -35,6 +36,7 @@ fn feed(records_per_second: u32, record_bytes: usize) -> Option<Feed> {
         record_bytes,
         is_skewed: false,
         stored: 0,
+        is_held: false,
     })
 }
 
@@ -43,6 +45,14 @@ fn acks(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
     Regime {
         clients: JAVA_LIBRDKAFKA,
         ..healthy(name, construction, Way::Near, 3, set, None)
+    }
+}
+
+/// A long linger that the application has chosen: batches wait, and nothing gathers.
+fn linger(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
+    Regime {
+        truth: &["KEEPS_UP"],
+        ..healthy(name, construction, Way::Loopback, 3, set, None)
     }
 }
 
@@ -121,6 +131,24 @@ pub fn all() -> Vec<Regime> {
             "acks-1",
             "acks=1, 2,000 records/s of 500 bytes across 4 ms",
             &[("acks", "1"), ("load.rate", "2000"), ("load.record.bytes", "500")],
+        ),
+        linger(
+            "linger-200",
+            "linger.ms=200, 150 records/s of 200 bytes",
+            &[
+                ("linger.ms", "200"),
+                ("load.rate", "150"),
+                ("load.record.bytes", "200"),
+            ],
+        ),
+        linger(
+            "linger-1500",
+            "linger.ms=1500, 100 records/s of 100 bytes",
+            &[
+                ("linger.ms", "1500"),
+                ("load.rate", "100"),
+                ("load.record.bytes", "100"),
+            ],
         ),
         healthy(
             "healthy-consumer",

@@ -3,6 +3,7 @@
 mod producers;
 mod consumers;
 mod healthy;
+mod refusals;
 
 pub use super::feed::Feed;
 pub use super::load::Pairs;
@@ -19,6 +20,21 @@ pub enum Way {
     Far,
     /// Kernel TCP, 4 ms, one megabyte per second.
     Narrow,
+    /// Kernel TCP, 4 ms, ten megabytes per second.
+    Broad,
+    /// Kernel TCP, 40 ms, one megabyte per second.
+    FarNarrow,
+}
+
+impl Way {
+    /// The same way with a link that nothing fills.
+    pub fn widened(self) -> Way {
+        match self {
+            Way::Narrow | Way::Broad => Way::Near,
+            Way::FarNarrow => Way::Far,
+            way => way,
+        }
+    }
 }
 
 /// What is done around the client, and undone by the remedy.
@@ -31,6 +47,8 @@ pub enum Around {
     BusyHost,
     /// The broker asks no client for metrics.
     NoMetrics,
+    /// The topic's ACLs let others write to it.
+    Denied,
     /// The page cache has nothing of the topic's first partition, and the broker reads its disk at
     /// this many bytes per second; undone, all of it is in memory.
     ColdDisk(u64),
@@ -46,10 +64,24 @@ pub enum Figure {
 pub struct Remedy {
     /// Keys of the load and settings that change.
     pub set: Pairs,
-    /// The doctor would be wrong to refuse one of these.
+    /// The doctor would be wrong to refuse one of these, or a changed key by one of its names.
     pub names: &'static [&'static str],
     /// What is around the client ends, a narrow link widens, and a skewed feed spreads.
     pub lifts: bool,
+}
+
+impl Remedy {
+    /// Whether the doctor refuses this remedy when it says that `set` would not help.
+    pub fn is_refused_by(&self, set: &str) -> bool {
+        let is_changed = |key| {
+            refusals::is_of(set, key)
+                || refusals::aliases(key)
+                    .iter()
+                    .any(|name| refusals::is_of(set, name))
+        };
+        let is_named = self.names.iter().any(|name| refusals::is_of(set, name));
+        is_named || self.set.iter().any(|(key, _)| is_changed(key))
+    }
 }
 
 pub struct Regime {
@@ -63,6 +95,8 @@ pub struct Regime {
     pub feed: Option<Feed>,
     /// The verdicts that are right.
     pub truth: &'static [&'static str],
+    /// Where the doctor cannot know it: there `NOT_ENOUGH_DATA` is right too, with what would tell.
+    pub unknowable: &'static [(Target, Client)],
     /// `None`: the client is healthy.
     pub remedy: Option<Remedy>,
     pub figure: Figure,
@@ -75,6 +109,21 @@ pub struct Regime {
 impl Regime {
     pub fn is_producer(&self) -> bool {
         self.feed.is_none()
+    }
+
+    pub fn is_knowable(&self, target: Target, client: Client) -> bool {
+        !self.unknowable.contains(&(target, client))
+    }
+
+    /// The verdicts that are right on a broker with a client.
+    pub fn truth(&self, target: Target, client: Client) -> Vec<String> {
+        let cannot = (!self.is_knowable(target, client)).then_some("NOT_ENOUGH_DATA");
+        self.truth
+            .iter()
+            .copied()
+            .chain(cannot)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Why the regime does not run with a client; `None`: it does.
@@ -103,10 +152,15 @@ impl Regime {
 pub const JAVA: &[Client] = &[Client::Java];
 pub const BOTH: &[Target] = &[Target::Ottla, Target::Kafka];
 pub const OTTLA: &[Target] = &[Target::Ottla];
+/// A Java client pushes on the connection that it produces on, and Apache Kafka does not tell what
+/// a client that pushes nothing does.
+const NOT_PUSHED: &[(Target, Client)] = &[(Target::Kafka, Client::Java)];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
 /// Keys of the load that only Java's program knows.
-const JAVA_LOADS: [&str; 7] = [
+const JAVA_LOADS: [&str; 9] = [
     "load.commit",
+    "load.flush.records",
+    "load.transaction.records",
     "load.work.micros",
     "load.values",
     "load.slow.partition",
@@ -147,6 +201,38 @@ mod tests {
             for client in regime.clients {
                 assert_eq!(regime.lacking(*client), None, "{} with {client:?}", regime.name);
             }
+            for (target, client) in regime.unknowable {
+                assert!(regime.brokers.contains(target) && regime.clients.contains(client));
+            }
         }
+    }
+
+    #[test]
+    fn every_remedy_that_is_a_setting_can_be_refused_by_it() {
+        for regime in all() {
+            let Some(remedy) = &regime.remedy else { continue };
+            for (key, value) in remedy.set.iter().filter(|(key, _)| !key.starts_with("load.")) {
+                let set = format!("{key}={value}");
+                assert!(remedy.is_refused_by(&set), "{}: {set}", regime.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_one_broker_cannot_tell_is_known_on_the_other() {
+        let all = all();
+        let silent = all
+            .iter()
+            .find(|regime| regime.name == "batch-4096-silent")
+            .unwrap();
+        let truth = |target| silent.truth(target, Client::Java);
+        assert_eq!(truth(Target::Ottla), ["NETWORK_RTT", "SENDER_RATE"]);
+        assert_eq!(
+            truth(Target::Kafka),
+            ["NETWORK_RTT", "SENDER_RATE", "NOT_ENOUGH_DATA"]
+        );
+        let full = all.iter().find(|regime| regime.name == "in-flight-1").unwrap();
+        assert!(!full.is_knowable(Target::Kafka, Client::Java));
+        assert!(full.is_knowable(Target::Kafka, Client::Librdkafka));
     }
 }

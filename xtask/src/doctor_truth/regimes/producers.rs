@@ -1,6 +1,8 @@
 //! Producers with a bottleneck.
 
-use super::{ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, OTTLA, Pairs, Regime, Remedy, Way};
+use super::{
+    ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, NOT_PUSHED, OTTLA, Pairs, Regime, Remedy, Way,
+};
 
 /// The rate of a client across a round trip, batches full.
 const REQUEST_RATE: &[&str] = &["NETWORK_RTT", "SENDER_RATE"];
@@ -22,6 +24,7 @@ fn producer(
         set,
         feed: None,
         truth,
+        unknowable: &[],
         remedy: None,
         figure: Figure::Rate,
         clients: JAVA,
@@ -43,13 +46,20 @@ impl Regime {
         Regime { around, ..self }
     }
 
-    fn remedy(self, set: Pairs, names: &'static [&'static str]) -> Regime {
+    fn remedy(self, set: Pairs) -> Regime {
         let remedy = Some(Remedy {
             set,
-            names,
+            names: &[],
             lifts: false,
         });
         Regime { remedy, ..self }
+    }
+
+    fn not_pushed(self) -> Regime {
+        Regime {
+            unknowable: NOT_PUSHED,
+            ..self
+        }
     }
 
     /// The remedy is that what is around the client ends.
@@ -72,7 +82,7 @@ pub fn all() -> Vec<Regime> {
 }
 
 fn batches() -> Vec<Regime> {
-    let larger = |regime: Regime| regime.remedy(&[("batch.size", "131072")], &["batch.size"]);
+    let larger = |regime: Regime| regime.remedy(&[("batch.size", "131072")]);
     vec![
         larger(producer(
             "batch-4096",
@@ -140,7 +150,8 @@ fn batches() -> Vec<Regime> {
                 ("enable.metrics.push", "false"),
             ],
             REQUEST_RATE,
-        )),
+        ))
+        .not_pushed(),
         larger(producer(
             "hot-key",
             "nine of ten records on one key of six partitions, batch.size=4096, across 40 ms",
@@ -166,7 +177,7 @@ fn batches() -> Vec<Regime> {
             ],
             &["SKEW"],
         )
-        .remedy(&[("load.partitioner", "turn")], &[])
+        .remedy(&[("load.partitioner", "turn")])
         .partitions(6),
         producer(
             "large-partition",
@@ -182,7 +193,7 @@ fn batches() -> Vec<Regime> {
             ],
             &["SKEW"],
         )
-        .remedy(&[("load.partitioner", "even")], &[])
+        .remedy(&[("load.partitioner", "even")])
         .partitions(6),
         Regime {
             brokers: OTTLA,
@@ -231,7 +242,7 @@ fn network() -> Vec<Regime> {
             REQUEST_RATE,
         )
         .partitions(12)
-        .remedy(&[("max.request.size", "1048576")], &["max.request.size"]),
+        .remedy(&[("max.request.size", "1048576")]),
         producer(
             "small-buffer",
             "buffer.memory=65536, 4,000 records/s of 1,000 bytes across 40 ms",
@@ -243,7 +254,7 @@ fn network() -> Vec<Regime> {
             ],
             &["SENDER_RATE"],
         )
-        .remedy(&[("buffer.memory", "33554432")], &["buffer.memory"]),
+        .remedy(&[("buffer.memory", "33554432")]),
         producer(
             "send-buffer-16k",
             "send.buffer.bytes=16384, requests of 64 KiB, 3,000 records/s of 1,000 bytes across 40 ms",
@@ -256,7 +267,7 @@ fn network() -> Vec<Regime> {
             ],
             &["NETWORK_WINDOW"],
         )
-        .remedy(&[("send.buffer.bytes", "524288")], &["send.buffer.bytes"])
+        .remedy(&[("send.buffer.bytes", "524288")])
         .clients(JAVA_LIBRDKAFKA),
         producer(
             "send-buffer-8k",
@@ -270,7 +281,7 @@ fn network() -> Vec<Regime> {
             ],
             &["NETWORK_WINDOW"],
         )
-        .remedy(&[("send.buffer.bytes", "524288")], &["send.buffer.bytes"]),
+        .remedy(&[("send.buffer.bytes", "524288")]),
         producer(
             "in-flight-1",
             "one request in flight, default batches, 2,000 records/s of 1,000 bytes across 40 ms",
@@ -283,10 +294,8 @@ fn network() -> Vec<Regime> {
             ],
             REQUEST_RATE,
         )
-        .remedy(
-            &[("max.in.flight.requests.per.connection", "5")],
-            &["max.in.flight.requests.per.connection"],
-        )
+        .not_pushed()
+        .remedy(&[("max.in.flight.requests.per.connection", "5")])
         .clients(ALL),
         producer(
             "in-flight-1-silent",
@@ -300,10 +309,8 @@ fn network() -> Vec<Regime> {
             ],
             REQUEST_RATE,
         )
-        .remedy(
-            &[("max.in.flight.requests.per.connection", "5")],
-            &["max.in.flight.requests.per.connection"],
-        ),
+        .not_pushed()
+        .remedy(&[("max.in.flight.requests.per.connection", "5")]),
         producer(
             "narrow-link",
             "a link of 1 MB/s, 3,000 records/s of 1,000 bytes of text",
@@ -316,7 +323,33 @@ fn network() -> Vec<Regime> {
             ],
             &["NETWORK_BANDWIDTH"],
         )
-        .remedy(&[("compression.type", "lz4")], &["compression.type"]),
+        .remedy(&[("compression.type", "lz4")]),
+        producer(
+            "full-link",
+            "batch.size=262144, 15,000 records/s of 1,000 bytes over a link of 10 MB/s across 4 ms",
+            Way::Broad,
+            &[
+                ("batch.size", "262144"),
+                ("load.rate", "15000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
+        producer(
+            "full-link-far",
+            "batch.size=131072, 2,000 records/s of 1,000 bytes over a link of 1 MB/s across 40 ms",
+            Way::FarNarrow,
+            &[
+                ("batch.size", "131072"),
+                ("load.rate", "2000"),
+                ("load.record.bytes", "1000"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
     ]
 }
 
@@ -333,7 +366,8 @@ fn threads() -> Vec<Regime> {
             ],
             &["SENDER_THREAD"],
         )
-        .remedy(&[("load.callback.micros", "0")], &[])
+        .not_pushed()
+        .remedy(&[("load.callback.micros", "0")])
         .clients(JAVA_OTTLA),
         producer(
             "callbacks-5ms",
@@ -346,7 +380,8 @@ fn threads() -> Vec<Regime> {
             ],
             &["SENDER_THREAD"],
         )
-        .remedy(&[("load.callback.micros", "0")], &[]),
+        .not_pushed()
+        .remedy(&[("load.callback.micros", "0")]),
         producer(
             "zstd-19",
             "zstd at level 19, 20,000 records/s of 1,000 bytes of text",
@@ -360,10 +395,7 @@ fn threads() -> Vec<Regime> {
             ],
             &["SENDER_THREAD", "WORKER"],
         )
-        .remedy(
-            &[("compression.type", "lz4")],
-            &["compression.type", "compression.zstd.level"],
-        ),
+        .remedy(&[("compression.type", "lz4")]),
         producer(
             "synchronous",
             "every send waits for its result across 4 ms",
@@ -375,8 +407,33 @@ fn threads() -> Vec<Regime> {
             ],
             &["SYNCHRONOUS"],
         )
-        .remedy(&[("load.synchronous", "false")], &[])
+        .remedy(&[("load.synchronous", "false")])
         .clients(ALL),
+        producer(
+            "flush-10",
+            "flush() after every 10 of 6,000 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("load.flush.records", "10"),
+                ("load.rate", "6000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.flush.records", "0")]),
+        producer(
+            "transaction-10",
+            "a transaction of every 10 of 3,000 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("transactional.id", "transaction-10"),
+                ("load.transaction.records", "10"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.transaction.records", "1000")]),
         // Not on loopback: where hardly any of the pipe is used, a thread without time left looks
         // like one that is given no more.
         producer(
@@ -390,7 +447,7 @@ fn threads() -> Vec<Regime> {
             ],
             &["APPLICATION"],
         )
-        .remedy(&[("load.threads", "2")], &[]),
+        .remedy(&[("load.threads", "2")]),
         producer(
             "busy-host",
             "processes that take all processors, 100,000 records/s of 500 bytes",
@@ -439,5 +496,31 @@ fn limits() -> Vec<Regime> {
         )
         .around(Around::Quota("producer_byte_rate", 200_000.0))
         .lifted(&["producer_byte_rate"]),
+        Regime {
+            brokers: OTTLA,
+            ..producer(
+                "denied",
+                "ACLs of the topic let another principal write to it, 200 records/s",
+                Way::Loopback,
+                &[("load.rate", "200"), ("load.record.bytes", "500")],
+                &["DENIED"],
+            )
+        }
+        .around(Around::Denied)
+        .lifted(&[])
+        .clients(JAVA_LIBRDKAFKA),
+        producer(
+            "unknown-topic",
+            "100 records/s to a topic that does not exist, and max.block.ms=2000",
+            Way::Loopback,
+            &[
+                ("load.topic", "does-not-exist"),
+                ("max.block.ms", "2000"),
+                ("load.rate", "100"),
+                ("load.record.bytes", "500"),
+            ],
+            &["FAILING"],
+        )
+        .remedy(&[("load.topic", "")]),
     ]
 }

@@ -113,6 +113,9 @@ final class Load {
         int threads = (int) number("threads", 1);
         KafkaProducer<byte[], byte[]> producer =
                 new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+        if (number("transaction.records", 0) > 0) {
+            producer.initTransactions();
+        }
         List<Thread> all = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
             long seed = i;
@@ -131,6 +134,8 @@ final class Load {
         boolean isSynchronous = load.getProperty("load.synchronous", "false").equals("true");
         long callbackMicros = number("callback.micros", 0);
         long workMicros = number("work.micros", 0);
+        long flushRecords = number("flush.records", 0);
+        long transactionRecords = number("transaction.records", 0);
         Random random = new Random(seed);
         byte[][] values = values((int) number("record.bytes", 100), random);
         String partitioner = load.getProperty("load.partitioner", "none");
@@ -145,6 +150,9 @@ final class Load {
                 }
             }
             work(workMicros);
+            if (transactionRecords > 0 && sent % transactionRecords == 0) {
+                producer.beginTransaction();
+            }
             byte[] key = switch (keys) {
                 case "hot" -> (random.nextInt(10) > 0 ? "hot" : "k" + random.nextInt(1000)).getBytes();
                 case "spread" -> ("k" + random.nextInt(100_000)).getBytes();
@@ -164,6 +172,12 @@ final class Load {
                 } catch (Exception error) {
                     // Counted by the callback.
                 }
+            }
+            if (flushRecords > 0 && (sent + 1) % flushRecords == 0) {
+                producer.flush();
+            }
+            if (transactionRecords > 0 && (sent + 1) % transactionRecords == 0) {
+                producer.commitTransaction();
             }
         }
     }
