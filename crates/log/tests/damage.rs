@@ -304,6 +304,39 @@ fn a_missing_first_segment_refuses_the_log_where_its_start_is_known() {
     assert_eq!((log.start_offset(), log.end_offset()), (114, 300));
 }
 
+/// The leader epochs of another partition refused a log whose records were all there, until the
+/// next crash: after that the epochs prove nothing.
+#[test]
+fn epochs_from_before_the_first_segment_refuse_no_log_that_its_checkpoint_confirms() {
+    let disk = closed(300);
+    for path in files(&disk, "")
+        .iter()
+        .filter(|path| path.to_string_lossy().contains("/00000000000000000000."))
+    {
+        disk.remove_file(path).expect("removed");
+    }
+    let deleted_below = |log_start_offset| OpenOptions {
+        clean_shutdown: true,
+        log_start_offset,
+        ..OpenOptions::default()
+    };
+    let (log, report) = try_open(&disk.fork(1), deleted_below(120)).expect("opens");
+    assert_eq!((log.start_offset(), log.end_offset()), (120, 300));
+    let detail = &report.findings[0].detail;
+    assert!(
+        detail.contains("first leader epoch begins at offset 0"),
+        "{detail}"
+    );
+    // The checkpoint's start is in the missing segment, too.
+    let first = "00000000000000000000.log";
+    check_refused(
+        &disk,
+        deleted_below(113),
+        first,
+        "no segment holds offsets 0 to 113",
+    );
+}
+
 #[test]
 fn a_hole_between_segments_is_reported_and_reads_of_it_fail() {
     let disk = closed(300);

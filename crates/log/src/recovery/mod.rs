@@ -211,7 +211,7 @@ impl Opening {
         self.stored_epochs = self.leader_epochs.clone().unwrap_or_default();
         let mut segments = self.load_segments()?;
         let recovery_point = self.recovery_point();
-        self.doubt_log_start();
+        self.doubt_log_start(&segments);
         self.check_first_segment(&segments)?;
         if let Some(epochs) = &mut self.leader_epochs {
             // The file may mention batches that have since been truncated; later ones are read
@@ -269,8 +269,9 @@ impl Opening {
     }
 
     /// After a clean stop the first leader epoch begins where the log does. When the checkpoint
-    /// names a later start, one of the two files is damaged; the earlier start hides no record.
-    fn doubt_log_start(&mut self) {
+    /// names a later start, one of the two files is damaged; the earlier start hides no record. If
+    /// no segment goes back that far, it is the epochs that are wrong.
+    fn doubt_log_start(&mut self, segments: &[Arc<Segment>]) {
         let epochs = self.leader_epochs.as_ref();
         let Some(first) = epochs.and_then(|epochs| epochs.entries().first()) else {
             return;
@@ -285,7 +286,10 @@ impl Opening {
             self.report
                 .findings
                 .push(contradicted_epochs(&self.directory, detail));
-            self.options.log_start_offset = first.start_offset;
+            let is_held = |segment: &Arc<Segment>| segment.base_offset <= first.start_offset;
+            if segments.first().is_none_or(is_held) {
+                self.options.log_start_offset = first.start_offset;
+            }
         }
     }
 
@@ -311,6 +315,8 @@ impl Opening {
         }
         let known_start = match first_epoch {
             _ if self.options.is_start_proven => Some(self.options.log_start_offset),
+            // The segments hold all that the checkpoint names; `doubt_log_start` reports the epochs.
+            _ if self.options.log_start_offset >= first.base_offset => None,
             Some(epoch) if self.options.clean_shutdown => Some(epoch.start_offset),
             _ => None,
         };
