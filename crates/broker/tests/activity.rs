@@ -132,7 +132,9 @@ fn a_producers_partitions_and_largest_request_are_known() {
         ]
     );
     let bits = written.bits(reading.moment);
-    assert_eq!(bits.iter().map(|word| word.count_ones()).sum::<u32>(), 2);
+    let bit_count: u32 = bits.iter().map(|word| word.count_ones()).sum();
+    // Topic ids are random, and two partitions of one topic in 1,024 share a bit.
+    assert!((1..=2).contains(&bit_count), "{bit_count}");
     let [now, before] = activity.produce.unwrap().largest.read(reading.moment);
     let expected = Largest {
         request_bytes: large.len() as u32 - 4,
