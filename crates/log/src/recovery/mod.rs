@@ -315,7 +315,7 @@ impl Opening {
         }
         let known_start = match first_epoch {
             _ if self.options.is_start_proven => Some(self.options.log_start_offset),
-            // The segments hold all that the checkpoint names; `doubt_log_start` reports the epochs.
+            // The segments hold what the checkpoint names; `doubt_log_start` reports the epochs.
             _ if self.options.log_start_offset >= first.base_offset => None,
             Some(epoch) if self.options.clean_shutdown => Some(epoch.start_offset),
             _ => None,
