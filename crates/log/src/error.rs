@@ -29,7 +29,15 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// An operation on a file failed. If its error wraps what is known of damage
+    /// (`into_invalid_data`), that is the error: damage is not tried again as a failing disk is.
     pub fn io(doing: &'static str, path: &Path, source: io::Error) -> LogError {
+        let inner = source
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<LogError>());
+        if let Some(error) = inner {
+            return error.clone();
+        }
         LogError::Io {
             doing,
             path: path.to_path_buf(),
@@ -55,7 +63,7 @@ impl LogError {
         }
     }
 
-    /// Wraps the error for code that returns I/O errors; `LogReader` unwraps it.
+    /// Wraps the error for code that returns I/O errors; `io` unwraps it.
     pub(crate) fn into_invalid_data(self) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, self)
     }
@@ -223,3 +231,23 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log whose newest batch has a wrong length was said to be unreadable, and opened again and
+    /// again, instead of being refused as damaged.
+    #[test]
+    fn damage_that_was_found_while_reading_stays_damage() {
+        let path = Path::new("orders-0/1.log");
+        let damage = LogError::corrupt(path, 7, "batch length 2").into_invalid_data();
+        let error = LogError::io("read", path, damage);
+        assert!(
+            matches!(error, LogError::Corrupt { position: 7, .. }),
+            "{error:?}"
+        );
+        let error = LogError::io("read", path, io::ErrorKind::UnexpectedEof.into());
+        assert!(matches!(error, LogError::Io { .. }), "{error:?}");
+    }
+}

@@ -438,11 +438,6 @@ impl View {
 
     pub fn describe(&self, offset: i64, error: io::Error) -> LogError {
         let segment = &self.segments[segment_index(&self.segments, offset)];
-        let path = segment.path(FileKind::Log);
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<LogError>()) {
-            // The error knows file and position better, since the damage was found there.
-            Some(known) => known.clone(),
-            None => LogError::io("read", &path, error),
-        }
+        LogError::io("read", &segment.path(FileKind::Log), error)
     }
 }

@@ -40,6 +40,9 @@ impl Machine for Drain {
 
     fn turn(&mut self, now: Moment, _wall: Timestamp, _actions: &mut Vec<Action>) {
         assert!(!self.stage.panics.load(Ordering::SeqCst), "told to");
+        // Before the queues: what is sent before the producer is closed must be found by the turn
+        // that ends.
+        let close_by = self.parts.commands.close_deadline();
         self.parts.accumulator.take_activated(&mut self.queues);
         let queues = std::mem::take(&mut self.queues);
         for queue in &queues {
@@ -53,7 +56,6 @@ impl Machine for Drain {
             .into_iter()
             .filter(|queue| !queue.deactivate_if_empty())
             .collect();
-        let close_by = self.parts.commands.close_deadline();
         let is_over = close_by.is_some_and(|deadline| deadline <= now);
         if is_over || !self.stage.is_held.load(Ordering::SeqCst) {
             for batch in std::mem::take(&mut self.held) {
