@@ -111,7 +111,7 @@ enum Asked {
 }
 
 impl Asked {
-    /// Who asks, and with which producer.
+    /// The client that sent the request, and the producer that it named.
     fn by(&self) -> (usize, Option<Producer>) {
         match self {
             Asked::Init { client, producer } => (*client, *producer),
