@@ -586,14 +586,8 @@ impl Segment {
         if mode == ReadMode::Resident || self.is_checked(place.position, place.end()) {
             return Ok(None);
         }
-        // No checksum covers the offset: where two batches contradict each other, the one that fits
-        // neither neighbour is wrong.
-        let mut next = [0; HEADER_BYTES];
-        if read_up_to(&*self.file, &mut next, place.end().min(end), mode)? == HEADER_BYTES
-            && let Ok(next) = self.place_at(&next, place.end(), end, due)
-            && next.base_offset <= place.last_offset
-        {
-            let (offset, next) = (place.base_offset, next.base_offset);
+        if let Some(next) = self.contradicting(place, due, end, mode)? {
+            let offset = place.base_offset;
             return Ok(Some(format!(
                 "offset {offset} in front of a batch with offset {next}"
             )));
@@ -602,10 +596,52 @@ impl Segment {
         match scanner.next()? {
             Scanned::Invalid { reason } => Ok(Some(reason)),
             Scanned::Batch { .. } | Scanned::End => {
-                self.note_checked(place.position, place.end());
+                // A right checksum alone does not tell that the base offset is right.
+                if due == Some(place.base_offset) {
+                    self.note_checked(place.position, place.end());
+                }
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the base offset of the batch behind `place` if the two contradict each other and
+    /// `place` is the one that is wrong: no checksum covers a base offset.
+    fn contradicting(
+        &self,
+        place: &BatchPlace,
+        due: Option<i64>,
+        end: u64,
+        mode: ReadMode,
+    ) -> io::Result<Option<i64>> {
+        let next = self.header_at(place.end(), end, mode)?;
+        let contradicts = |next: &BatchHeader| {
+            next.base_offset <= place.last_offset && due.is_none_or(|due| next.base_offset >= due)
+        };
+        let Some(next) = next.filter(contradicts) else {
+            return Ok(None);
+        };
+        let behind = self.header_at(place.end() + next.total_bytes() as u64, end, mode)?;
+        let behind = behind.map(|behind| behind.base_offset);
+        let is_next_where_it_says = behind == Some(next.next_offset());
+        // With the offset that follows `place`, the next batch would fill the gap up to the one
+        // behind it.
+        let offsets = next.next_offset() - next.base_offset;
+        let would_follow = behind == Some(place.last_offset + 1 + offsets);
+        let is_next_wrong = would_follow || due == Some(place.base_offset) && !is_next_where_it_says;
+        Ok((!is_next_wrong).then_some(next.base_offset))
+    }
+
+    /// Returns the header of the batch that begins at `position`; `None` if it is not a valid one.
+    fn header_at(&self, position: u64, end: u64, mode: ReadMode) -> io::Result<Option<BatchHeader>> {
+        let mut bytes = [0; HEADER_BYTES];
+        if position + HEADER_BYTES as u64 > end
+            || read_up_to(&*self.file, &mut bytes, position, mode)? < HEADER_BYTES
+        {
+            return Ok(None);
+        }
+        let header = BatchHeader::parse(&bytes).ok();
+        Ok(header.filter(|header| position + header.total_bytes() as u64 <= end))
     }
 
     fn place_at(
@@ -666,18 +702,11 @@ impl Segment {
         mode: ReadMode,
     ) -> io::Result<Option<BatchHeader>> {
         let position = u64::from(entry.position);
-        if entry.relative_offset < 0 || position + HEADER_BYTES as u64 > end {
-            return Ok(None);
-        }
-        let mut bytes = [0; HEADER_BYTES];
-        if read_up_to(&*self.file, &mut bytes, position, mode)? < HEADER_BYTES {
+        if entry.relative_offset < 0 {
             return Ok(None);
         }
         let offset = self.base_offset + i64::from(entry.relative_offset);
-        Ok(BatchHeader::parse(&bytes).ok().filter(|header| {
-            header.base_offset <= offset
-                && offset <= header.last_offset()
-                && position + header.total_bytes() as u64 <= end
-        }))
+        let header = self.header_at(position, end, mode)?;
+        Ok(header.filter(|header| header.base_offset <= offset && offset <= header.last_offset()))
     }
 }

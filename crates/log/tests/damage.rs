@@ -32,6 +32,13 @@ fn unclean(recovery_point: i64) -> OpenOptions {
     }
 }
 
+fn clean() -> OpenOptions {
+    OpenOptions {
+        clean_shutdown: true,
+        ..OpenOptions::default()
+    }
+}
+
 fn contents(disk: &MemoryDisk) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let paths = files(disk, "").into_iter();
     paths.map(|path| (path.clone(), disk.read_file(&path))).collect()
@@ -156,6 +163,42 @@ fn a_damaged_header_loses_only_its_batch() {
                     "byte {byte}: {found:?} at {offset}"
                 ),
                 Err(error) => assert_eq!(offset, 40, "byte {byte}: {error}"),
+            }
+        }
+    }
+}
+
+/// Regression: a batch whose base offset became that of its predecessor was served in its place.
+#[test]
+fn a_changed_base_offset_takes_no_other_batch_its_place() {
+    let intact = closed(100);
+    let segment = &files(&intact, ".log")[0];
+    for options in [unclean(100), clean()] {
+        for offset in (0..100).filter(|offset| *offset != 40) {
+            let disk = intact.fork(1);
+            let mut bytes = disk.read_file(segment).expect("there");
+            let at = position_of(&disk, segment, 40) as usize;
+            bytes[at..at + 8].copy_from_slice(&i64::to_be_bytes(offset));
+            disk.write_file(segment, &bytes);
+            let (log, _) = try_open(&disk, options).expect("opens");
+            // Few and many bytes at a time.
+            for (wanted, max_bytes) in (0..100).flat_map(|wanted| [(wanted, 600), (wanted, 5_000)]) {
+                let read = log
+                    .reader()
+                    .read(wanted, max_bytes, true, log.end(), ReadMode::Blocking);
+                match read {
+                    Ok(Read::Region(found)) => {
+                        let from = position_of(&disk, segment, wanted as u64);
+                        assert_eq!(found.at.position, from, "offset {offset} at 40, read of {wanted}");
+                        let served = found.unchecked.map_or(Ok(found.region.bytes), |unchecked| {
+                            unchecked.check(found.region.bytes)
+                        });
+                        let end = from + served.expect("the first batch is intact");
+                        assert!(wanted > 40 || end <= at as u64, "offset {offset} at 40 is served");
+                    }
+                    Ok(read) => panic!("{read:?}"),
+                    Err(error) => assert_eq!(wanted, 40, "offset {offset} at 40: {error}"),
+                }
             }
         }
     }

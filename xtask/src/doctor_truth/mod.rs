@@ -5,7 +5,8 @@
 //! Results are added to `target/doctor-truth/results.jsonl` as they come, so that an interrupted
 //! run keeps what it has and `--resume` measures only what is missing; `--publish` writes
 //! docs/measurements/doctor-truth.md from the undisturbed results of one clean commit. With
-//! `--strict` it fails when a verdict, a refusal or an alarm of the rows asked for was wrong.
+//! `--strict` it fails when a verdict, a refusal or an alarm of the rows asked for was wrong. With
+//! `--lanes 2` each of the brokers is there twice, and all of them are used side by side.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -17,9 +18,12 @@ mod page;
 pub mod feed;
 pub mod load;
 
+use std::collections::VecDeque;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -39,6 +43,8 @@ struct Options {
     page_only: bool,
     resume: bool,
     strict: bool,
+    /// How many of each broker are used side by side.
+    lanes: usize,
     command: String,
 }
 
@@ -62,6 +68,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         page_only: false,
         resume: false,
         strict: false,
+        lanes: 1,
         command: format!("cargo xtask doctor-truth {}", arguments.join(" ")),
     };
     let mut arguments = arguments.iter();
@@ -83,6 +90,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--clients" => {
                 options.clients = list()?.iter().map(|name| client(name)).collect::<Result<_>>()?
             }
+            "--lanes" => options.lanes = list()?.concat().parse().context("--lanes")?,
             "--publish" => options.publish = true,
             "--resume" => options.resume = true,
             "--strict" => options.strict = true,
@@ -169,33 +177,89 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
             .collect(),
         false => Vec::new(),
     };
+    let mut lanes = Vec::new();
     for target in &options.brokers {
-        let regimes = || regimes.iter().filter(|regime| regime.brokers.contains(target));
-        if regimes().next().is_none() {
-            println!(
-                "{}: none of these regimes is of this broker",
-                trial::broker(*target)
-            );
-            continue;
+        let waiting = Arc::new(Mutex::new(jobs(options, &regimes, *target, &kept)));
+        let stages = waiting.lock().expect("no lane yet").len().min(options.lanes);
+        for number in 0..stages {
+            lanes.push((Stage::build(&programs, *target, number)?, Arc::clone(&waiting)));
         }
-        let mut stage = Stage::build(&programs, *target)?;
-        for regime in regimes() {
-            for client in regime
-                .clients
-                .iter()
-                .filter(|client| options.clients.contains(client))
-            {
-                if kept.contains(&trial::key(regime, *target, *client)) {
-                    continue;
-                }
-                let row = trial::run(&mut stage, &clients, &programs, regime, *client, commit);
-                println!("{}", row.line());
-                add(&row)?;
-            }
-        }
-        stage.end()?;
     }
-    Ok(())
+    let machine = Machine {
+        programs: &programs,
+        clients: &clients,
+        commit,
+        whole: RwLock::new(()),
+        results: Mutex::new(()),
+    };
+    let machine = &machine;
+    thread::scope(|scope| {
+        let running: Vec<_> = lanes
+            .into_iter()
+            .map(|(stage, waiting)| scope.spawn(move || machine.run(stage, &waiting)))
+            .collect();
+        running
+            .into_iter()
+            .try_for_each(|lane| lane.join().expect("a lane does not panic"))
+    })
+}
+
+/// A regime and a client that are to be measured on one broker.
+type Job<'a> = (&'a Regime, Client);
+
+fn jobs<'a>(
+    options: &Options,
+    regimes: &'a [Regime],
+    target: Target,
+    kept: &[(String, String, String)],
+) -> VecDeque<Job<'a>> {
+    let here = regimes.iter().filter(|regime| regime.brokers.contains(&target));
+    let clients = |regime: &'a Regime| regime.clients.iter().map(move |client| (regime, *client));
+    here.flat_map(clients)
+        .filter(|(_, client)| options.clients.contains(client))
+        .filter(|(regime, client)| !kept.contains(&trial::key(regime, target, *client)))
+        .collect()
+}
+
+/// What the lanes share.
+struct Machine<'a> {
+    programs: &'a Programs,
+    clients: &'a Clients,
+    commit: &'a str,
+    /// Locked for one lane alone by a regime that needs the processors or the disk for itself.
+    whole: RwLock<()>,
+    results: Mutex<()>,
+}
+
+impl Machine<'_> {
+    fn run(&self, mut stage: Stage, waiting: &Mutex<VecDeque<Job<'_>>>) -> Result<()> {
+        loop {
+            let next = waiting.lock().expect("no lane panics").pop_front();
+            let Some((regime, client)) = next else {
+                return stage.end();
+            };
+            let mut measure = || {
+                trial::run(
+                    &mut stage,
+                    self.clients,
+                    self.programs,
+                    regime,
+                    client,
+                    self.commit,
+                )
+            };
+            let row = if regime.needs_the_machine() {
+                let _alone = self.whole.write().expect("no lane panics");
+                measure()
+            } else {
+                let _together = self.whole.read().expect("no lane panics");
+                measure()
+            };
+            let _one_at_a_time = self.results.lock().expect("no lane panics");
+            println!("{}", row.line());
+            add(&row)?;
+        }
+    }
 }
 
 fn add(row: &Row) -> Result<()> {

@@ -52,7 +52,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub fn build(programs: &Programs, target: Target) -> Result<Stage> {
+    /// - `number`: tells it apart from other stages of the same broker.
+    pub fn build(programs: &Programs, target: Target, number: usize) -> Result<Stage> {
         let link = |round_trip_ms, bytes_per_second| LinkSpec {
             round_trip_ms,
             bytes_per_second,
@@ -84,7 +85,7 @@ impl Stage {
             kafka,
             ottla: Some(ottla.clone()),
         };
-        let site = site(target, &distances, &settings(target, doctor_port))?;
+        let site = site(target, number, &distances, &settings(target, doctor_port))?;
         let listener = format!("ottla.admin.listener=127.0.0.1:{doctor_port}");
         let server = site.start_with(&with_plugin, target, &[&listener])?;
         // It asks Kafka for members, lag and quotas, which no client pushes.
@@ -335,12 +336,12 @@ fn settings(target: Target, doctor_port: u16) -> Vec<(&'static str, String)> {
 }
 
 /// A directory whose broker listens on loopback and at the near end of every distance.
-fn site(target: Target, distances: &[Distance], more: &[(&str, String)]) -> Result<Site> {
+fn site(target: Target, number: usize, distances: &[Distance], more: &[(&str, String)]) -> Result<Site> {
     let name = match target {
         Target::Ottla => "doctor-truth-ottla",
         Target::Kafka => "doctor-truth-kafka",
     };
-    let site = Site::create(name, &[])?;
+    let site = Site::create(&format!("{name}-{number}"), &[])?;
     let plain = std::fs::read_to_string(site.properties())?;
     let listeners: String = distances
         .iter()

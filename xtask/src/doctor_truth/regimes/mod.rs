@@ -111,6 +111,20 @@ impl Regime {
         self.feed.is_none()
     }
 
+    /// Whether the processors or the disk are what the client or its remedy uses up: nothing else
+    /// may run beside it.
+    pub fn needs_the_machine(&self) -> bool {
+        let rate = self.set.iter().find(|(key, _)| *key == "load.rate");
+        let is_fast = rate.is_some_and(|(_, rate)| rate.parse::<f64>().is_ok_and(|rate| rate >= FAST));
+        let is_busy = |(key, _): &(&str, &str)| ["compression.zstd.level", "load.work.micros"].contains(key);
+        let takes_all = match self.around {
+            Around::BusyHost | Around::ColdDisk(_) => true,
+            Around::Quota(key, _) => key == "request_percentage",
+            _ => false,
+        };
+        is_fast || takes_all || self.set.iter().any(is_busy)
+    }
+
     pub fn is_knowable(&self, target: Target, client: Client) -> bool {
         !self.unknowable.contains(&(target, client))
     }
@@ -148,6 +162,9 @@ impl Regime {
         found.map(|(key, _)| format!("no `{key}`"))
     }
 }
+
+/// Records per second that keep a processor busy.
+const FAST: f64 = 10_000.0;
 
 pub const JAVA: &[Client] = &[Client::Java];
 pub const BOTH: &[Target] = &[Target::Ottla, Target::Kafka];
@@ -205,6 +222,26 @@ mod tests {
                 assert!(regime.brokers.contains(target) && regime.clients.contains(client));
             }
         }
+    }
+
+    #[test]
+    fn what_uses_up_the_machine_has_it_for_itself() {
+        let alone: Vec<&str> = all()
+            .iter()
+            .filter(|regime| regime.needs_the_machine())
+            .map(|regime| regime.name)
+            .collect();
+        let expected = [
+            "request-40k",
+            "full-link",
+            "zstd-19",
+            "worker",
+            "busy-host",
+            "request-quota",
+            "cold-read",
+            "healthy-large",
+        ];
+        assert_eq!(alone, expected);
     }
 
     #[test]
