@@ -370,6 +370,30 @@ impl ProducerState {
             .map(|batch| batch.last_offset)
     }
 
+    /// Whether it holds facts at or behind `offset`.
+    pub fn reaches(&self, offset: i64) -> bool {
+        let last = |entry: &ProducerEntry| entry.batches.back().map_or(-1, |batch| batch.last_offset);
+        let mut entries = self.entries.values();
+        entries.any(|entry| last(entry).max(entry.transaction_first_offset.unwrap_or(-1)) >= offset)
+    }
+
+    /// Whether it can be the state behind `header`, the newest batch of its producer in the log.
+    ///
+    /// - `has_gaps`: a newer batch may have been compacted away.
+    pub fn knows(&self, header: &BatchHeader, has_gaps: bool) -> bool {
+        let Some(entry) = self.entries.get(&header.producer_id) else {
+            return false;
+        };
+        let is_open = entry.transaction_first_offset.is_some();
+        if header.is_control() {
+            return has_gaps || !is_open && entry.producer_epoch >= header.producer_epoch;
+        }
+        let last_offset = entry.batches.back().map(|batch| batch.last_offset);
+        let is_newer = entry.producer_epoch > header.producer_epoch;
+        (is_newer && has_gaps || last_offset >= Some(header.last_offset()))
+            && (has_gaps || is_open == header.is_transactional())
+    }
+
     /// Restores one older batch of a producer. A snapshot keeps only each producer's last batch;
     /// headers in the log just below it restore the others, so that a client's retry of several
     /// batches is still detected after a restart. Call from newest to oldest.

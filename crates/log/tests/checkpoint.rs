@@ -32,26 +32,39 @@ fn checkpoint(log: &mut PartitionLog) {
 
 /// Appends a transaction of one record and its abort marker.
 fn abort_transaction(log: &mut PartitionLog, producer_id: i64) {
-    let options = BatchOptions {
+    begin_transaction(log, producer_id);
+    write_abort(log, producer_id);
+}
+
+fn begin_transaction(log: &mut PartitionLog, producer_id: i64) {
+    append_one(log, of_producer(producer_id), b"key", b"value");
+}
+
+fn write_abort(log: &mut PartitionLog, producer_id: i64) {
+    let marker = BatchOptions {
+        base_sequence: -1,
+        is_control: true,
+        ..of_producer(producer_id)
+    };
+    append_one(log, marker, &[0, 0, 0, 0], &[0, 0, 0, 0, 0, 9]);
+}
+
+fn of_producer(producer_id: i64) -> BatchOptions {
+    BatchOptions {
         producer_id,
         producer_epoch: 0,
         base_sequence: 0,
         is_transactional: true,
         ..BatchOptions::default()
-    };
-    let marker = BatchOptions {
-        base_sequence: -1,
-        is_control: true,
-        ..options
-    };
-    let (key, value) = ([0, 0, 0, 0], [0, 0, 0, 0, 0, 9]);
-    for (options, key, value) in [(options, &b"key"[..], &b"value"[..]), (marker, &key, &value)] {
-        let mut builder = BatchBuilder::new(options);
-        builder.append(START_MS, Some(key), Some(value), &[]);
-        let bytes = builder.finish();
-        let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
-        log.append(&[batch], 0, START_MS).expect("appended");
     }
+}
+
+fn append_one(log: &mut PartitionLog, options: BatchOptions, key: &[u8], value: &[u8]) {
+    let mut builder = BatchBuilder::new(options);
+    builder.append(START_MS, Some(key), Some(value), &[]);
+    let bytes = builder.finish();
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    log.append(&[batch], 0, START_MS).expect("appended");
 }
 
 fn names(disk: &MemoryDisk, ending: &str) -> Vec<String> {
@@ -101,6 +114,40 @@ fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is
         !disk.exists(&index),
         "nothing has to be rebuilt at the next start"
     );
+}
+
+/// Regression: the contents of an older snapshot showed the records of an aborted transaction.
+#[test]
+fn a_snapshot_that_belongs_to_another_offset_is_not_believed() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let snapshot = |offset: i64| Path::new(DIRECTORY).join(format!("{offset:020}.snapshot"));
+    let contents = |offset| disk.read_file(&snapshot(offset)).expect("there");
+    append_many(&mut log, 3);
+    checkpoint(&mut log);
+    let nothing = contents(3);
+    begin_transaction(&mut log, 7);
+    checkpoint(&mut log);
+    let open_at_3 = contents(4);
+    write_abort(&mut log, 7);
+    let before_checkpoint = disk.fork(1);
+    checkpoint(&mut log);
+    begin_transaction(&mut log, 8);
+    let ended = contents(5);
+    let aborted = |disk: &MemoryDisk, offset: i64, contents: &[u8]| {
+        disk.write_file(&snapshot(offset), contents);
+        let (log, report) = open(disk, false, offset);
+        let end = log.end_offset();
+        let aborted = log.reader().aborted_transactions(0, end).len();
+        (aborted, log.last_stable_offset(end), report.replayed_batches)
+    };
+    // The right one is believed: only the batches behind it are read.
+    assert_eq!(aborted(&before_checkpoint.fork(1), 4, &open_at_3), (1, 5, 1));
+    assert_eq!(aborted(&before_checkpoint.fork(1), 4, &nothing), (1, 5, 2));
+    assert_eq!(aborted(&before_checkpoint.fork(1), 4, &ended), (1, 5, 2));
+    assert_eq!(aborted(&disk.fork(1), 5, &ended), (1, 5, 1));
+    assert_eq!(aborted(&disk.fork(1), 5, &open_at_3), (1, 5, 3));
+    assert_eq!(aborted(&disk.fork(1), 5, &nothing), (1, 5, 3));
 }
 
 /// The bit makes an abort of a commit, but for the checksum.

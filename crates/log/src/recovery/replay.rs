@@ -1,6 +1,7 @@
 //! Rebuilds the producers' state and the leader epochs as they were when the log was closed or
 //! killed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ use crate::read_mode::{ReadMode, read_up_to};
 use crate::reader::segment_index;
 use crate::segment::{BatchPlace, FileKind, Segment, file_path};
 
+/// About 64 index entries: 256 KiB of small batches or 64 large ones.
+const LOOK_BACK_BYTES: u64 = 256 * 1024;
+/// What is read of every log to believe its snapshot: about two index entries.
+const PROOF_BYTES: u64 = 8 * 1024;
+
 impl Opening {
     /// Rebuilds the producers' state from the newest intact snapshot and the headers after it.
     pub fn replay(
@@ -29,7 +35,7 @@ impl Opening {
         recovery_point: i64,
     ) -> Result<(ProducerState, LeaderEpochs, Option<i64>), LogError> {
         let newest_allowed = recovery_point.min(end_offset).min(self.aborts_lost_from);
-        let (mut producers, snapshot) = self.load_snapshot(start_offset, newest_allowed)?;
+        let (mut producers, snapshot) = self.load_snapshot(segments, start_offset, newest_allowed)?;
         let from = snapshot.unwrap_or(start_offset);
         let mut epochs = match self.leader_epochs.take() {
             Some(epochs) => epochs,
@@ -47,6 +53,7 @@ impl Opening {
 
     fn load_snapshot(
         &mut self,
+        segments: &[Arc<Segment>],
         start_offset: i64,
         newest_allowed: i64,
     ) -> Result<(ProducerState, Option<i64>), LogError> {
@@ -59,6 +66,7 @@ impl Opening {
             if usable && loaded.1.is_none() && offset >= start_offset {
                 let bytes = read_file(&*self.disk, &path)?.unwrap_or_default();
                 match ProducerState::decode_snapshot(&bytes) {
+                    Ok(state) if self.contradicts(&state, segments, offset)? => usable = false,
                     Ok(mut state) => {
                         // As Apache Kafka: otherwise the two would disagree about which batches are
                         // duplicates.
@@ -130,6 +138,31 @@ impl Opening {
         }
     }
 
+    /// Whether the newest headers below `offset` tell otherwise: no file says which offset a
+    /// snapshot belongs to, except by its name.
+    fn contradicts(
+        &self,
+        state: &ProducerState,
+        segments: &[Arc<Segment>],
+        offset: i64,
+    ) -> Result<bool, LogError> {
+        // Compaction removes markers, and batches that are not the last of their producer.
+        let has_gaps = offset <= self.gaps_below();
+        let now_ms = self.options.now_ms;
+        let is_expired =
+            |header: &BatchHeader| now_ms - header.max_timestamp >= self.config.producer_id_expiration_ms;
+        let mut judged = BTreeSet::new();
+        let headers = self.headers_below(segments, offset, PROOF_BYTES)?;
+        let newest = headers
+            .iter()
+            .rev()
+            .filter(|header| judged.insert(header.producer_id));
+        Ok(state.reaches(offset)
+            || newest
+                .filter(|header| !is_expired(header))
+                .any(|header| !state.knows(header, has_gaps)))
+    }
+
     /// A snapshot keeps one batch per producer, but a client may retry five: the headers just below
     /// the snapshot restore the others.
     fn recall_older_batches(
@@ -138,38 +171,59 @@ impl Opening {
         from: i64,
         producers: &mut ProducerState,
     ) -> Result<(), LogError> {
-        /// About 64 index entries: 256 KiB of small batches or 64 large ones.
-        const LOOK_BACK_BYTES: u64 = 256 * 1024;
-        if producers.is_empty() || from == 0 {
-            return Ok(());
+        if !producers.is_empty() {
+            let headers = self.headers_below(segments, from, LOOK_BACK_BYTES)?;
+            for header in headers.iter().rev().filter(|header| !header.is_control()) {
+                producers.recall_older_batch(header);
+            }
         }
-        let (newest, older) = segments[..=segment_index(segments, from - 1)]
+        Ok(())
+    }
+
+    /// Reads the headers of producers' batches of about the last `bytes_max` bytes below `offset`,
+    /// in the order of the log.
+    fn headers_below(
+        &self,
+        segments: &[Arc<Segment>],
+        offset: i64,
+        bytes_max: u64,
+    ) -> Result<Vec<BatchHeader>, LogError> {
+        if offset <= segments[0].base_offset {
+            return Ok(Vec::new());
+        }
+        let (newest, older) = segments[..=segment_index(segments, offset - 1)]
             .split_last()
             .expect("the range is not empty");
-        let found = newest.search(from, newest.bytes(), ReadMode::Blocking);
-        let place = found.map_err(|source| self.failed("read", FileKind::Log, newest.base_offset, source))?;
+        let place = match newest.search(offset, newest.bytes(), ReadMode::Blocking) {
+            Ok(place) => place,
+            // What is damaged is reported elsewhere, and tells nothing about producers.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Ok(Vec::new()),
+            Err(source) => return Err(self.failed("read", FileKind::Log, newest.base_offset, source)),
+        };
         let end = place.map_or(newest.bytes(), |place| place.position);
-        let mut left =
-            LOOK_BACK_BYTES.saturating_sub(self.recall_from(newest, end, LOOK_BACK_BYTES, producers)?);
+        let (mut headers, covered) = self.headers_of(newest, end, bytes_max)?;
+        let mut left = bytes_max.saturating_sub(covered);
         // The snapshot may have been taken soon after a segment was begun.
         for segment in older.iter().rev() {
             if left == 0 {
                 break;
             }
-            left = left.saturating_sub(self.recall_from(segment, segment.bytes(), left, producers)?);
+            let (mut before, covered) = self.headers_of(segment, segment.bytes(), left)?;
+            before.append(&mut headers);
+            headers = before;
+            left = left.saturating_sub(covered);
         }
-        Ok(())
+        Ok(headers)
     }
 
-    /// Reads the headers of about the last `bytes_max` bytes below `end`; returns how many bytes it
-    /// covered.
-    fn recall_from(
+    /// Reads the headers of about the last `bytes_max` bytes below `end`; also returns how many
+    /// bytes it covered.
+    fn headers_of(
         &self,
         segment: &Segment,
         end: u64,
         bytes_max: u64,
-        producers: &mut ProducerState,
-    ) -> Result<u64, LogError> {
+    ) -> Result<(Vec<BatchHeader>, u64), LogError> {
         let failed = |source| self.failed("read", FileKind::Log, segment.base_offset, source);
         let mut start = 0;
         if end > bytes_max {
@@ -181,14 +235,11 @@ impl Opening {
         let mut headers = Vec::new();
         let mut scanner = BatchScanner::new(&*segment.file, start, end, Trust::Headers);
         while let Scanned::Batch { header, .. } = scanner.next().map_err(failed)? {
-            if header.has_producer_id() && !header.is_control() {
+            if header.has_producer_id() {
                 headers.push(header);
             }
         }
-        for header in headers.iter().rev() {
-            producers.recall_older_batch(header);
-        }
-        Ok(end - start)
+        Ok((headers, end - start))
     }
 
     fn epochs_from_headers(&mut self, segments: &[Arc<Segment>]) -> Result<LeaderEpochs, LogError> {
