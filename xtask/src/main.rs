@@ -64,7 +64,7 @@ tasks:
   tenant-experiments [--rounds N] [--only a,b] [--targets kafka,ottla,ottla-synced] [--pin] [--set [SCENARIO:]PATH=VALUE]
                      [--from DIRECTORY] [--output FILE]
                       a victim beside four noisy neighbours on Apache Kafka and on Ottla; writes docs/measurements/tenant-experiments.md
-  doctor-truth [--only a,b*] [--brokers ottla,kafka] [--clients java,librdkafka,franz-go,ottla] [--resume] [--strict] [--publish] [--page]
+  doctor-truth [--only a,b*] [--brokers ottla,kafka] [--clients java,librdkafka,franz-go,ottla] [--lanes N] [--resume] [--strict] [--publish] [--page]
                       clients with a bottleneck that was built: is the doctor right, does its change help, does the true remedy
                       (network namespaces: needs root); --strict fails when the doctor was wrong about a client;
                       --publish writes docs/measurements/doctor-truth.md

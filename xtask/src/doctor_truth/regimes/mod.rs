@@ -95,7 +95,8 @@ pub struct Regime {
     pub feed: Option<Feed>,
     /// The verdicts that are right.
     pub truth: &'static [&'static str],
-    /// Where the doctor cannot know it: there `NOT_ENOUGH_DATA` is right too, with what would tell.
+    /// Where the doctor cannot know it, beside producers that push no rate to a broker that counts
+    /// none: there `NOT_ENOUGH_DATA` is right too, with what would tell.
     pub unknowable: &'static [(Target, Client)],
     /// `None`: the client is healthy.
     pub remedy: Option<Remedy>,
@@ -126,7 +127,10 @@ impl Regime {
     }
 
     pub fn is_knowable(&self, target: Target, client: Client) -> bool {
-        !self.unknowable.contains(&(target, client))
+        let has_no_rate = self.is_producer()
+            && target == Target::Kafka
+            && matches!(client, Client::Librdkafka | Client::FranzGo);
+        !has_no_rate && !self.unknowable.contains(&(target, client))
     }
 
     /// The verdicts that are right on a broker with a client.
@@ -270,6 +274,9 @@ mod tests {
         );
         let full = all.iter().find(|regime| regime.name == "in-flight-1").unwrap();
         assert!(!full.is_knowable(Target::Kafka, Client::Java));
-        assert!(full.is_knowable(Target::Kafka, Client::Librdkafka));
+        // It pushes no rate, and Apache Kafka counts none.
+        assert!(!full.is_knowable(Target::Kafka, Client::Librdkafka));
+        assert!(full.is_knowable(Target::Ottla, Client::Librdkafka));
+        assert!(full.is_knowable(Target::Kafka, Client::Ottla));
     }
 }
