@@ -96,8 +96,7 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
         REQUESTS
     };
     let is_long = requests >= needed || reading.seconds >= SECONDS;
-    let has_rate = reading.records_per_second.is_some() || reading.requests_per_second.is_some();
-    if (is_reading || has_pushed) && is_long && has_rate {
+    if (is_reading || has_pushed) && is_long && has_rate(reading) {
         return Evidence::Enough;
     }
     let is_full = reading.is_back_to_back()
@@ -107,10 +106,14 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     if !is_reading && !has_pushed && is_long && is_full {
         return Evidence::Silent;
     }
-    Evidence::TooLittle(too_little(reading, has_rate))
+    Evidence::TooLittle(too_little(reading))
 }
 
-fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
+fn has_rate(reading: &Reading<'_>) -> bool {
+    reading.records_per_second.is_some() || reading.requests_per_second.is_some()
+}
+
+fn too_little(reading: &Reading<'_>) -> String {
     let telemetry = &reading.snapshot.telemetry;
     let mut words = format!(
         "not enough data yet: {} pushes, {} requests",
@@ -132,7 +135,7 @@ fn too_little(reading: &Reading<'_>, has_rate: bool) -> String {
     {
         words.push_str(&format!("; next push in {} s", number(seconds.max(0.0))));
     }
-    if !has_rate && reading.request_ms.is_some() {
+    if !has_rate(reading) && reading.request_ms.is_some() {
         words.push_str("; latencies without a rate: nothing says how many requests there were");
     }
     words
@@ -273,15 +276,30 @@ pub(crate) fn missing(reading: &Reading<'_>, verdict: Verdict) -> Vec<String> {
 fn library(reading: &Reading<'_>, missing: &mut Vec<String>) {
     let telemetry = &reading.snapshot.telemetry;
     match reading.library() {
-        Library::Librdkafka => missing.push(
-            "This client sends 10 metrics; batching and buffer cannot be seen. Batch size, records per batch and request rate are taken \
-             from the broker. `record.queue.time` of this client excludes batching time."
-                .to_owned(),
-        ),
+        Library::Librdkafka => {
+            let from_broker = match has_rate(reading) {
+                true => " Batch size, records per batch and request rate are taken from the broker.",
+                false => "",
+            };
+            missing.push(format!(
+                "This client sends 10 metrics; batching and buffer cannot be seen.{from_broker} `record.queue.time` of this client excludes \
+                 batching time."
+            ));
+        }
         Library::FranzGo if has_false_latency(reading.snapshot) => {
             missing.push("Latency averages of this version are not latencies; ignored.".to_owned());
         }
         _ => {}
+    }
+    if reading.has_own_numbers() && !has_rate(reading) {
+        let own = match reading.library() {
+            Library::Librdkafka => "librdkafka prints it with statistics.interval.ms",
+            Library::FranzGo => "franz-go gives it to its hooks",
+            _ => "the client's own metrics have it",
+        };
+        missing.push(format!(
+            "The rate of its requests: this client does not push it, and its broker does not count requests by client, as Ottla does; {own}."
+        ));
     }
     let may_be_franz_go = matches!(reading.library(), Library::FranzGo | Library::Unknown);
     if may_be_franz_go && telemetry.empty_pushes > 0 && !reading.has_own_numbers() {

@@ -154,7 +154,7 @@ fn is_denied(reading: &Reading<'_>) -> Found {
 fn host_full(reading: &Reading<'_>) -> Found {
     let is_far = reading.hottest().is_some_and(|pipe| {
         let trip = reading.round_trip(pipe);
-        trip.is_some_and(|trip| round_trip::is_most(reading, pipe, trip))
+        trip.is_some_and(|trip| round_trip::is_half(pipe, trip))
             || window::of(reading, pipe).is_some()
             || window::several_trips(reading, pipe).is_some()
             || arrival::full_link(reading).is_some()

@@ -76,7 +76,13 @@ pub(crate) fn is_most(reading: &Reading<'_>, pipe: &Pipe, trip: RoundTrip) -> bo
     let is_several = reading.settings.in_flight.value > 1.0;
     let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms).unwrap_or(0.0);
     let is_explained = reaches((trip.ms + broker_ms) / request_ms, EXPLAINED);
-    reaches(trip.ms / request_ms, HALF) && (!is_several || !reading.has_full_batches() || is_explained)
+    is_half(pipe, trip) && (!is_several || !reading.has_full_batches() || is_explained)
+}
+
+/// Whether a measured round trip is at least half of a request's time.
+pub(crate) fn is_half(pipe: &Pipe, trip: RoundTrip) -> bool {
+    pipe.request_ms
+        .is_some_and(|request_ms| reaches(trip.ms / request_ms, HALF))
 }
 
 /// How many requests in flight are useful, `1 + RTT / D` (F14); none without a round trip.

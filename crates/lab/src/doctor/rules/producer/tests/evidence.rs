@@ -1,7 +1,7 @@
 //! What is reported when evidence is missing, and that nothing is guessed then.
 
 use super::rows::{ROW, Row};
-use crate::doctor::diagnosis::{Confidence, FindingId, Verdict};
+use crate::doctor::diagnosis::{Confidence, Diagnosis, FindingId, Verdict};
 use crate::doctor::rules::examine;
 use crate::doctor::snapshot::{BrokerSide, Client, Host, Library, Node, Producer, Snapshot, Telemetry};
 
@@ -100,6 +100,11 @@ fn librdkafka_s_metrics_alone_are_not_enough() {
         "{:?}",
         alone.missing
     );
+    let tells = |diagnosis: &Diagnosis| {
+        let mut missing = diagnosis.missing.iter();
+        missing.any(|words| words.contains("statistics.interval.ms"))
+    };
+    assert!(tells(&alone), "{:?}", alone.missing);
     let with_broker = Snapshot {
         brokers: vec![BrokerSide {
             node_id: Some(1),
@@ -113,7 +118,9 @@ fn librdkafka_s_metrics_alone_are_not_enough() {
         }],
         ..snapshot
     };
-    assert_eq!(examine(&with_broker).verdict, Verdict::KeepsUp);
+    let counted = examine(&with_broker);
+    assert_eq!(counted.verdict, Verdict::KeepsUp);
+    assert!(!tells(&counted), "{:?}", counted.missing);
 }
 
 #[test]
@@ -330,6 +337,42 @@ fn five_at_the_broker_all_the_time_wait_for_a_processor_where_the_machine_has_no
         "{:#?}",
         examine(&busy)
     );
+}
+
+/// A full machine makes each request take some milliseconds longer; most of it is the way.
+#[test]
+fn a_full_machine_is_not_the_cause_where_half_of_a_request_is_the_round_trip() {
+    let row = Row {
+        records: 1_280.0,
+        requests: 80.0,
+        request_bytes: 16_300.0,
+        batch: 16_200.0,
+        batch_size: 16_384.0,
+        records_per_request: 16.0,
+        queue: Some(2_000.0),
+        latency: 62.0,
+        round_trip: 40.0,
+        buffer_wait: Some(0.3),
+        in_flight: 5.0,
+        broker: Some((4.0, 3.0, 0.0)),
+        ..LIVE
+    };
+    let on_full_machine = |row: Row| {
+        let mut snapshot = row.snapshot();
+        snapshot.host = Some(Host {
+            used: Some(1.0),
+            waiting: Some(0.7),
+            ..Host::default()
+        });
+        examine(&snapshot)
+    };
+    let far = on_full_machine(row);
+    assert_eq!(far.verdict, Verdict::SenderRate, "{far:#?}");
+    let near = on_full_machine(Row {
+        round_trip: 4.0,
+        ..row
+    });
+    assert_eq!(near.verdict, Verdict::Host, "{near:#?}");
 }
 
 #[test]
