@@ -1,5 +1,5 @@
 //! Passes the commit to the build, for `--version` and the manifests of reports; without a
-//! repository nothing is passed.
+//! repository nothing is passed. Also passes the plug-in for Apache Kafka, where it was built.
 
 use std::process::Command;
 
@@ -17,6 +17,20 @@ fn main() {
         version = format!("{version} ({commit})");
     }
     println!("cargo:rustc-env=OTTLA_VERSION={version}");
+    pass_plugin();
+}
+
+/// The packages' program carries the jar; a build without it has an empty file in its place.
+fn pass_plugin() {
+    const JAR: &str = "OTTLA_KAFKA_PLUGIN";
+    println!("cargo:rerun-if-env-changed={JAR}");
+    let jar = match std::env::var_os(JAR) {
+        None => Vec::new(),
+        Some(path) => std::fs::read(&path).expect("OTTLA_KAFKA_PLUGIN names a file"),
+    };
+    let output = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    let copy = std::path::Path::new(&output).join("kafka-plugin.jar");
+    std::fs::write(copy, jar).expect("OUT_DIR can be written");
 }
 
 /// Returns the abbreviated commit, with `-dirty` appended if tracked files were changed.

@@ -4,6 +4,7 @@
 //! The flags are set only for this target, so build scripts and procedural macros, which are shared
 //! libraries, are built as usual.
 
+use crate::interop::doctor::Plugin;
 use crate::interop::toolchain;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -15,13 +16,16 @@ pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Above this the packages would be a burden to fetch in every run of a CI.
 const BYTES_MAX: usize = 30_000_000;
 
-/// Builds with the profile `packaged` and returns the binary.
+/// Builds with the profile `packaged`, with the plug-in for Apache Kafka inside, and returns the
+/// binary.
 pub fn build() -> Result<Vec<u8>> {
+    let plugin = Plugin::prepare()?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(["build", "--quiet", "--profile", "packaged", "--package", "ottla"])
         .args(["--target", TARGET])
         .env("CARGO_ENCODED_RUSTFLAGS", flags()?)
+        .env("OTTLA_KAFKA_PLUGIN", &plugin.jar)
         .current_dir(toolchain::root());
     let status = command.status().context("cannot start cargo")?;
     ensure!(status.success(), "cargo could not build the static binary");

@@ -5,6 +5,7 @@ use super::{Place, round_trip};
 use crate::dist::{VERSION, release_archive};
 use crate::interop::toolchain::{free_port, output_of, run_quietly};
 use anyhow::{Context, Result, ensure};
+use std::path::Path;
 use std::process::Command;
 
 pub fn check(place: &Place) -> Result<String> {
@@ -22,6 +23,7 @@ pub fn check(place: &Place) -> Result<String> {
         version.starts_with(&format!("ottla {VERSION} (")),
         "--version: {version}"
     );
+    check_plugin(&program, &home)?;
     let port = free_port()?;
     let mut serve = Command::new(&program);
     serve
@@ -40,4 +42,18 @@ pub fn check(place: &Place) -> Result<String> {
         "the data is not in ./ottla-data"
     );
     Ok(format!("{}; librdkafka", version.trim()))
+}
+
+/// The program writes the jar that a broker of Apache Kafka loads.
+fn check_plugin(program: &Path, home: &Path) -> Result<()> {
+    let mut write = Command::new(program);
+    write.args(["doctor", "plugin", "--output"]).arg(home);
+    run_quietly(&mut write)?;
+    let jar = std::fs::File::open(home.join("ottla-kafka-telemetry.jar"))?;
+    let mut jar = zip::ZipArchive::new(jar).context("the plug-in is no jar")?;
+    for class in ["TelemetryExporter", "TelemetryReceiver"] {
+        jar.by_name(&format!("ottla/telemetry/{class}.class"))
+            .with_context(|| format!("{class} is not in the plug-in"))?;
+    }
+    Ok(())
 }

@@ -53,7 +53,7 @@ impl Look {
         }
         if let Some(path) = &self.export {
             let snapshots = source.snapshots()?;
-            write_file(path, &json(&snapshots)?)?;
+            write_file(path, json(&snapshots)?)?;
             eprintln!("ottla doctor: {} clients in {}", snapshots.len(), path.display());
         }
         let examination = source.examination()?;

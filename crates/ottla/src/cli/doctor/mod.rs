@@ -6,6 +6,7 @@ mod replay;
 mod examine;
 pub(in crate::cli) mod stated;
 mod promises;
+mod plugin;
 pub(in crate::cli) mod scorekeeper;
 pub(in crate::cli) mod collect;
 pub(in crate::cli) mod watch;
@@ -50,6 +51,9 @@ enum Job {
     /// Receive client metrics of an Apache Kafka cluster (KIP-714): from its brokers' plug-in, or
     /// by OTLP/HTTP
     Collect(collect::Collect),
+    /// Write the plug-in with which Apache Kafka hands on its clients' metrics, and say how to
+    /// install it
+    Plugin(plugin::Plugin),
     /// Predict what a change of settings would do to one client
     Predict(calculate::Predict),
     /// Calculate one formula from numbers with units; without a name list all formulas
@@ -64,6 +68,7 @@ impl Doctor {
             Some(Job::Promises(job)) => (" promises", job.run()),
             Some(Job::Replay(job)) => (" replay", job.run()),
             Some(Job::Collect(job)) => (" collect", job.run()),
+            Some(Job::Plugin(job)) => (" plugin", job.run()),
             Some(Job::Predict(job)) => (" predict", job.run()),
             Some(Job::Formula(job)) => (" formula", job.run()),
         };
@@ -92,10 +97,10 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 }
 
 /// Writes a file atomically: to a temporary file, then renamed.
-fn write_file(path: &PathBuf, text: &str) -> Result<(), Failure> {
+fn write_file(path: &PathBuf, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut beside = path.clone().into_os_string();
     beside.push(".part");
     let beside = PathBuf::from(beside);
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
     written.map_err(|error| Failure::of_file(path, error))
 }

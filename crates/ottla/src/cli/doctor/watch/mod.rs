@@ -173,7 +173,7 @@ fn write_case(source: &Source, client: &ClientKey) -> Result<PathBuf, Failure> {
         return Err(Failure::unanswered("the doctor does not know it any more"));
     }
     let path = PathBuf::from(file_name(&client.client_id, now_ms()));
-    write_file(&path, &json(&snapshots)?)?;
+    write_file(&path, json(&snapshots)?)?;
     Ok(path)
 }
 
