@@ -62,8 +62,13 @@ impl Key {
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientSums {
-    /// In a window: since the slice in which the client first appeared.
+    /// In a window: from the slice in which the client first appeared to the last one in which it
+    /// had a connection.
     seconds: f64,
+    /// In a window: since then.
+    seconds_away: f64,
+    /// In a window: it is in the slice that is being added.
+    is_here: bool,
     software: Option<(Arc<str>, Arc<str>)>,
     /// Its produce requests, or its fetches.
     api: RequestCounts,
@@ -116,6 +121,15 @@ impl ClientSums {
                     (partition.clone(), (*first, *last))
                 })
                 .collect();
+        }
+    }
+
+    /// A slice of the window has passed. A client that is gone says nothing by what it does not do
+    /// any more.
+    fn pass(&mut self, seconds: f64) {
+        self.seconds_away += seconds;
+        if std::mem::take(&mut self.is_here) {
+            self.seconds += std::mem::take(&mut self.seconds_away);
         }
     }
 
@@ -274,11 +288,11 @@ impl Windows {
         let mut clients: BTreeMap<Key, ClientSums> = BTreeMap::new();
         for slice in &self.slices {
             for (key, sums) in &slice.clients {
-                clients.entry(key.clone()).or_default().merge(sums);
+                let whole = clients.entry(key.clone()).or_default();
+                whole.merge(sums);
+                whole.is_here = true;
             }
-            for sums in clients.values_mut() {
-                sums.seconds += slice.seconds;
-            }
+            clients.values_mut().for_each(|sums| sums.pass(slice.seconds));
         }
         name_what_came_before(&mut clients, &self.slices[self.slices.len() - 1]);
         // A client that is only in earlier slices has no connection any more.
@@ -444,6 +458,8 @@ fn name_what_came_before(clients: &mut BTreeMap<Key, ClientSums>, newest: &Slice
             continue;
         };
         whole.merge(later);
+        whole.seconds += whole.seconds_away - later.seconds_away;
+        whole.seconds_away = later.seconds_away;
         *later = whole;
     }
 }
@@ -1026,6 +1042,28 @@ mod tests {
         windows.take(reading(15, 0, vec![tells(1, 400, 7), producer(2, "p", 50)]));
         let observed = windows.take(reading(20, 0, vec![tells(1, 500, 7), producer(2, "p", 150)]));
         assert_eq!(observed.len(), 2, "{observed:?}");
+    }
+
+    /// Regression: a consumer that had read all and ended was said to fall behind.
+    #[test]
+    fn a_client_that_is_gone_is_judged_by_the_time_in_which_it_was_there() {
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, vec![producer(1, "p", 0)]));
+        windows.take(reading(5, 0, vec![producer(1, "p", 100)]));
+        windows.take(reading(10, 0, Vec::new()));
+        let gone = windows.take(reading(15, 0, Vec::new()));
+        let told = (
+            gone[0].seconds,
+            gone[0].broker.requests_per_second,
+            gone[0].broker.connections,
+        );
+        assert_eq!(told, (5.0, Some(20.0), Some(0.0)));
+        // One that comes and goes is there all the time.
+        let back = windows.take(reading(20, 0, vec![producer(2, "p", 100)]));
+        assert_eq!(
+            (back[0].seconds, back[0].broker.requests_per_second),
+            (20.0, Some(10.0))
+        );
     }
 
     #[test]
