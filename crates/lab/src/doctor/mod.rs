@@ -22,6 +22,7 @@ pub mod otlp;
 pub mod encoding;
 pub mod glossary;
 pub mod severity;
+mod names;
 pub mod diagnosis;
 pub mod time;
 pub mod snapshot;

@@ -5,10 +5,14 @@ pub fn aliases(key: &str) -> &'static [&'static str] {
     match key {
         "max.partition.fetch.bytes" | "fetch.max.bytes" => &["fetch sizes"],
         // They end the same wait.
-        "fetch.min.bytes" => &["fetch.max.wait.ms"],
+        "fetch.min.bytes" => &["fetch.max.wait.ms", "fetch.wait.max.ms"],
         "fetch.max.wait.ms" => &["fetch.min.bytes"],
         // A cheaper level is a change of compression too.
         "compression.type" => &["compression.zstd.level"],
+        "send.buffer.bytes" => &["socket.send.buffer.bytes"],
+        "receive.buffer.bytes" => &["socket.receive.buffer.bytes"],
+        "buffer.memory" => &["queue.buffering.max.kbytes"],
+        "max.request.size" => &["message.max.bytes"],
         "load.processing.micros" => &["a faster handler"],
         "load.threads" => &["threads"],
         _ => &[],

@@ -84,7 +84,7 @@ fn by_figures(change: &Change, before: &Figures, now: &Figures, is_new: bool) ->
     let whose = if is_new { "a new instance; " } else { "" };
     match (change.key.as_str(), change.number()) {
         ("batch.size", Some(wanted)) => batch_size(before, now, wanted, whose),
-        ("max.in.flight.requests.per.connection" | "max.in.flight", Some(_)) => {
+        ("max.in.flight.requests.per.connection", Some(_)) => {
             grew((before.in_flight_max, now.in_flight_max), |from, to| {
                 format!(
                     "{whose}up to {} requests were in flight, {} before",
@@ -154,24 +154,19 @@ fn of_new_instance(key: &str, wanted: Option<f64>, before: &Figures, now: &Figur
         }
     };
     match key {
-        "linger.ms" | "queue.buffering.max.ms" if wanted == Some(0.0) => {
+        "linger.ms" if wanted == Some(0.0) => {
             fell((before.queue_ms, now.queue_ms), words("the time in a batch (ms)"))
         }
-        "linger.ms" | "queue.buffering.max.ms" => {
-            grew((before.batch_bytes, now.batch_bytes), words("a batch (bytes)"))
-        }
-        "compression.type" | "compression.codec" => fell(
+        "linger.ms" => grew((before.batch_bytes, now.batch_bytes), words("a batch (bytes)")),
+        "compression.type" => fell(
             (before.compression_rate, now.compression_rate),
             words("the share of bytes that compression leaves"),
         ),
-        "send.buffer.bytes"
-        | "socket.send.buffer.bytes"
-        | "receive.buffer.bytes"
-        | "socket.receive.buffer.bytes" => grew(
+        "send.buffer.bytes" | "receive.buffer.bytes" => grew(
             (before.bytes_on_the_way(), now.bytes_on_the_way()),
             words("the bytes on the way"),
         ),
-        "fetch.max.bytes" | "max.partition.fetch.bytes" | "fetch.message.max.bytes" => {
+        "fetch.max.bytes" | "max.partition.fetch.bytes" => {
             grew((before.batch_bytes, now.batch_bytes), words("a fetch (bytes)"))
         }
         "fetch.min.bytes" => {

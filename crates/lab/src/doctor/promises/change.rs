@@ -1,5 +1,6 @@
 //! A recommended change, as far as it is one setting: `batch.size=32768`.
 
+use super::super::names::in_kafkas_words;
 use super::super::snapshot::{Codec, Origin, Setting, Settings};
 use crate::numbers::plain;
 
@@ -20,7 +21,7 @@ pub struct Known {
 }
 
 impl Change {
-    /// Reads `key=value`; advice in words is no setting.
+    /// Reads `key=value`, in Kafka's words or in a library's; advice in words is no setting.
     pub fn parse(set: &str) -> Option<Change> {
         let (key, value) = set.trim().split_once('=')?;
         let is_key = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '.';
@@ -30,9 +31,14 @@ impl Change {
             && key.starts_with(|letter: char| letter.is_ascii_lowercase())
             && key.chars().all(is_key)
             && value.chars().all(is_value);
+        let (kafkas, in_kafkas) = in_kafkas_words(key, value).ok()?;
+        let (key, value) = match kafkas {
+            "" => (key, value.to_owned()),
+            key => (key, in_kafkas),
+        };
         is_whole.then(|| Change {
             key: key.to_owned(),
-            value: value.to_owned(),
+            value,
         })
     }
 
@@ -43,11 +49,11 @@ impl Change {
     /// The client's own value, where it is stated or was seen on the wire: a guess proves nothing.
     pub fn known(&self, settings: &Settings) -> Option<Known> {
         let known = match self.key.as_str() {
-            "compression.type" | "compression.codec" => {
+            "compression.type" => {
                 let name = settings.compression?;
                 self.text(codec(name.value), name.origin)
             }
-            "acks" | "request.required.acks" => {
+            "acks" => {
                 let acks = settings.acks?;
                 let wanted = match self.value.as_str() {
                     "all" => "-1",
@@ -92,22 +98,21 @@ fn codec(codec: Codec) -> &'static str {
     }
 }
 
-/// Java's names, and librdkafka's where they differ.
 fn numeric(key: &str, settings: &Settings) -> Option<Setting<f64>> {
     match key {
         "batch.size" => settings.batch_bytes,
-        "linger.ms" | "queue.buffering.max.ms" => settings.linger_ms,
-        "max.in.flight.requests.per.connection" | "max.in.flight" => settings.in_flight,
-        "send.buffer.bytes" | "socket.send.buffer.bytes" => settings.send_buffer_bytes,
-        "receive.buffer.bytes" | "socket.receive.buffer.bytes" => settings.receive_buffer_bytes,
-        "max.request.size" | "message.max.bytes" => settings.max_request_bytes,
+        "linger.ms" => settings.linger_ms,
+        "max.in.flight.requests.per.connection" => settings.in_flight,
+        "send.buffer.bytes" => settings.send_buffer_bytes,
+        "receive.buffer.bytes" => settings.receive_buffer_bytes,
+        "max.request.size" => settings.max_request_bytes,
         "buffer.memory" => settings.buffer_bytes,
         "max.block.ms" => settings.max_block_ms,
-        "delivery.timeout.ms" | "message.timeout.ms" => settings.delivery_timeout_ms,
-        "fetch.max.wait.ms" | "fetch.wait.max.ms" => settings.fetch_max_wait_ms,
+        "delivery.timeout.ms" => settings.delivery_timeout_ms,
+        "fetch.max.wait.ms" => settings.fetch_max_wait_ms,
         "fetch.min.bytes" => settings.fetch_min_bytes,
         "fetch.max.bytes" => settings.fetch_max_bytes,
-        "max.partition.fetch.bytes" | "fetch.message.max.bytes" => settings.max_partition_fetch_bytes,
+        "max.partition.fetch.bytes" => settings.max_partition_fetch_bytes,
         "max.poll.interval.ms" => settings.max_poll_interval_ms,
         "max.poll.records" => settings.max_poll_records,
         "session.timeout.ms" => settings.session_timeout_ms,

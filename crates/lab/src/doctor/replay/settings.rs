@@ -9,29 +9,6 @@ use super::field::number_in;
 /// Their path in the document.
 const PATH: &str = "settings";
 
-/// The settings of a client that the doctor uses, by their Kafka names.
-pub const KEYS: &[&str] = &[
-    "batch.size",
-    "linger.ms",
-    "acks",
-    "max.in.flight.requests.per.connection",
-    "send.buffer.bytes",
-    "max.request.size",
-    "buffer.memory",
-    "max.block.ms",
-    "delivery.timeout.ms",
-    "compression.type",
-    "partitioner.class",
-    "fetch.max.wait.ms",
-    "fetch.min.bytes",
-    "fetch.max.bytes",
-    "max.partition.fetch.bytes",
-    "max.poll.interval.ms",
-    "max.poll.records",
-    "session.timeout.ms",
-    "receive.buffer.bytes",
-];
-
 type Stated = Map<String, Value>;
 
 /// Reads settings by their Kafka names; keys that the doctor does not use are ignored.

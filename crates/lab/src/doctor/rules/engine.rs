@@ -8,7 +8,8 @@
 use std::mem;
 
 use super::super::diagnosis::{Diagnosis, Evidence, Finding, Promise, Step, Verdict};
-use super::super::snapshot::Snapshot;
+use super::super::names::in_librdkafkas_words;
+use super::super::snapshot::{Library, Snapshot};
 use super::found::Found;
 use super::inference;
 
@@ -126,6 +127,14 @@ pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     distinct(&mut diagnosis.refused, |one, other| one.set == other.set);
     distinct(&mut diagnosis.missing, |one, other| one == other);
     distinct(&mut diagnosis.notes, |one, other| one == other);
+    if snapshot.client.library == Library::Librdkafka {
+        if let Some(change) = &mut diagnosis.recommendation {
+            change.set = in_librdkafkas_words(&change.set);
+        }
+        for refusal in &mut diagnosis.refused {
+            refusal.set = in_librdkafkas_words(&refusal.set).into();
+        }
+    }
 }
 
 /// `batch.size` of `batch.size=32768`; an action in words is its own name.

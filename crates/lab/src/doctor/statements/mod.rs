@@ -2,9 +2,7 @@
 //! pushes its settings, and what is stated is stronger than what was seen or inferred.
 //!
 //! A key is one of Kafka's (`wire/src/config_keys`), or the name that librdkafka or franz-go has
-//! for the same setting (`names.rs`).
-
-mod names;
+//! for the same setting (`../names.rs`).
 
 use std::fmt;
 
@@ -12,7 +10,8 @@ use ottla_wire::config_keys::{self, Allowed, ClientKind, ConfigKey, nearest};
 use ottla_wire::properties;
 use serde_json::{Map, Value};
 
-use super::replay::settings::{KEYS, settings};
+use super::names::{self, KEYS};
+use super::replay::settings::settings;
 use super::snapshot::{Settings, Snapshot};
 
 /// Statements in the order in which they were made; a later one wins over an earlier one.

@@ -279,14 +279,6 @@ fn matched(
     }
 }
 
-/// What the library calls it; franz-go takes it from the dialer.
-fn name(reading: &Reading<'_>) -> &'static str {
-    match reading.snapshot.client.library {
-        Library::Librdkafka => "socket.receive.buffer.bytes",
-        _ => "receive.buffer.bytes",
-    }
-}
-
 fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Recommendation {
     let now = reading.consumed.unwrap_or(0.0);
     let needed = reading
@@ -303,7 +295,7 @@ fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Reco
     let at_broker = (fetch_ms - flow.transfer_ms).max(0.0);
     let most = now * fetch_ms / (way_ms + at_broker);
     Recommendation {
-        set: format!("{}={}", name(reading), plain(wanted)),
+        set: format!("receive.buffer.bytes={}", plain(wanted)),
         why: String::from("a connection carries one window per round trip, and the buffer bounds the window"),
         promise: fetches::promised_rate(reading, (0.7 * most, most), None),
         next_ceiling: fetches::ceiling_after(reading),

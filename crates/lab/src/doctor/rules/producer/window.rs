@@ -428,6 +428,6 @@ mod tests {
         let diagnosis = examine(&snapshot);
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         let change = diagnosis.recommendation.unwrap();
-        assert!(change.set.starts_with("send.buffer.bytes="), "{change:?}");
+        assert!(change.set.starts_with("socket.send.buffer.bytes="), "{change:?}");
     }
 }

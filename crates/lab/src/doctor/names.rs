@@ -1,7 +1,30 @@
-//! The names that librdkafka and franz-go have for settings of Kafka's, with their units.
+//! The settings that the doctor uses, by Kafka's names; and the names that librdkafka and franz-go
+//! have for them, with their units.
 
-use super::super::calculator::quantity::Dimension;
-use super::super::replay::settings::KEYS;
+use super::calculator::quantity::Dimension;
+
+/// The settings of a client that the doctor uses, by their Kafka names.
+pub const KEYS: &[&str] = &[
+    "batch.size",
+    "linger.ms",
+    "acks",
+    "max.in.flight.requests.per.connection",
+    "send.buffer.bytes",
+    "max.request.size",
+    "buffer.memory",
+    "max.block.ms",
+    "delivery.timeout.ms",
+    "compression.type",
+    "partitioner.class",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "session.timeout.ms",
+    "receive.buffer.bytes",
+];
 
 /// A name, Kafka's name, and how the value is written.
 struct Synonym {
@@ -115,6 +138,31 @@ pub fn in_kafkas_words(name: &str, value: &str) -> Result<(&'static str, String)
     Ok((synonym.kafka, value))
 }
 
+/// Settings that librdkafka does not know by Kafka's name.
+const ONLY_OF_LIBRDKAFKA: [&str; 5] = [
+    "queue.buffering.max.kbytes",
+    "message.max.bytes",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "fetch.wait.max.ms",
+];
+
+/// Returns a setting of Kafka's, `key` or `key=value`, as librdkafka writes it.
+pub fn in_librdkafkas_words(set: &str) -> String {
+    let (key, value) = set.split_once('=').unwrap_or((set, ""));
+    let mut only = SYNONYMS
+        .iter()
+        .filter(|synonym| ONLY_OF_LIBRDKAFKA.contains(&synonym.name));
+    let Some(synonym) = only.find(|synonym| synonym.kafka == key) else {
+        return set.to_owned();
+    };
+    match (&synonym.value, value.parse::<u64>()) {
+        _ if value.is_empty() => synonym.name.to_owned(),
+        (Written::Kibibytes, Ok(bytes)) => format!("{}={}", synonym.name, bytes.div_ceil(1_024)),
+        _ => format!("{}={value}", synonym.name),
+    }
+}
+
 fn acks(name: &str, value: &str) -> Result<&'static str, String> {
     match value {
         "AllISRAcks" => Ok("all"),
@@ -127,6 +175,27 @@ fn acks(name: &str, value: &str) -> Result<&'static str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn librdkafka_is_told_the_names_and_units_that_it_knows() {
+        for (kafkas, librdkafkas) in [
+            ("send.buffer.bytes=524288", "socket.send.buffer.bytes=524288"),
+            ("buffer.memory=33554432", "queue.buffering.max.kbytes=32768"),
+            ("fetch.max.wait.ms", "fetch.wait.max.ms"),
+            ("batch.size=65536", "batch.size=65536"),
+            ("linger.ms", "linger.ms"),
+            ("another thread", "another thread"),
+        ] {
+            assert_eq!(in_librdkafkas_words(kafkas), librdkafkas);
+            let (key, value) = librdkafkas.split_once('=').unwrap_or((librdkafkas, "1"));
+            let (back, value) = in_kafkas_words(key, value).unwrap();
+            let known = kafkas.split_once('=');
+            assert!(
+                back.is_empty() || known.is_none_or(|known| known == (back, &*value)),
+                "{kafkas}"
+            );
+        }
+    }
 
     #[test]
     fn every_synonym_is_of_a_setting_that_is_used() {
