@@ -37,7 +37,10 @@ pub fn page(view: &View<'_>) -> Page {
 fn lead(examination: &Examination) -> Vec<Piece> {
     let all = &examination.clients;
     if all.is_empty() {
-        return vec![text("No client has been seen yet.")];
+        return vec![text(
+            "No client has been seen yet. On Apache Kafka its brokers need the plug-in (ottla doctor plugin), and clients that were \
+             connected before it was there need a restart.",
+        )];
     }
     let count = |of: fn(Severity) -> bool| all.iter().filter(|client| of(client.severity())).count();
     let (limited, unknown) = (

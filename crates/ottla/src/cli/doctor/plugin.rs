@@ -57,7 +57,8 @@ fn steps(collector: &str) -> String {
          4. Start the collector where brokers reach {collector}, alone or with the console:\n\
          \x20    ottla doctor collect --listen {collector} --bootstrap-server BROKER\n\
          \x20    ottla console --telemetry {collector} --bootstrap-server BROKER\n\
-         5. After two of the clients' intervals:\n\
+         5. Restart clients that were connected before step 2: they have asked once, and do not ask again.\n\
+         6. After two of the clients' intervals:\n\
          \x20    ottla doctor --collector {collector}\n"
     )
 }

@@ -20,6 +20,11 @@ const HEADS: [&str; 4] = ["client", "role", "verdict", "confidence"];
 /// The head of the last column, which wraps.
 const CHANGE: &str = "change";
 
+/// A client that finds no broker that asks for metrics does not try again.
+const NO_CLIENT: &str = "no client has been seen yet\n\
+    \x20 On Apache Kafka its brokers need the plug-in (ottla doctor plugin), and clients that were\n\
+    \x20 connected before it was there need a restart.\n";
+
 /// Renders the page.
 ///
 /// - Shape: `examination` is sorted.
@@ -27,7 +32,7 @@ const CHANGE: &str = "change";
 pub fn render(examination: &Examination, promises: &Promises, paper: Paper) -> String {
     let clients = &examination.clients;
     if clients.is_empty() {
-        return String::from("no client has been seen yet\n");
+        return String::from(NO_CLIENT);
     }
     let mut rows = vec![HEADS.map(String::from)];
     rows.extend(clients.iter().map(|client| row(client)));
@@ -214,10 +219,7 @@ audit          producer  KEEPS_UP     medium      –
     fn an_empty_page_says_that_no_client_was_seen() {
         let mut examination = sample::examination();
         examination.clients.clear();
-        assert_eq!(
-            render(&examination, &Promises::default(), PAPER),
-            "no client has been seen yet\n"
-        );
+        assert_eq!(render(&examination, &Promises::default(), PAPER), NO_CLIENT);
     }
 
     #[test]
