@@ -19,7 +19,12 @@ use crate::recovery::{is_snapshot, segment_base_offset};
 #[derive(Debug)]
 pub enum Inspected<'a> {
     /// A batch whose checksum is right and whose offset follows.
-    Batch(Batch<'a>),
+    Batch {
+        batch: Batch<'a>,
+        path: &'a Path,
+        /// In bytes of the file.
+        position: u64,
+    },
     Damage(Damage),
 }
 
@@ -225,7 +230,13 @@ impl Walk<'_> {
             let batch = Batch::parse(&bytes)
                 .map_err(|error| LogError::corrupt(&self.segment.path, position, error.to_string()))?;
             self.due = header.next_offset();
-            if visit(Inspected::Batch(batch))?.is_break() {
+            let path = &*self.segment.path;
+            let inspected = Inspected::Batch {
+                batch,
+                path,
+                position,
+            };
+            if visit(inspected)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

@@ -298,7 +298,7 @@ pub(crate) fn segment_index(segments: &[Arc<Segment>], offset: i64) -> usize {
 impl View {
     /// The end of a segment's readable bytes. The last segment's own count may be ahead of
     /// `end_offset`.
-    fn segment_end(&self, index: usize) -> u64 {
+    pub fn segment_end(&self, index: usize) -> u64 {
         if index + 1 == self.segments.len() {
             self.end_position
         } else {

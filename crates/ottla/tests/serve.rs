@@ -105,6 +105,41 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     }
 }
 
+/// A supervisor that is impatient signals again and again while the broker stops.
+#[test]
+fn a_stop_that_is_asked_for_again_and_again_loses_nothing_and_ends() {
+    let directory = Directory::new("again");
+    for expected in 0..2 {
+        let mut child = serve(&directory.0, &[]).spawn().unwrap();
+        let line = ready_line(&mut child);
+        let address = line.split("PLAINTEXT://").nth(1).expect("it starts");
+        let config = Config::new().set("bootstrap.servers", address.split_whitespace().next().unwrap());
+        let producer = Producer::new(&config).unwrap();
+        let sent = producer
+            .send(&Record::new("kept").partition(0).value("x"))
+            .unwrap();
+        producer.flush().unwrap();
+        assert_eq!(sent.wait().unwrap().offset, expected);
+        signal(&child, Signal::TERM);
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("stopping") {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it says that it stops");
+        }
+        let status = loop {
+            signal(&child, Signal::TERM);
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+        };
+        let mut rest = String::new();
+        log.read_to_string(&mut rest).unwrap();
+        assert_eq!(status.code(), Some(0), "{rest}");
+        assert!(directory.0.join(".kafka_cleanshutdown").exists(), "{rest}");
+    }
+}
+
 /// A test that is killed cannot signal its broker, but the kernel closes its pipe.
 #[test]
 fn a_broker_that_stops_with_its_standard_input_does_so_and_cleanly() {

@@ -87,6 +87,8 @@ pub enum ControllerError {
     /// An intact record that this broker does not understand.
     NotUnderstood {
         path: PathBuf,
+        /// Of its batch, in bytes of the file.
+        position: u64,
         offset: i64,
         error: ImageError,
     },
@@ -128,8 +130,17 @@ impl fmt::Display for ControllerError {
                 "{error}; nothing was changed: restore the file from a copy, or start once with --recover-metadata to \
                  go on with what is intact"
             ),
-            ControllerError::NotUnderstood { path, offset, error } => {
-                write!(f, "{}, record at offset {offset}: {error}", path.display())
+            ControllerError::NotUnderstood {
+                path,
+                position,
+                offset,
+                error,
+            } => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} is not understood at position {position}, offset {offset}: {error}"
+                )
             }
             ControllerError::Config(error) => write!(f, "{error}"),
             ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),

@@ -77,7 +77,7 @@ pub(super) fn find(
 fn named_producer_id(disk: &dyn Disk, directory: &Path) -> Result<Option<i64>, LogError> {
     let mut largest = None;
     inspect(disk, directory, 0, |inspected| {
-        if let Inspected::Batch(batch) = inspected {
+        if let Inspected::Batch { batch, .. } = inspected {
             largest = largest.max(largest_named(&batch));
         }
         Ok::<_, LogError>(ControlFlow::Continue(()))

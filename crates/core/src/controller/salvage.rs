@@ -100,8 +100,8 @@ impl Salvage {
     fn take_log(&mut self, around: &Surroundings<'_>, from: i64) -> Result<(), ControllerError> {
         let extent = inspect(around.disk, &around.directory, from, |inspected| {
             match inspected {
-                Inspected::Batch(batch) if batch.header.last_offset() < from => {}
-                Inspected::Batch(batch) => {
+                Inspected::Batch { batch, .. } if batch.header.last_offset() < from => {}
+                Inspected::Batch { batch, .. } => {
                     self.leader_epoch = self.leader_epoch.max(batch.header.leader_epoch);
                     self.apply(&batch);
                 }
@@ -185,12 +185,7 @@ impl Salvage {
         records.push(MetadataRecord::ProducerIds(record), 0);
         let provenance = self.replay.image().provenance;
         let values = records.values.iter().map(|value| &**value);
-        let raised = self.replay.apply(provenance, values);
-        raised.map_err(|error| ControllerError::NotUnderstood {
-            path: around.directory.clone(),
-            offset: self.end_offset,
-            error,
-        })?;
+        self.replay.apply(provenance, values)?;
         info!(
             next_producer_id,
             "producer ids continue above those that the logs know"

@@ -132,6 +132,7 @@ pub fn each_batch(
         }
         apply(&batch).map_err(|error| ControllerError::NotUnderstood {
             path: path.clone(),
+            position,
             offset,
             error,
         })?;

@@ -29,6 +29,7 @@ use super::snapshot_file::{self, SnapshotId};
 use crate::config::NodeConfig;
 use crate::image::METADATA_TOPIC;
 use crate::image::MetadataImage;
+use crate::image::error::ImageError;
 use crate::image::replay::Replay;
 use crate::log_directory::{LogDirectory, RemovedTopics};
 
@@ -197,9 +198,20 @@ impl Surroundings<'_> {
         let from = survey.snapshot.end_offset;
         let extent = inspect(self.disk, &self.directory, from, |inspected| {
             let flow = match inspected {
-                Inspected::Batch(batch) if batch.header.last_offset() < from => ControlFlow::Continue(()),
-                Inspected::Batch(batch) => {
-                    self.replay_batch(survey, &batch)?;
+                Inspected::Batch { batch, .. } if batch.header.last_offset() < from => {
+                    ControlFlow::Continue(())
+                }
+                Inspected::Batch {
+                    batch,
+                    path,
+                    position,
+                } => {
+                    replay_batch(survey, &batch).map_err(|error| ControllerError::NotUnderstood {
+                        path: path.to_owned(),
+                        position,
+                        offset: batch.header.base_offset,
+                        error,
+                    })?;
                     ControlFlow::Continue(())
                 }
                 Inspected::Damage(damage) => {
@@ -211,19 +223,6 @@ impl Surroundings<'_> {
         })?;
         survey.end_offset = extent.end_offset;
         Ok(extent)
-    }
-
-    fn replay_batch(&self, survey: &mut Survey, batch: &Batch<'_>) -> Result<(), ControllerError> {
-        let header = &batch.header;
-        let replayed = survey.replay.apply_batch(batch);
-        replayed.map_err(|error| ControllerError::NotUnderstood {
-            path: self.directory.clone(),
-            offset: header.base_offset,
-            error,
-        })?;
-        survey.bytes_since_snapshot += batch.bytes.len() as u64;
-        survey.leader_epoch = survey.leader_epoch.max(header.leader_epoch);
-        Ok(())
     }
 
     /// Decides whether damage is only a tail that a crash left unfinished: no intact batch follows,
@@ -311,6 +310,13 @@ impl Surroundings<'_> {
             read => Ok(read?),
         }
     }
+}
+
+fn replay_batch(survey: &mut Survey, batch: &Batch<'_>) -> Result<(), ImageError> {
+    survey.replay.apply_batch(batch)?;
+    survey.bytes_since_snapshot += batch.bytes.len() as u64;
+    survey.leader_epoch = survey.leader_epoch.max(batch.header.leader_epoch);
+    Ok(())
 }
 
 pub(super) fn damaged(path: &Path, position: u64, reason: String) -> ControllerError {

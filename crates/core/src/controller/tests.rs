@@ -5,6 +5,7 @@ use std::path::Path;
 use ottla_log::directory::{read_clean_shutdown, write_clean_shutdown, write_partition_metadata};
 use ottla_log::disk::os::{OsDisk, TemporaryDirectory};
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::metadata_records::partition::PartitionRecord;
 
 use super::topics::*;
 use super::*;
@@ -276,6 +277,34 @@ fn a_damaged_snapshot_that_nothing_can_replace_refuses_the_start_and_changes_not
         assert!(error.contains(expected), "{expected}: {error}");
     }
     assert_eq!(contents(&metadata), before);
+}
+
+/// Only the directory and the offset were named.
+#[test]
+fn a_record_that_is_not_understood_refuses_the_start_with_file_and_position() {
+    let mut world = World::new("foreign");
+    let mut controller = world.start();
+    let log = world.path().join("__cluster_metadata-0/00000000000000000000.log");
+    let (position, offset) = (
+        std::fs::metadata(&log).unwrap().len(),
+        controller.log.end_offset(),
+    );
+    let mut records = RecordList::default();
+    let of_no_topic = PartitionRecord {
+        topic_id: Uuid([9; 16]),
+        ..PartitionRecord::default()
+    };
+    records.push(MetadataRecord::Partition(of_no_topic), 0);
+    let batches = controller.log.batches(&records, NOW);
+    controller.log.append(&batches, NOW).unwrap();
+    controller.log.sync().unwrap();
+    drop(controller);
+    let error = world.try_start().unwrap_err().to_string();
+    let place = format!(
+        "{} is not understood at position {position}, offset {offset}: ",
+        log.display()
+    );
+    assert!(error.starts_with(&place), "{error}");
 }
 
 /// KIP-866: what was rebuilt came after the begin of a transaction without an end, and had no

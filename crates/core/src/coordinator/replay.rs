@@ -63,6 +63,11 @@ pub struct Replayed {
 }
 
 impl Replayed {
+    /// Whether every record was read and understood.
+    pub fn is_whole(&self) -> bool {
+        self.damages.is_empty() && self.more_damages == 0 && self.skipped == 0
+    }
+
     fn note(&mut self, damage: LogError) {
         if self.damages.len() < DAMAGES_MAX {
             self.damages.push(damage);

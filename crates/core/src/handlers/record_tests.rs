@@ -12,6 +12,7 @@ use ottla_wire::messages::produce::{
 };
 use ottla_wire::records::batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 
 use super::metadata_tests::{Broker, error, poll, read};
 use crate::partition::Partition;
@@ -26,6 +27,19 @@ const PAGE_CACHE: [(&str, &str); 1] = [("ottla.durability", "page-cache")];
 fn batch_of(value_bytes: usize) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     builder.append(1_790_000_000_000, None, Some(&vec![b'v'; value_bytes]), &[]);
+    builder.finish()
+}
+
+/// The first batch of a producer with an id, in a transaction.
+fn transactional_batch(producer_id: i64, value: &str) -> Vec<u8> {
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id,
+        producer_epoch: 0,
+        base_sequence: 0,
+        is_transactional: true,
+        ..BatchOptions::default()
+    });
+    builder.append(1_790_000_000_000, None, Some(value.as_bytes()), &[]);
     builder.finish()
 }
 
@@ -98,6 +112,16 @@ fn from(offset: i64) -> FetchPartition {
         partition_max_bytes: 1_000_000,
         ..Default::default()
     }
+}
+
+/// Fetches all from a partition at an isolation level.
+fn fetch_at(broker: &Broker, isolation_level: i8) -> Answered {
+    let fetch = Fetch {
+        partitions: vec![from(0)],
+        max_bytes: 1_000_000,
+        isolation_level,
+    };
+    fetch_all(broker, fetch).remove(0)
 }
 
 fn fetch_one(broker: &Broker, partition: FetchPartition) -> Answered {
@@ -246,6 +270,60 @@ fn unsynced_records_are_not_served() {
     );
 }
 
+/// Only a simulation noticed that what was appended during a sync was served when that ended.
+#[test]
+fn records_appended_while_a_sync_runs_are_served_after_the_next_one() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    let partition = partition(&broker, "t", 0);
+    let offsets = || [0, 1].map(|isolation_level| fetch_at(&broker, isolation_level).offsets);
+    assert!(produce(&broker, "t", 1, &batch_of(1)).is_err(), "not synced");
+    let mut commit = partition.clone().begin_commit();
+    assert!(produce(&broker, "t", 1, &batch_of(1)).is_err(), "not synced");
+    let none: [&[i64]; 2] = [&[]; 2];
+    assert_eq!(offsets(), none);
+    commit.run();
+    assert_eq!(offsets(), none);
+    commit.finish(broker.node.services());
+    assert_eq!(offsets(), [[0]; 2]);
+    partition.run_sync(broker.node.services());
+    assert_eq!(offsets(), [[0, 1]; 2]);
+}
+
+/// The last stable offset follows the high watermark: a marker counts when it is durable, and an
+/// earlier end of the log does not.
+#[test]
+fn a_transaction_is_committed_for_its_readers_when_its_marker_is_durable() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    let (partition, services) = (partition(&broker, "t", 0), broker.node.services());
+    let offsets = || [0, 1].map(|isolation_level| fetch_at(&broker, isolation_level).offsets);
+    let append = |producer_id| {
+        let batch = transactional_batch(producer_id, "of a transaction");
+        partition.append_internal(services, &batch).unwrap();
+    };
+    append(7);
+    partition.clone().run_sync(services);
+    assert_eq!(offsets(), [vec![0], vec![]]);
+    let marker = TransactionMarker {
+        producer_id: 7,
+        producer_epoch: 0,
+        result: TransactionResult::Commit,
+        coordinator_epoch: 0,
+    };
+    partition.append_marker(services, marker, 0).unwrap();
+    assert_eq!(offsets(), [vec![0], vec![]]);
+    let mut commit = partition.clone().begin_commit();
+    append(8);
+    assert!(produce(&broker, "t", 1, &batch_of(1)).is_err(), "not synced");
+    commit.run();
+    assert_eq!(offsets(), [vec![0], vec![]]);
+    commit.finish(services);
+    assert_eq!(offsets(), [[0, 1]; 2]);
+    partition.clone().run_sync(services);
+    assert_eq!(offsets(), [vec![0, 1, 2, 3], vec![0, 1]]);
+}
+
 #[test]
 fn a_fetch_that_names_another_leader_epoch_is_refused() {
     let broker = Broker::new(&PAGE_CACHE);
@@ -323,28 +401,12 @@ fn readers_of_committed_records_stop_at_the_first_open_transaction() {
     let broker = Broker::new(&PAGE_CACHE);
     broker.create("t", 1, 7);
     produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
-    let mut builder = BatchBuilder::new(BatchOptions {
-        producer_id: 7,
-        producer_epoch: 0,
-        base_sequence: 0,
-        is_transactional: true,
-        ..BatchOptions::default()
-    });
-    builder.append(1_790_000_000_000, None, Some(b"open"), &[]);
     partition(&broker, "t", 0)
-        .append_internal(broker.node.services(), &builder.finish())
+        .append_internal(broker.node.services(), &transactional_batch(7, "open"))
         .unwrap();
     produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
-    let read_at = |isolation_level| {
-        let fetch = Fetch {
-            partitions: vec![from(0)],
-            max_bytes: 1_000_000,
-            isolation_level,
-        };
-        fetch_all(&broker, fetch).remove(0)
-    };
-    assert_eq!(read_at(0).offsets, [0, 1, 2]);
-    let committed = read_at(1);
+    assert_eq!(fetch_at(&broker, 0).offsets, [0, 1, 2]);
+    let committed = fetch_at(&broker, 1);
     assert_eq!((committed.offsets, committed.aborted), (vec![0], Some(vec![])));
 }
 

@@ -15,6 +15,8 @@ use ottla_wire::records::compression::Codec;
 use tracing::{error, warn};
 
 use super::finish::Finishing;
+use super::loading::Loading;
+use super::lost_markers::LostMarkers;
 use super::machine::{Machine, World};
 use super::orders::{self, Orders, Taken};
 use super::record::TransactionRecord;
@@ -175,11 +177,13 @@ impl Coordinator {
         let coordinator = self.clone();
         let bytes = partition.with_log(|log| log.bytes());
         let level = level(storage);
+        // While this loads, no transaction is begun or ended.
+        let lost_markers = LostMarkers::of(storage);
         storage.services.executor().cold_read(ColdRead {
             payer: Payer::Broker,
             bytes,
             job: Box::new(move |services| {
-                coordinator.run_load(services, level, partition);
+                coordinator.run_load(services, level, partition, lost_markers);
                 bytes
             }),
         });
@@ -188,14 +192,31 @@ impl Coordinator {
 
     /// Replays the log from start to end. Only the coordinator appends to it, so the end does not
     /// move meanwhile.
-    fn run_load(&self, services: &Services, level: i16, partition: Arc<Partition>) {
+    fn run_load(
+        &self,
+        services: &Services,
+        level: i16,
+        partition: Arc<Partition>,
+        lost_markers: LostMarkers,
+    ) {
         let view = partition.view();
-        let mut machine = Machine::new(self.config.clone());
+        let mut loading = Loading {
+            machine: Machine::new(self.config.clone()),
+            lost_markers,
+        };
         let end = ottla_log::Bound {
             offset: view.offsets.end,
             position: None,
         };
-        let result = replay::replay(&view.reader, end, &mut machine);
+        let result = replay::replay(&view.reader, end, &mut loading);
+        let Loading {
+            mut machine,
+            lost_markers,
+        } = loading;
+        // What is damaged may have been about any of them.
+        if result.as_ref().is_ok_and(|replayed| replayed.is_whole()) {
+            lost_markers.restore(&mut machine);
+        }
         let mut state = self.lock();
         match result {
             Ok(replayed) => {

@@ -3,11 +3,18 @@
 use ottla_wire::records::batch::BatchHeader;
 use ottla_wire::records::record::Record;
 
+use super::lost_markers::LostMarkers;
 use super::machine::Machine;
 use super::record::TransactionRecord;
 use crate::coordinator::replay::{ContentError, Replay, Taken, Unreadable};
 
-impl Replay for Machine {
+/// A machine that is being rebuilt.
+pub(super) struct Loading {
+    pub machine: Machine,
+    pub lost_markers: LostMarkers,
+}
+
+impl Replay for Loading {
     /// Without its newest record an id would go back to an earlier state: a transaction that was
     /// decided, and told to its client, would be decided again. The record is intact, so a version
     /// that understands it can go on.
@@ -28,7 +35,8 @@ impl Replay for Machine {
         match decoded {
             None => Ok(Taken::Skipped),
             Some(record) => {
-                self.apply(record);
+                self.lost_markers.note(&record);
+                self.machine.apply(record);
                 Ok(Taken::Applied)
             }
         }
@@ -66,9 +74,12 @@ mod tests {
             position: 700,
         };
         let replay = |bytes: &[u8]| {
-            let mut machine = Machine::new(Arc::default());
+            let mut loading = Loading {
+                machine: Machine::new(Arc::default()),
+                lost_markers: LostMarkers::default(),
+            };
             let mut replayed = Replayed::default();
-            let stopped = replay_batches(bytes, &place, 0, &mut machine, &mut replayed);
+            let stopped = replay_batches(bytes, &place, 0, &mut loading, &mut replayed);
             stopped.map(|_| replayed.records)
         };
         let whole = batch_of(&value);

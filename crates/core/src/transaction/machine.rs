@@ -12,11 +12,12 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::records::batch::NO_PRODUCER_EPOCH;
 
+use super::lost_markers::Decision;
 use super::record::TransactionRecord;
 use super::request::{
     AddRequest, Effect, EndRequest, Finish, InitRequest, Producer, Reply, Request, Step, Ticket,
 };
-use super::state::{EPOCH_PER_TRANSACTION, LAST_EPOCH, Status, TransactionState};
+use super::state::{EPOCH_PER_TRANSACTION, LAST_EPOCH, Place, Status, TransactionState};
 use crate::config::TransactionConfig;
 use crate::time::{Moment, Now, Timestamp};
 
@@ -79,6 +80,34 @@ impl Machine {
             Some(state) => self.transactions.insert(record.id, state),
             None => self.transactions.remove(&record.id),
         };
+    }
+
+    /// Whether no transaction of the id is open, and no marker for `place` is ordered.
+    pub(super) fn wants_no_marker(&self, id: &str, place: &Place) -> bool {
+        let state = self.transactions.get(id);
+        state.is_some_and(|state| {
+            state.status.is_idle() || state.status.is_prepared() && !state.partitions.contains(place)
+        })
+    }
+
+    /// Goes back to a decision whose marker for `place` is missing, so that it is written before
+    /// anything else happens under its id. Call between the replay and `arm`.
+    ///
+    /// - False: another transaction of the id is not complete.
+    pub(super) fn decide_again(&mut self, decision: &Decision, place: Place) -> bool {
+        let Some(state) = self.transactions.get_mut(&decision.id) else {
+            return false;
+        };
+        if state.producer_id != decision.producer_id || state.producer_epoch < decision.producer_epoch {
+            return false;
+        }
+        let status = Status::prepared(decision.is_commit);
+        if state.status.is_idle() {
+            state.status = status;
+            state.client_version = decision.client_version;
+            state.partitions.clear();
+        }
+        state.status == status && state.partitions.insert(place)
     }
 
     /// Starts timers and finishes what was decided. Call once, when the replay is complete.

@@ -11,6 +11,7 @@ mod orders;
 mod backoff;
 pub mod stage_times;
 mod loading;
+mod lost_markers;
 pub mod machine;
 pub mod request;
 pub mod state;

@@ -1,17 +1,22 @@
 //! Decided transactions whose markers meet a failure, through a node without sockets. Names of
 //! anomalies are those of Apache Kafka's issues.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
 
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::records::batch::batches;
 use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 
 use super::coordinator::Coordinator;
 use super::finish::Progress;
 use super::request::Producer;
 use super::stage_times::Stage;
+use crate::config::NodeConfig;
+use crate::group::groups::partition_for;
 use crate::handlers::metadata_tests::Broker;
 use crate::handlers::transaction_flow_tests::{
     Client, add_partition, broker, broker_with, commit_offset, committed, end, init, produce, readable, send,
@@ -290,4 +295,130 @@ fn a_machine_that_was_dropped_is_not_due() {
     broker.advance_ms(2 * HOUR_MS);
     broker.node.on_deadline(now(&broker));
     assert!(broker.node.next_deadline().is_none_or(|due| due > now(&broker)));
+}
+
+/// Kills a broker and damages the newest batch of a log, which its next start cuts off.
+fn restart_without_newest_batch(broker: Broker, directory: &str) -> Broker {
+    let properties = [("log.dirs", "/data"), ("ottla.durability", "page-cache")];
+    let properties = properties.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let config = NodeConfig::from_properties(&BTreeMap::from(properties), [6; 4]).unwrap();
+    let Broker { disk, node, .. } = broker;
+    drop(node);
+    disk.kill();
+    let path = Path::new("/data")
+        .join(directory)
+        .join("00000000000000000000.log");
+    let log = disk.read_file(&path).unwrap();
+    let lengths = batches(&log)
+        .map_while(Result::ok)
+        .map(|batch| batch.bytes.len() as u64);
+    disk.corrupt(&path, lengths.sum::<u64>() - 1, 1);
+    let again = Broker::on(disk, config);
+    reload(&again);
+    tick(&again);
+    assert_eq!(again.node.transactions.decided(), 0);
+    again
+}
+
+/// Ends a transaction with one record. Time passes, as between any two transactions.
+fn transact(
+    broker: &Broker,
+    client: Client,
+    producer: Producer,
+    partition: i32,
+    sequence: i32,
+    committed: bool,
+) -> Producer {
+    broker.advance_ms(1);
+    assert_eq!(
+        send(broker, client, producer, partition, sequence),
+        ErrorCode::None
+    );
+    broker.advance_ms(1);
+    let next = end(broker, client, producer, committed).unwrap();
+    broker.advance_ms(1);
+    tick(broker);
+    next
+}
+
+fn sequence(client: Client, count: i32) -> i32 {
+    if client == Client::New { 0 } else { count }
+}
+
+/// First offsets of aborted transactions.
+fn aborted(broker: &Broker) -> Vec<i64> {
+    let reader = broker.node.partition_by_name("t", 0).unwrap().view().reader;
+    let aborted = reader.aborted_transactions(0, 100);
+    aborted.iter().map(|aborted| aborted.first_offset).collect()
+}
+
+/// The marker of an abort was cut off as an unfinished append, and the producer's next commit made
+/// the aborted records visible.
+#[test]
+fn a_marker_that_is_lost_is_written_again_with_the_outcome_of_its_transaction() {
+    for client in [Client::New, Client::Old] {
+        for outcomes in [[true, false], [false, true]] {
+            let broker = broker();
+            let mut producer = init(&broker);
+            for (count, outcome) in outcomes.into_iter().enumerate() {
+                let sequence = sequence(client, count as i32);
+                producer = transact(&broker, client, producer, 0, sequence, outcome);
+            }
+            assert_eq!(readable(&broker.node, 0), (4, 4));
+            let again = restart_without_newest_batch(broker, "t-0");
+            assert_eq!(readable(&again.node, 0), (4, 4), "{client:?} {outcomes:?}");
+            transact(&again, client, producer, 0, sequence(client, 2), true);
+            let expected = outcomes.iter().position(|outcome| !outcome).unwrap() as i64 * 2;
+            assert_eq!(aborted(&again), [expected], "{client:?} {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn offsets_whose_marker_is_lost_are_settled_with_their_outcome() {
+    for is_commit in [true, false] {
+        let broker = broker();
+        let producer = init(&broker);
+        assert_eq!(commit_offset(&broker, 5, producer, 7), ErrorCode::None);
+        end(&broker, Client::New, producer, is_commit).unwrap();
+        tick(&broker);
+        assert_eq!(committed(&broker), Ok(if is_commit { 7 } else { -1 }));
+        let directory = format!("__consumer_offsets-{}", partition_for("readers", 50));
+        let again = restart_without_newest_batch(broker, &directory);
+        assert_eq!(committed(&again), Ok(if is_commit { 7 } else { -1 }));
+    }
+}
+
+#[test]
+fn a_lost_marker_is_written_again_although_its_producer_came_back_or_went_elsewhere() {
+    for client in [Client::New, Client::Old] {
+        let broker = broker();
+        let first = init(&broker);
+        let producer = transact(&broker, client, first, 0, 0, false);
+        transact(&broker, client, producer, 1, 0, true);
+        let producer = init(&broker);
+        let again = restart_without_newest_batch(broker, "t-0");
+        assert_eq!(readable(&again.node, 0), (2, 2), "{client:?}");
+        transact(&again, client, producer, 0, 0, true);
+        assert_eq!(aborted(&again), [0], "{client:?}");
+    }
+}
+
+/// What the log of the coordinator no longer tells is not guessed: the open transaction is not the
+/// one whose outcome is known.
+#[test]
+fn the_transaction_whose_beginning_is_lost_gets_no_marker_of_an_earlier_one() {
+    for client in [Client::New, Client::Old] {
+        let broker = broker();
+        let producer = init(&broker);
+        let next = transact(&broker, client, producer, 0, 0, true);
+        broker.advance_ms(1);
+        assert_eq!(
+            send(&broker, client, next, 0, sequence(client, 1)),
+            ErrorCode::None
+        );
+        let directory = format!("__transaction_state-{}", partition_for("billing", 50));
+        let again = restart_without_newest_batch(broker, &directory);
+        assert_eq!(readable(&again.node, 0), (3, 2), "{client:?}");
+    }
 }

@@ -229,10 +229,9 @@ impl<M: Machine> Trial<'_, M> {
         })
     }
 
-    /// Whether a message names a file, and a position if there is a file to have one. An intact
-    /// metadata record that makes no sense has an offset.
+    /// Whether a message names a file, and a position if there is a file to have one.
     fn is_located(&self, message: &str) -> bool {
-        let position = [" position ", "position=", "record at offset "];
+        let position = [" position ", "position="];
         message.contains(&self.machine.directory())
             && (position.iter().any(|words| message.contains(words)) || !self.damage.kind.leaves_a_file())
     }

@@ -43,14 +43,13 @@ impl<M: Machine> Trial<'_, M> {
     }
 
     /// Whether no record of a transaction is visible that was not committed. One may be if a
-    /// `.txnindex` has other lines, or if the newest marker was cut off as an unfinished append
-    /// (docs/guides/damage.md).
+    /// `.txnindex` has other lines (docs/guides/damage.md).
     fn is_hidden(&self, transaction: &Transaction, committed: &Committed) -> Verdict<bool> {
         for (place, records) in &transaction.records {
             let is_visible =
                 |(offset, value): (&i64, &String)| committed[place].records.get(offset) == Some(value);
             if let Some((offset, _)) = records.iter().find(|record| is_visible(*record)) {
-                ensure(self.is_index_of_aborts() || self.is_cut(*place), || {
+                ensure(self.is_index_of_aborts(), || {
                     let end = transaction.end;
                     format!("{place:?} offset {offset} of a transaction that is {end:?} is visible")
                 })?;

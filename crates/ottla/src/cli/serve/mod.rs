@@ -126,8 +126,10 @@ impl Serve {
 /// Signals within this time are one stop: a supervisor may signal a process and its group.
 const ONE_STOP: Duration = Duration::from_secs(1);
 
-/// Stops cleanly; a second signal, later than `ONE_STOP` after the first, ends the process at once.
-fn stop(broker: Broker, mut signals: Signals, first: Instant) -> ExitCode {
+/// Stops cleanly, however often a supervisor asks: an interrupted stop would only make the next
+/// start longer, and SIGKILL is there for who wants that. Ctrl-C again, later than `ONE_STOP` after
+/// the first signal, ends the process at once: at a terminal a person waits.
+fn stop(broker: impl Send + 'static, mut signals: Signals, first: Instant) -> ExitCode {
     let handle = signals.handle();
     let (stopped, is_stopped) = mpsc::channel();
     std::thread::spawn(move || {
@@ -135,9 +137,16 @@ fn stop(broker: Broker, mut signals: Signals, first: Instant) -> ExitCode {
         let _ = stopped.send(());
         handle.close();
     });
-    if let Some(signal) = signals.forever().find(|_| first.elapsed() >= ONE_STOP) {
-        warn!(signal, "stopped at once by a second signal");
-        return ExitCode::from(1);
+    let mut is_told = false;
+    for signal in signals.forever().skip_while(|_| first.elapsed() < ONE_STOP) {
+        if signal == SIGINT {
+            warn!(signal, "stopped at once by a second signal");
+            return ExitCode::from(1);
+        }
+        if !is_told {
+            info!(signal, "still stopping: another signal does not hurry it");
+            is_told = true;
+        }
     }
     // The iterator ends when the handle is closed: after the stop, or because that panicked.
     match is_stopped.recv() {
@@ -184,5 +193,77 @@ fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         warn!(%error, "the limit of open files cannot be raised");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender};
+    use std::thread::{JoinHandle, spawn};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::*;
+
+    /// A broker whose stop takes until the other end of the channel is dropped.
+    struct Slow(Receiver<()>);
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    struct Lines(Sender<String>);
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn stop_slowly() -> (Sender<()>, Receiver<String>, JoinHandle<ExitCode>) {
+        let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).unwrap();
+        let first = Instant::now().checked_sub(2 * ONE_STOP).unwrap();
+        let (release, held) = mpsc::channel();
+        let (to, said) = mpsc::channel();
+        let log = tracing_subscriber::registry().with(lines(move || Lines(to.clone()), false));
+        let stopping =
+            spawn(move || tracing::subscriber::with_default(log, || stop(Slow(held), signals, first)));
+        (release, said, stopping)
+    }
+
+    fn is(status: ExitCode, expected: ExitCode) -> bool {
+        format!("{status:?}") == format!("{expected:?}")
+    }
+
+    fn raise(signal: Signal) {
+        kill_process(getpid(), signal).unwrap();
+    }
+
+    /// A second SIGTERM ended the process in the middle of the stop. One test, because signals are
+    /// those of the whole process.
+    #[test]
+    fn a_second_sigterm_leaves_the_stop_as_it_is_and_a_second_ctrl_c_ends_it() {
+        let (release, said, stopping) = stop_slowly();
+        raise(Signal::TERM);
+        let line = said.recv().unwrap();
+        assert!(line.contains("still stopping"), "{line}");
+        raise(Signal::TERM);
+        raise(Signal::HUP);
+        drop(release);
+        assert!(is(stopping.join().unwrap(), ExitCode::SUCCESS));
+        assert_eq!(said.iter().count(), 0, "it is said once");
+
+        let (release, said, stopping) = stop_slowly();
+        raise(Signal::INT);
+        assert!(is(stopping.join().unwrap(), ExitCode::from(1)));
+        assert!(said.recv().unwrap().contains("stopped at once"));
+        drop(release);
     }
 }
