@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use ottla_core::quota::Quotas;
+use ottla_core::tenant::network;
 use ottla_core::time::{Clock, Moment};
 use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
 
@@ -70,26 +71,27 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
     /// Of clients that must be authenticated and are not.
     unauthenticated: usize,
-    unauthenticated_by_address: HashMap<IpAddr, usize>,
+    /// By address; by /64 network for IPv6, whose host can choose any address of it.
+    unauthenticated_by_network: HashMap<IpAddr, usize>,
 }
 
 impl Counts {
-    /// Whether one more client of an address may be on its way through authentication. From half of
-    /// the limit on, an address gets no more than its share of that half.
+    /// Whether one more client of a network may be on its way through authentication. From half of
+    /// the limit on, a network gets no more than its share of that half.
     fn may_authenticate(&self, address: IpAddr, unauthenticated_max: usize) -> bool {
         let half = unauthenticated_max / 2;
         if self.unauthenticated < half {
             return true;
         }
-        let own = self.unauthenticated_by_address.get(&address).copied();
-        let addresses = self.unauthenticated_by_address.len() + usize::from(own.is_none());
-        let share = (half / addresses).max(1);
+        let own = self.unauthenticated_by_network.get(&network(address)).copied();
+        let networks = self.unauthenticated_by_network.len() + usize::from(own.is_none());
+        let share = (half / networks).max(1);
         self.unauthenticated < unauthenticated_max && own.unwrap_or(0) < share
     }
 
     fn leave_authentication(&mut self, address: IpAddr) {
         self.unauthenticated -= 1;
-        decrement(&mut self.unauthenticated_by_address, address);
+        decrement(&mut self.unauthenticated_by_network, network(address));
     }
 
     /// Counts one less waiting to be opened; returns whether that frees the place that accepting
@@ -268,7 +270,8 @@ impl ConnectionCounts {
         counts.unopened += 1;
         if must_authenticate {
             counts.unauthenticated += 1;
-            *counts.unauthenticated_by_address.entry(address).or_default() += 1;
+            let of_network = counts.unauthenticated_by_network.entry(network(address));
+            *of_network.or_default() += 1;
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         Ok(ConnectionPermit {
@@ -341,7 +344,7 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
     fn accepting_is_woken_when_the_place_it_waits_for_is_freed() {
@@ -412,8 +415,33 @@ mod tests {
         assert!(again.is_ok());
         drop((first, second, third, open, many, again));
         assert_eq!((counts.unauthenticated(), counts.open()), (0, 0));
-        assert!(counts.lock().unauthenticated_by_address.is_empty());
+        assert!(counts.lock().unauthenticated_by_network.is_empty());
         let of_listener = counts.by_listener()["SASL"];
         assert_eq!((of_listener.open, of_listener.closed()), (0, 141));
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_one_part_of_authentication() {
+        let limits = ConnectionLimits {
+            connections_max: 400,
+            connections_max_per_ip: 1,
+            overrides: HashMap::new(),
+        };
+        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        // As many addresses as are asked for, all of one /64 network.
+        let flood = |network: u16| -> Vec<ConnectionPermit> {
+            let address = |host| Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host);
+            (0..100)
+                .map_while(|host| {
+                    let descriptor = counts.descriptor().unwrap();
+                    let permit = counts.permit(&"SASL".into(), address(host).into(), descriptor, true);
+                    permit.ok()
+                })
+                .collect()
+        };
+        let (first, again, second) = (flood(1), flood(1), flood(2));
+        assert_eq!((first.len(), again.len(), second.len()), (20, 0, 10));
+        drop((first, second));
+        assert_eq!((counts.unauthenticated(), flood(1).len()), (0, 20));
     }
 }
