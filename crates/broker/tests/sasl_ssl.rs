@@ -255,6 +255,30 @@ fn one_time_limit_covers_the_handshake_and_authentication() {
 }
 
 #[test]
+fn a_client_that_does_not_finish_its_hello_in_time_is_closed_without_an_answer() {
+    let secured = Secured::start(&[
+        ("ottla.authentication.timeout.ms", "300"),
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
+        ),
+    ]);
+    for listener in ["SASL_SSL", "SSL"] {
+        let address = secured.broker.address_of(listener).unwrap();
+        let mut silent = Client::connect(address);
+        let mut half = Client::connect(address);
+        half.send(&[0x16, 3, 1, 2, 0, 1, 0]);
+        assert_eq!((silent.closed(), half.closed()), (vec![], vec![]), "{listener}");
+    }
+    // Once the handshake is done, a listener without SASL waits for its client.
+    let config = secured.config(None);
+    let mut done = TlsClient::connect(secured.broker.address_of("SSL").unwrap(), &config);
+    check_served(&mut done);
+    std::thread::sleep(Duration::from_millis(500));
+    check_served(&mut done);
+}
+
+#[test]
 fn a_large_request_before_authentication_ends_the_connection() {
     let secured = Secured::start(&[("sasl.server.max.receive.size", "1000")]);
     let mut client = secured.connect();
