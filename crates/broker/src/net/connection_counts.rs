@@ -11,6 +11,8 @@ use ottla_core::tenant::network;
 use ottla_core::time::{Clock, Moment};
 use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
 
+use super::authentication_counts::{AuthenticationCounts, End, Means};
+
 /// Accepted connections that wait to be opened in their tenant's turn. Further ones wait in the
 /// kernel's backlog, which is bounded too but is one FIFO queue; here an address that opens
 /// hundreds of connections at once delays only itself.
@@ -73,6 +75,7 @@ struct Counts {
     unauthenticated: usize,
     /// By address; by /64 network for IPv6, whose host can choose any address of it.
     unauthenticated_by_network: HashMap<IpAddr, usize>,
+    authentications: AuthenticationCounts,
 }
 
 impl Counts {
@@ -137,11 +140,29 @@ impl ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Notes that the client is authenticated.
-    pub fn authenticated(&mut self) {
-        if std::mem::replace(&mut self.must_authenticate, false) {
-            self.counts.lock().leave_authentication(self.address);
+    /// Notes that the client is authenticated, or is so again.
+    pub fn authenticated(&mut self, means: Means) {
+        let is_first = std::mem::replace(&mut self.must_authenticate, false);
+        let mut counts = self.counts.lock();
+        if is_first {
+            counts.leave_authentication(self.address);
         }
+        let end = if is_first {
+            End::Successful
+        } else {
+            End::SuccessfulAgain
+        };
+        counts.authentications.add(&self.listener, means, end);
+    }
+
+    /// Notes that the client could not be authenticated, or not again.
+    pub fn not_authenticated(&self, means: Means) {
+        let end = if self.must_authenticate {
+            End::Failed
+        } else {
+            End::FailedAgain
+        };
+        self.counts.lock().authentications.add(&self.listener, means, end);
     }
 }
 
@@ -207,6 +228,11 @@ impl ConnectionCounts {
     /// The listeners that have had connections.
     pub fn by_listener(&self) -> BTreeMap<Arc<str>, ListenerConnections> {
         self.lock().by_listener.clone()
+    }
+
+    /// The authentications that have ended.
+    pub fn authentications(&self) -> AuthenticationCounts {
+        self.lock().authentications.clone()
     }
 
     /// The number of accepted connections that wait to be opened.
@@ -344,6 +370,7 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ottla_core::config::SaslMechanism;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
@@ -406,8 +433,11 @@ mod tests {
         let many: Vec<_> = (4..100).map_while(|host| permit(host, true).ok()).collect();
         assert_eq!((many.len(), counts.unauthenticated()), (4, 40));
         // The tenth is for those that are not authenticated, not for all.
-        first.iter_mut().for_each(ConnectionPermit::authenticated);
-        first.iter_mut().for_each(ConnectionPermit::authenticated);
+        for _ in 0..2 {
+            for permit in &mut first {
+                permit.authenticated(Means::Sasl(SaslMechanism::Plain));
+            }
+        }
         assert_eq!((counts.unauthenticated(), counts.open()), (20, 140));
         let of_listener = counts.by_listener()["SASL"];
         assert_eq!((of_listener.open, of_listener.closed()), (140, 0));

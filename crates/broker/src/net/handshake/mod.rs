@@ -341,6 +341,9 @@ impl Shaker {
     fn end(&mut self, token: Token, ending: &Ending) {
         if let Some(outcome) = self.outcome(token, ending) {
             self.entrance.counts.add(outcome);
+            if outcome.is_failure() {
+                self.handshakes[token.index as usize].handshake.failed();
+            }
         }
         match ending {
             Ending::Done => return self.hand_on(token),
