@@ -332,7 +332,6 @@ fn producer_of(transactional_id: Option<&str>) -> Ask {
         transaction_timeout_ms: 60_000,
         producer_id: -1,
         producer_epoch: -1,
-        ..Default::default()
     };
     let mut body = Vec::new();
     request.encode(&mut body, 1);
