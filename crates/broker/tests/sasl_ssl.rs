@@ -227,6 +227,78 @@ fn a_session_over_tls_is_extended_and_ends_without_that() {
 }
 
 #[test]
+fn the_ends_of_authentications_are_counted_by_listener_and_mechanism() {
+    let secured = Secured::start(&[
+        ("ottla.admin.listener", "127.0.0.1:0"),
+        ("connections.max.reauth.ms", "1500"),
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
+        ),
+    ]);
+    // By SASL: two that work, one of them twice; a wrong password, and no mechanism at all.
+    let mut again = secured.connect();
+    log_in(&mut again);
+    log_in(&mut secured.connect());
+    std::thread::sleep(Duration::from_millis(1_100));
+    log_in(&mut again);
+    let mut wrong = secured.connect();
+    wrong.send(&[handshake("PLAIN", 1, 1), authenticate(&plain("alice", "x"), 2)].concat());
+    receive(&mut wrong, ApiKey::SaslHandshake, 1, 1);
+    assert_ne!(sasl::outcome(&mut wrong.stream, 2).code, ErrorCode::None);
+    let mut strange = secured.connect();
+    strange.send(&metadata(1));
+    check_ended(&mut strange);
+    let mut unknown = secured.connect();
+    unknown.send(&handshake("NONE-SUCH\"} 1", 1, 1));
+    receive(&mut unknown, ApiKey::SaslHandshake, 1, 1);
+    // By TLS: one that works, and plaintext on both listeners; one that leaves has not failed.
+    let address = secured.broker.address_of("SSL").unwrap();
+    let mut done = TlsClient::connect(address, &secured.config(None));
+    check_served(&mut done);
+    drop(Client::connect(address));
+    for address in [address, secured.address()] {
+        let mut client = Client::connect(address);
+        client.send(&api_versions(1));
+        assert_eq!(client.closed(), b"");
+    }
+    let page = support::http::get(&secured.broker, "/metrics");
+    let counted: Vec<&str> = page
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.ends_with(" 0"))
+        .filter(|line| line.contains("authentication"))
+        .filter(|line| !line.starts_with("ottla_connections_closed_total"))
+        .collect();
+    let of_kafka = |end: &str, listener: &str, count: usize| {
+        format!("kafka_server_socketservermetrics_{end}_total{{listener=\"{listener}\"}} {count}")
+    };
+    let by = |listener: &str, mechanism: &str, end: &str, count: usize| {
+        format!(
+            "ottla_authentications_total{{listener=\"{listener}\",mechanism=\"{mechanism}\",end=\"{end}\"}} {count}"
+        )
+    };
+    let (good, bad) = ("successful_authentication", "failed_authentication");
+    let good_again = "successful_reauthentication";
+    assert_eq!(
+        counted,
+        [
+            of_kafka(good, "SASL_SSL", 2),
+            of_kafka(good, "SSL", 1),
+            of_kafka(bad, "SASL_SSL", 4),
+            of_kafka(bad, "SSL", 1),
+            of_kafka(good_again, "SASL_SSL", 1),
+            by("SASL_SSL", "TLS", bad, 1),
+            by("SASL_SSL", "PLAIN", good, 2),
+            by("SASL_SSL", "PLAIN", bad, 1),
+            by("SASL_SSL", "PLAIN", good_again, 1),
+            by("SASL_SSL", "other", bad, 2),
+            by("SSL", "TLS", good, 1),
+            by("SSL", "TLS", bad, 1),
+        ]
+    );
+}
+
+#[test]
 fn plaintext_on_a_listener_with_tls_and_sasl_gets_no_byte() {
     let secured = Secured::start(&[]);
     for first in [api_versions(1), handshake("PLAIN", 1, 1), vec![0, 0, 0, 1]] {
@@ -252,6 +324,30 @@ fn one_time_limit_covers_the_handshake_and_authentication() {
     check_ended(&mut late);
     fresh.send(&authenticate(&plain("alice", PASSWORD), 2));
     assert_eq!(sasl::outcome(&mut fresh.stream, 2).code, ErrorCode::None);
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_hello_in_time_is_closed_without_an_answer() {
+    let secured = Secured::start(&[
+        ("ottla.authentication.timeout.ms", "300"),
+        (
+            "listeners",
+            "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
+        ),
+    ]);
+    for listener in ["SASL_SSL", "SSL"] {
+        let address = secured.broker.address_of(listener).unwrap();
+        let mut silent = Client::connect(address);
+        let mut half = Client::connect(address);
+        half.send(&[0x16, 3, 1, 2, 0, 1, 0]);
+        assert_eq!((silent.closed(), half.closed()), (vec![], vec![]), "{listener}");
+    }
+    // Once the handshake is done, a listener without SASL waits for its client.
+    let config = secured.config(None);
+    let mut done = TlsClient::connect(secured.broker.address_of("SSL").unwrap(), &config);
+    check_served(&mut done);
+    std::thread::sleep(Duration::from_millis(500));
+    check_served(&mut done);
 }
 
 #[test]

@@ -137,7 +137,7 @@ api_keys! {
     DescribeAcls = 29: describe_acls::DescribeAclsRequest, served 1 to 3, "";
     CreateAcls = 30: create_acls::CreateAclsRequest, served 1 to 3, "";
     DeleteAcls = 31: delete_acls::DeleteAclsRequest, served 1 to 3, "";
-    DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "";
+    DescribeConfigs = 32: describe_configs::DescribeConfigsRequest, served 1 to 4, "there are no loggers: one is refused with INVALID_REQUEST";
     AlterConfigs = 33: alter_configs::AlterConfigsRequest, served 0 to 2, "";
     AlterReplicaLogDirs = 34: alter_replica_log_dirs::AlterReplicaLogDirsRequest, served 1 to 2, "";
     DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
@@ -145,7 +145,7 @@ api_keys! {
     CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
     DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "an empty share group is refused with UNSUPPORTED_VERSION: its state is kept for Apache Kafka";
     ElectLeaders = 43: elect_leaders::ElectLeadersRequest, served 0 to 2, "";
-    IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "";
+    IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "there are no loggers: one is refused with INVALID_REQUEST";
     AlterPartitionReassignments = 45: alter_partition_reassignments::AlterPartitionReassignmentsRequest, served 0 to 1, "";
     ListPartitionReassignments = 46: list_partition_reassignments::ListPartitionReassignmentsRequest, served 0 to 0, "";
     OffsetDelete = 47: offset_delete::OffsetDeleteRequest, served 0 to 0, "for a streams group with members every topic counts as subscribed (docs/guides/directories.md)";
@@ -163,7 +163,7 @@ api_keys! {
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, served 0 to 1, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";
     PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also if a push decompresses to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also while too many pushes wait to be read; null metrics count as empty";
-    ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "";
+    ListConfigResources = 74: list_config_resources::ListConfigResourcesRequest, served 0 to 1, "no loggers";
     DescribeTopicPartitions = 75: describe_topic_partitions::DescribeTopicPartitionsRequest, served 0 to 0, "";
 }
 

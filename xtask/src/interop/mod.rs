@@ -20,6 +20,7 @@ mod doctor_consumers;
 mod groups;
 mod grow;
 mod hanging;
+mod matrix;
 mod old_kafka;
 pub mod ours;
 mod own_client;
@@ -45,7 +46,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 24] = [
+const PARTS: [&str; 25] = [
     "clients",
     "tools",
     "takeover",
@@ -66,6 +67,7 @@ const PARTS: [&str; 24] = [
     "refusals",
     "sasl",
     "acls",
+    "matrix",
     "console",
     "transactions",
     "streams",
@@ -73,9 +75,10 @@ const PARTS: [&str; 24] = [
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 9] = [
+const OWN_PARTS: [&str; 10] = [
     "console",
     "acls",
+    "matrix",
     "telemetry",
     "admin",
     "groups",
@@ -149,6 +152,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "refusals",
         "sasl",
         "acls",
+        "matrix",
         "grow",
         "security",
         "console",
@@ -177,6 +181,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Kafka's tools on both, for every target.
     if has("acls") {
         acls::run(&mut table, &programs)?;
+    }
+    // The same requests to both, for every target.
+    if has("matrix") {
+        matrix::run(&mut table, &programs)?;
     }
     // Our pages and tools on Apache Kafka, for every target.
     if has("console") {

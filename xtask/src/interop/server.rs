@@ -212,7 +212,7 @@ impl Site {
     }
 }
 
-fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_directory(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -3,6 +3,7 @@
 
 use super::AdminView;
 use super::exposition::Page;
+use crate::net::authentication_counts::End;
 
 /// `BrokerState.RUNNING`: the admin address is served from then on.
 const RUNNING: i32 = 3;
@@ -83,6 +84,33 @@ pub fn write_listeners(page: &mut Page, view: &AdminView) {
     page.metric(CREATED, "counter", "Connections accepted.");
     for (listener, connections) in &listeners {
         page.sample(CREATED, &[("listener", listener)], connections.accepted);
+    }
+    let authentications = view.connections.authentications();
+    for end in End::ALL {
+        let name = format!("kafka_server_socketservermetrics_{}_total", end.name());
+        page.metric(
+            &name,
+            "counter",
+            "Authentications that have ended so, by TLS or SASL.",
+        );
+        for listener in listeners.keys() {
+            let count = authentications.of_listener(listener, end);
+            page.sample(&name, &[("listener", listener)], count);
+        }
+    }
+    const ENDED: &str = "ottla_authentications_total";
+    page.metric(
+        ENDED,
+        "counter",
+        "Authentications by what the client authenticated with.",
+    );
+    for (listener, means, end, count) in authentications.iter() {
+        let labels = [
+            ("listener", &**listener),
+            ("mechanism", means.name()),
+            ("end", end.name()),
+        ];
+        page.sample(ENDED, &labels, count);
     }
 }
 

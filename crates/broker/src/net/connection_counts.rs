@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use ottla_core::quota::Quotas;
+use ottla_core::tenant::network;
 use ottla_core::time::{Clock, Moment};
 use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
+
+use super::authentication_counts::{AuthenticationCounts, End, Means};
 
 /// Accepted connections that wait to be opened in their tenant's turn. Further ones wait in the
 /// kernel's backlog, which is bounded too but is one FIFO queue; here an address that opens
@@ -70,26 +73,28 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
     /// Of clients that must be authenticated and are not.
     unauthenticated: usize,
-    unauthenticated_by_address: HashMap<IpAddr, usize>,
+    /// By address; by /64 network for IPv6, whose host can choose any address of it.
+    unauthenticated_by_network: HashMap<IpAddr, usize>,
+    authentications: AuthenticationCounts,
 }
 
 impl Counts {
-    /// Whether one more client of an address may be on its way through authentication. From half of
-    /// the limit on, an address gets no more than its share of that half.
+    /// Whether one more client of a network may be on its way through authentication. From half of
+    /// the limit on, a network gets no more than its share of that half.
     fn may_authenticate(&self, address: IpAddr, unauthenticated_max: usize) -> bool {
         let half = unauthenticated_max / 2;
         if self.unauthenticated < half {
             return true;
         }
-        let own = self.unauthenticated_by_address.get(&address).copied();
-        let addresses = self.unauthenticated_by_address.len() + usize::from(own.is_none());
-        let share = (half / addresses).max(1);
+        let own = self.unauthenticated_by_network.get(&network(address)).copied();
+        let networks = self.unauthenticated_by_network.len() + usize::from(own.is_none());
+        let share = (half / networks).max(1);
         self.unauthenticated < unauthenticated_max && own.unwrap_or(0) < share
     }
 
     fn leave_authentication(&mut self, address: IpAddr) {
         self.unauthenticated -= 1;
-        decrement(&mut self.unauthenticated_by_address, address);
+        decrement(&mut self.unauthenticated_by_network, network(address));
     }
 
     /// Counts one less waiting to be opened; returns whether that frees the place that accepting
@@ -135,11 +140,29 @@ impl ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Notes that the client is authenticated.
-    pub fn authenticated(&mut self) {
-        if std::mem::replace(&mut self.must_authenticate, false) {
-            self.counts.lock().leave_authentication(self.address);
+    /// Notes that the client is authenticated, or is so again.
+    pub fn authenticated(&mut self, means: Means) {
+        let is_first = std::mem::replace(&mut self.must_authenticate, false);
+        let mut counts = self.counts.lock();
+        if is_first {
+            counts.leave_authentication(self.address);
         }
+        let end = if is_first {
+            End::Successful
+        } else {
+            End::SuccessfulAgain
+        };
+        counts.authentications.add(&self.listener, means, end);
+    }
+
+    /// Notes that the client could not be authenticated, or not again.
+    pub fn not_authenticated(&self, means: Means) {
+        let end = if self.must_authenticate {
+            End::Failed
+        } else {
+            End::FailedAgain
+        };
+        self.counts.lock().authentications.add(&self.listener, means, end);
     }
 }
 
@@ -207,6 +230,11 @@ impl ConnectionCounts {
         self.lock().by_listener.clone()
     }
 
+    /// The authentications that have ended.
+    pub fn authentications(&self) -> AuthenticationCounts {
+        self.lock().authentications.clone()
+    }
+
     /// The number of accepted connections that wait to be opened.
     pub fn unopened(&self) -> usize {
         self.lock().unopened
@@ -268,7 +296,8 @@ impl ConnectionCounts {
         counts.unopened += 1;
         if must_authenticate {
             counts.unauthenticated += 1;
-            *counts.unauthenticated_by_address.entry(address).or_default() += 1;
+            let of_network = counts.unauthenticated_by_network.entry(network(address));
+            *of_network.or_default() += 1;
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         Ok(ConnectionPermit {
@@ -341,7 +370,8 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
+    use ottla_core::config::SaslMechanism;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
     fn accepting_is_woken_when_the_place_it_waits_for_is_freed() {
@@ -403,8 +433,11 @@ mod tests {
         let many: Vec<_> = (4..100).map_while(|host| permit(host, true).ok()).collect();
         assert_eq!((many.len(), counts.unauthenticated()), (4, 40));
         // The tenth is for those that are not authenticated, not for all.
-        first.iter_mut().for_each(ConnectionPermit::authenticated);
-        first.iter_mut().for_each(ConnectionPermit::authenticated);
+        for _ in 0..2 {
+            for permit in &mut first {
+                permit.authenticated(Means::Sasl(SaslMechanism::Plain));
+            }
+        }
         assert_eq!((counts.unauthenticated(), counts.open()), (20, 140));
         let of_listener = counts.by_listener()["SASL"];
         assert_eq!((of_listener.open, of_listener.closed()), (140, 0));
@@ -412,8 +445,33 @@ mod tests {
         assert!(again.is_ok());
         drop((first, second, third, open, many, again));
         assert_eq!((counts.unauthenticated(), counts.open()), (0, 0));
-        assert!(counts.lock().unauthenticated_by_address.is_empty());
+        assert!(counts.lock().unauthenticated_by_network.is_empty());
         let of_listener = counts.by_listener()["SASL"];
         assert_eq!((of_listener.open, of_listener.closed()), (0, 141));
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_one_part_of_authentication() {
+        let limits = ConnectionLimits {
+            connections_max: 400,
+            connections_max_per_ip: 1,
+            overrides: HashMap::new(),
+        };
+        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        // As many addresses as are asked for, all of one /64 network.
+        let flood = |network: u16| -> Vec<ConnectionPermit> {
+            let address = |host| Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host);
+            (0..100)
+                .map_while(|host| {
+                    let descriptor = counts.descriptor().unwrap();
+                    let permit = counts.permit(&"SASL".into(), address(host).into(), descriptor, true);
+                    permit.ok()
+                })
+                .collect()
+        };
+        let (first, again, second) = (flood(1), flood(1), flood(2));
+        assert_eq!((first.len(), again.len(), second.len()), (20, 0, 10));
+        drop((first, second));
+        assert_eq!((counts.unauthenticated(), flood(1).len()), (0, 20));
     }
 }

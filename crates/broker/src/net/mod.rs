@@ -6,6 +6,7 @@ pub mod service;
 pub mod listener;
 pub mod handshake;
 pub mod connection_counts;
+pub mod authentication_counts;
 pub mod event_loop;
 pub mod loop_context;
 pub mod scheduler;

@@ -756,6 +756,13 @@ fn a_missing_topic_is_created_for_those_who_may_create_it() {
     let denied = ErrorCode::TopicAuthorizationFailed.code();
     assert_eq!(ask(&[(Topic, Create), (Cluster, Create)], "a"), (denied, false));
     assert_eq!(ask(&[(Topic, Describe)], "a"), (denied, false));
+    // That the name is none is told to those who may create it.
+    assert_eq!(ask(&[(Topic, Describe)], "a/b"), (denied, false));
+    let invalid = ErrorCode::InvalidTopicException.code();
+    assert_eq!(
+        ask(&[(Topic, Describe), (Topic, Create)], "a/b"),
+        (invalid, false)
+    );
     assert_eq!(ask(&[(Topic, Describe), (Topic, Create)], "a"), (0, true));
     assert_eq!(ask(&[(Topic, Describe), (Cluster, Create)], "b"), (0, true));
 }
@@ -827,13 +834,13 @@ fn settings_of_a_new_topic_are_shown_to_those_who_may_describe_them() {
         (
             topic.topic_config_error_code,
             topic.num_partitions,
-            topic.configs.is_some(),
+            topic.configs.as_ref().map(Vec::is_empty),
         )
     };
-    assert_eq!(create(&[(Topic, Create)]), (29, -1, false));
+    assert_eq!(create(&[(Topic, Create)]), (29, -1, Some(true)));
     assert_eq!(
         create(&[(Cluster, Create), (Topic, DescribeConfigs)]),
-        (0, 3, true)
+        (0, 3, Some(false))
     );
 }
 

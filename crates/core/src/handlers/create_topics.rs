@@ -146,9 +146,8 @@ fn topic_result<'a>(
             },
             num_partitions: values.map_or(-1, |_| topic.partition_count),
             replication_factor: values.map_or(-1, |_| topic.replication_factor),
-            configs: values
-                .filter(|_| version >= 5)
-                .map(|values| values.iter().map(config).collect()),
+            // Empty, not null, where they may not be seen, as Apache Kafka answers.
+            configs: (version >= 5).then(|| values.into_iter().flatten().map(config).collect()),
         },
     }
 }

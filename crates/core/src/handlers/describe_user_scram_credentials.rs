@@ -60,15 +60,20 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
+/// As Apache Kafka: the error stands in the answer and for each user asked for, without the names.
 pub(crate) fn deny(
-    _: &DescribeUserScramCredentialsRequest<'_>,
+    body: &DescribeUserScramCredentialsRequest<'_>,
     refusal: Refusal,
     version: i16,
     reply: &mut ReplyBuffer,
 ) {
+    let users = body.users.iter().flatten();
     DescribeUserScramCredentialsResponse {
         error_code: refusal.code.code(),
         error_message: Some(&refusal.message),
+        results: users
+            .map(|_| refused("", refusal.code, &refusal.message))
+            .collect(),
         ..Default::default()
     }
     .encode(&mut reply.bytes, version);

@@ -198,7 +198,8 @@ impl OwnedRequest {
         }
     }
 
-    /// Returns the topics to create, and those that the client may see but not create.
+    /// Returns the topics to create, and those that the client may see but not create; whether they
+    /// could be created is not told to a client that may not.
     fn to_create(
         &self,
         image: &MetadataImage,
@@ -206,14 +207,15 @@ impl OwnedRequest {
     ) -> (Vec<String>, BTreeMap<String, ErrorCode>) {
         let (mut missing, mut refused) = (Vec::new(), BTreeMap::new());
         let may_create_any = self.caller.may_on_cluster(Operation::Create);
-        let is_creatable = |name: &&String| is_creatable(image, name) && self.is_shown(name);
-        for name in names.iter().filter(is_creatable) {
-            if may_create_any {
-                missing.push(name.clone());
-                continue;
-            }
-            match self.caller.topic(Operation::Create, name) {
-                Ok(()) => missing.push(name.clone()),
+        let is_missing = |name: &&String| image.topic(name).is_none() && self.is_shown(name);
+        for name in names.iter().filter(is_missing) {
+            let allowed = match may_create_any {
+                true => Ok(()),
+                false => self.caller.topic(Operation::Create, name),
+            };
+            match allowed {
+                Ok(()) if is_creatable(image, name) => missing.push(name.clone()),
+                Ok(()) => {}
                 Err(error) => drop(refused.insert(name.clone(), error)),
             }
         }

@@ -209,6 +209,11 @@ impl SaslServer {
         self.session.is_some()
     }
 
+    /// What the connection has been authenticated with.
+    pub fn authenticated_by(&self) -> Option<SaslMechanism> {
+        self.session.as_ref().map(|session| session.mechanism)
+    }
+
     /// Whether the next frame is a token without a header.
     pub fn takes_token(&self) -> bool {
         matches!(

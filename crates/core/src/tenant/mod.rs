@@ -222,7 +222,7 @@ impl Tenants {
 }
 
 /// Maps addresses that one host can choose freely to one: IPv6 to its /64 network.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => {

@@ -277,7 +277,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .costs("every process that can connect to it can read the names of topics, groups and clients"),
     string("ottla.admin.token.file", "", "The file with the token that requests to the admin address need, except to /health and /ready: 22 to 1,024 characters, readable for the broker's user alone. With an authorizer and without this setting the broker makes a token and keeps it as ottla.admin.token in the first of log.dirs.")
         .unset(),
-    int("ottla.authentication.timeout.ms", "10000", "How long a client may take to authenticate after it has connected, on a listener with SASL.")
+    int("ottla.authentication.timeout.ms", "10000", "How long a client may take from its connection on for the handshake of TLS and for authentication by SASL, both together, on a listener with one or both of them. Then the connection is closed without an answer. An authentication that is renewed has no such limit.")
         .ms()
         .at_least(1),
     string("ottla.bootstrap.scram.file", "", "A file with the users that an empty directory begins with: one in each line, in the syntax of ottla serve --add-scram, MECHANISM=[name=NAME,password=PASSWORD]. Once the directory is in use, the file is not needed any more.")

@@ -51,6 +51,17 @@ impl Said {
         }
     }
 
+    /// Every error code, at whatever level, with the names and permitted operations around it.
+    pub fn facts(&self) -> Vec<String> {
+        let found = FACTS.find_iter(&self.verbose);
+        found.map(|fact| fact.as_str().to_owned()).collect()
+    }
+
+    /// Whether it is a response that can be read.
+    pub fn is_answer(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
     /// Whether Ottla's answer equals Apache Kafka's: byte for byte, or except for messages. Ottla
     /// may name records at fault where Apache Kafka names none.
     pub fn is_like(&self, kafka: &Said) -> bool {
@@ -63,6 +74,18 @@ impl Said {
         }
     }
 }
+
+/// What an answer tells about access: error codes, permitted operations, the names of what it is
+/// about, and whether it has the shape and the settings of a new topic.
+static FACTS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"\b\w*error_code: -?\d+|\b\w*authorized_operations: -?\d+|\bnum_partitions: -?\d+|",
+        r"\b(?:topic_id|configs): [^,{}\[\]()]+|",
+        r#"\b(?:name|topic|topic_name|group_id|transactional_id|resource_name|user): "#,
+        r#"(?:None|(?:Some\()?"(?:[^"\\]|\\.)*")"#,
+    ))
+    .expect("the pattern is one")
+});
 
 const NO_RECORDS: &str = "record_errors: []";
 
@@ -131,19 +154,36 @@ macro_rules! decoders {
 }
 
 decoders! {
+    AddOffsetsToTxn => add_offsets_to_txn::AddOffsetsToTxnResponse,
+    AddPartitionsToTxn => add_partitions_to_txn::AddPartitionsToTxnResponse,
+    AlterClientQuotas => alter_client_quotas::AlterClientQuotasResponse,
     AlterConfigs => alter_configs::AlterConfigsResponse,
+    AlterPartitionReassignments => alter_partition_reassignments::AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirs => alter_replica_log_dirs::AlterReplicaLogDirsResponse,
     AlterUserScramCredentials => alter_user_scram_credentials::AlterUserScramCredentialsResponse,
     ApiVersions => api_versions::ApiVersionsResponse,
+    ConsumerGroupDescribe => consumer_group_describe::ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat => consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
+    CreateAcls => create_acls::CreateAclsResponse,
     CreatePartitions => create_partitions::CreatePartitionsResponse,
     CreateTopics => create_topics::CreateTopicsResponse,
+    DeleteAcls => delete_acls::DeleteAclsResponse,
     DeleteGroups => delete_groups::DeleteGroupsResponse,
     DeleteRecords => delete_records::DeleteRecordsResponse,
     DeleteTopics => delete_topics::DeleteTopicsResponse,
+    DescribeAcls => describe_acls::DescribeAclsResponse,
+    DescribeClientQuotas => describe_client_quotas::DescribeClientQuotasResponse,
+    DescribeCluster => describe_cluster::DescribeClusterResponse,
     DescribeConfigs => describe_configs::DescribeConfigsResponse,
     DescribeGroups => describe_groups::DescribeGroupsResponse,
+    DescribeLogDirs => describe_log_dirs::DescribeLogDirsResponse,
     DescribeProducers => describe_producers::DescribeProducersResponse,
-    DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
+    DescribeQuorum => describe_quorum::DescribeQuorumResponse,
     DescribeTopicPartitions => describe_topic_partitions::DescribeTopicPartitionsResponse,
+    DescribeTransactions => describe_transactions::DescribeTransactionsResponse,
+    DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
+    ElectLeaders => elect_leaders::ElectLeadersResponse,
+    EndTxn => end_txn::EndTxnResponse,
     Fetch => fetch::FetchResponse,
     FindCoordinator => find_coordinator::FindCoordinatorResponse,
     Heartbeat => heartbeat::HeartbeatResponse,
@@ -151,8 +191,11 @@ decoders! {
     InitProducerId => init_producer_id::InitProducerIdResponse,
     JoinGroup => join_group::JoinGroupResponse,
     LeaveGroup => leave_group::LeaveGroupResponse,
+    ListConfigResources => list_config_resources::ListConfigResourcesResponse,
     ListGroups => list_groups::ListGroupsResponse,
     ListOffsets => list_offsets::ListOffsetsResponse,
+    ListPartitionReassignments => list_partition_reassignments::ListPartitionReassignmentsResponse,
+    ListTransactions => list_transactions::ListTransactionsResponse,
     Metadata => metadata::MetadataResponse,
     OffsetCommit => offset_commit::OffsetCommitResponse,
     OffsetDelete => offset_delete::OffsetDeleteResponse,
@@ -162,6 +205,9 @@ decoders! {
     SaslAuthenticate => sasl_authenticate::SaslAuthenticateResponse,
     SaslHandshake => sasl_handshake::SaslHandshakeResponse,
     SyncGroup => sync_group::SyncGroupResponse,
+    TxnOffsetCommit => txn_offset_commit::TxnOffsetCommitResponse,
+    UpdateFeatures => update_features::UpdateFeaturesResponse,
+    WriteTxnMarkers => write_txn_markers::WriteTxnMarkersResponse,
 }
 
 fn decode(ask: &Ask, frame: &[u8]) -> Result<String, String> {

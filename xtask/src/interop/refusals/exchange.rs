@@ -4,9 +4,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::RequestHeader;
+use ottla_wire::messages::sasl_authenticate::SaslAuthenticateRequest;
+use ottla_wire::messages::sasl_handshake::SaslHandshakeRequest;
 
 /// An encoded request without its length.
 #[derive(Clone, Debug)]
@@ -53,24 +55,62 @@ pub struct Wire {
     stream: TcpStream,
     port: u16,
     patience: Duration,
+    /// Name and password, if it authenticates by PLAIN.
+    login: Option<(String, String)>,
 }
 
 impl Wire {
     /// - `patience`: timeout of an answer.
     pub fn connect(port: u16, patience: Duration) -> Result<Wire> {
+        Wire::open(port, patience, None)
+    }
+
+    /// The same, authenticated by PLAIN, as is every connection that replaces it.
+    pub fn connect_as(port: u16, patience: Duration, name: &str, password: &str) -> Result<Wire> {
+        Wire::open(port, patience, Some((name.to_owned(), password.to_owned())))
+    }
+
+    fn open(port: u16, patience: Duration, login: Option<(String, String)>) -> Result<Wire> {
         let stream = TcpStream::connect(("127.0.0.1", port)).context("connecting")?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_nodelay(true)?;
-        Ok(Wire {
+        let mut wire = Wire {
             stream,
             port,
             patience,
-        })
+            login,
+        };
+        wire.log_in()?;
+        Ok(wire)
+    }
+
+    fn log_in(&mut self) -> Result<()> {
+        let Some((name, password)) = &self.login else {
+            return Ok(());
+        };
+        let (mut handshake, mut token) = (Vec::new(), Vec::new());
+        SaslHandshakeRequest { mechanism: "PLAIN" }.encode(&mut handshake, 1);
+        let auth_bytes = format!("\0{name}\0{password}").into_bytes();
+        SaslAuthenticateRequest {
+            auth_bytes: &auth_bytes,
+        }
+        .encode(&mut token, 0);
+        for ask in [
+            Ask::new(ApiKey::SaslHandshake, 1, handshake),
+            Ask::new(ApiKey::SaslAuthenticate, 0, token),
+        ] {
+            self.stream.write_all(&framed(&ask.frame))?;
+            let Outcome::Answer(frame) = self.frame()? else {
+                bail!("{} was not answered", ask.api_key);
+            };
+            // After the correlation id comes the error code.
+            ensure!(frame[4..].starts_with(&[0; 2]), "{}: {frame:02x?}", ask.api_key);
+        }
+        Ok(())
     }
 
     /// Sends the request, followed by one that every broker answers: so an unanswered request is
-    /// recognised
-    /// by the order of answers.
+    /// recognised by the order of answers.
     pub fn ask(&mut self, ask: &Ask) -> Result<Outcome> {
         let mut bytes = framed(&ask.frame);
         bytes.extend_from_slice(&SENTINEL);
@@ -84,7 +124,7 @@ impl Wire {
         };
         let is_open = matches!(outcome, Outcome::Answer(_)) && matches!(self.frame()?, Outcome::Answer(_));
         if !is_open {
-            *self = Wire::connect(self.port, self.patience)?;
+            *self = Wire::open(self.port, self.patience, self.login.clone())?;
         }
         Ok(outcome)
     }

@@ -20,12 +20,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use answer::Said;
+pub(super) use answer::Said;
 pub(super) use case::produce_body;
 use case::{Case, Expected, TOPIC, TOPIC_PARTITIONS, same_codes};
 pub(super) use exchange::{Ask, Outcome, Wire};
 pub(super) use forged::Forged;
 use stage::Stage;
+pub(super) use stage::{answer, is_led, wait_for};
 
 use super::clients::{CLIENTS, Clients};
 use super::server::Programs;

@@ -1,7 +1,5 @@
 //! Two brokers on copies of one directory, with the topics of the cases.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,7 +18,7 @@ use ottla_wire::records::batch::{self, BatchHeader};
 use super::case::{Body, Scene, TOPIC, TOPIC_PARTITIONS, produce};
 use super::exchange::{Ask, Outcome, Wire};
 use super::forged::Forged;
-use crate::interop::server::{Programs, Server, Site, Target};
+use crate::interop::server::{Programs, Server, Site, Target, copy_directory};
 
 /// Topics in addition to [`TOPIC`]: name and settings. Each has [`OTHER_PARTITIONS`].
 const OTHER_TOPICS: [(&str, &[(&str, &str)]); 5] = [
@@ -33,7 +31,7 @@ const OTHER_TOPICS: [(&str, &[(&str, &str)]); 5] = [
 pub const OTHER_PARTITIONS: i32 = 20;
 
 /// Timeout of the preparations.
-const START_MAX: Duration = Duration::from_secs(60);
+pub const START_MAX: Duration = Duration::from_secs(60);
 
 pub struct Stage {
     kafka: Server,
@@ -61,7 +59,7 @@ impl Stage {
         let three_records = Forged::new(scene.now_ms).bytes();
         answer(ottla_site.port, &produce(&scene, &three_records))?;
         ottla.stop()?;
-        copy(&ottla_site.directory, &kafka_site.directory)?;
+        copy_directory(&ottla_site.directory, &kafka_site.directory)?;
         let ottla = ottla_site.start(programs, Target::Ottla)?;
         let kafka = kafka_site
             .start(programs, Target::Kafka)
@@ -126,7 +124,7 @@ fn wait_for_leaders(port: u16) -> Result<()> {
 }
 
 /// Whether every partition returns its log end offset.
-fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
+pub fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
     let latest = |partition_index| ListOffsetsPartition {
         partition_index,
         current_leader_epoch: -1,
@@ -153,7 +151,7 @@ fn is_led(port: u16, topic: &str, partitions: i32) -> Result<bool> {
 /// Repeats the request until the answer, after its correlation id, begins with a throttle time and
 /// error code 0: a coordinator first creates its topic, and producer ids are allocated by the
 /// controller in blocks of a thousand.
-fn wait_for(port: u16, ask: &Ask) -> Result<()> {
+pub fn wait_for(port: u16, ask: &Ask) -> Result<()> {
     let began = Instant::now();
     while !answer(port, ask)?[4..].starts_with(&[0; 4 + 2]) {
         ensure!(began.elapsed() < START_MAX, "{} is not served", ask.api_key);
@@ -198,7 +196,7 @@ pub fn stored(port: u16, topic: &str, partition: i32) -> Result<Vec<u8>> {
     Ok(records)
 }
 
-fn answer(port: u16, ask: &Ask) -> Result<Vec<u8>> {
+pub fn answer(port: u16, ask: &Ask) -> Result<Vec<u8>> {
     match Wire::connect(port, START_MAX)?.ask(ask)? {
         Outcome::Answer(frame) => Ok(frame),
         other => bail!("{} was not answered: {other:?}", ask.api_key),
@@ -240,18 +238,4 @@ fn create_topics(port: u16) -> Result<Uuid> {
     }
     let lies = response.topics.iter().find(|made| made.name == TOPIC);
     Ok(lies.context("no answer for the topic")?.topic_id)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), &target).with_context(|| format!("copying {}", entry.path().display()))?;
-        }
-    }
-    Ok(())
 }

@@ -21,6 +21,7 @@ use ottla_client::config::Config;
 use super::clients::{Clients, Outcome};
 use super::server::{Programs, Target};
 use super::table::Table;
+pub(super) use broker::add_listeners;
 use broker::{Broker, PASSWORD, USER};
 use exchange::Caller;
 

@@ -16,6 +16,7 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::frame::RequestHeader;
 use tracing::{debug, warn};
 
+use super::super::authentication_counts::Means;
 use super::super::loop_context::LoopContext;
 use super::super::mailbox::NewConnection;
 use super::super::refusal::CloseReason;
@@ -227,7 +228,8 @@ impl Connection {
             SaslStep::Authenticated(principal) => {
                 self.reply(context, served, Handled::Replied, micros)?;
                 debug!(peer = %self.peer, %principal, "authenticated");
-                self.permit.authenticated();
+                let means = self.means();
+                self.permit.authenticated(means);
                 self.client.authenticated(context, principal);
                 Ok(())
             }
@@ -235,7 +237,14 @@ impl Connection {
                 self.refuse(context, served, &failure);
                 Ok(())
             }
-            SaslStep::Close(reason) => Err(CloseReason::NotAuthenticated(reason)),
+            SaslStep::Close(reason) => {
+                let is_done = self.authentication.as_ref().is_some_and(|one| one.is_done());
+                // A session that is over is none that failed.
+                if !is_done {
+                    self.permit.not_authenticated(Means::Other);
+                }
+                Err(CloseReason::NotAuthenticated(reason))
+            }
             SaslStep::Serve => Err(CloseReason::NotAuthenticated(format!(
                 "{} was taken for a matter of authentication",
                 served.api_key
@@ -243,7 +252,15 @@ impl Connection {
         }
     }
 
+    /// What its client has authenticated with.
+    fn means(&self) -> Means {
+        let server = self.authentication.as_ref().map(|one| &one.server);
+        let mechanism = server.and_then(SaslServer::authenticated_by);
+        mechanism.map_or(Means::Other, Means::Sasl)
+    }
+
     fn refuse(&mut self, context: &mut LoopContext, served: ServedRequest, failure: &SaslFailure) {
+        self.permit.not_authenticated(Means::named(&failure.mechanism));
         if let Some(suppressed) = context.authentication_lines.pass() {
             warn!(
                 peer = %self.peer,

@@ -29,6 +29,12 @@ impl Outcome {
         Outcome::Dropped,
     ];
 
+    /// Whether what the client sent was refused: a failed authentication, as Apache Kafka counts. A
+    /// client that leaves or takes too long has none.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Outcome::Plaintext | Outcome::Refused | Outcome::TooLarge)
+    }
+
     /// The value of the counter's label.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,8 +3,8 @@
 //!
 //! A listener hands accepted sockets to this thread, which hands them with their sessions to the
 //! event loops. Addresses take turns (deficit round robin by the time they took), so a flood from
-//! one address delays that address. What a client may take here is bounded: time, bytes, and the
-//! number of handshakes under way.
+//! one address delays that address; those of one /64 network of IPv6 are one address here. What a
+//! client may take here is bounded: time, bytes, and the number of handshakes under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ottla_core::tenant::network;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use slab::Slab;
 use tracing::{debug, error, warn};
@@ -117,7 +118,7 @@ impl Handshakes {
             handshakes: Slab::new(),
             next_generation: 0,
             ready: FairQueue::new(QUANTUM_MICROS, 1),
-            by_address: BTreeMap::new(),
+            by_network: BTreeMap::new(),
             deadlines: VecDeque::new(),
             lingering: VecDeque::new(),
             pages: TlsPages::default(),
@@ -184,8 +185,8 @@ struct Shaker {
     next_generation: u32,
     /// Handshakes that have work.
     ready: FairQueue<IpAddr, Token>,
-    /// All of an address, the oldest first.
-    by_address: BTreeMap<IpAddr, VecDeque<Token>>,
+    /// All of an address, or of a network of IPv6, the oldest first.
+    by_network: BTreeMap<IpAddr, VecDeque<Token>>,
     /// In the order of their acceptance, which is that of their deadlines.
     deadlines: VecDeque<(Instant, Token)>,
     /// Refused, and waiting for their clients to read why.
@@ -267,14 +268,15 @@ impl Shaker {
             handshake,
             is_queued: false,
         });
-        self.by_address.entry(address).or_default().push_back(token);
+        let tokens = self.by_network.entry(network(address)).or_default();
+        tokens.push_back(token);
         self.deadlines.push_back((Instant::now() + self.timeout, token));
         self.queue(token);
     }
 
-    /// Drops the oldest handshake of the address that has most of them.
+    /// Drops the oldest handshake of the address, or network of IPv6, that has most of them.
     fn drop_one(&mut self) {
-        let most = self.by_address.values().max_by_key(|tokens| tokens.len());
+        let most = self.by_network.values().max_by_key(|tokens| tokens.len());
         let Some(token) = most.and_then(|tokens| tokens.front().copied()) else {
             return;
         };
@@ -293,8 +295,8 @@ impl Shaker {
         if let Some(entry) = self.entry(token)
             && !std::mem::replace(&mut entry.is_queued, true)
         {
-            let address = entry.handshake.peer().ip();
-            self.ready.push(address, STEP_MICROS, token);
+            let payer = network(entry.handshake.peer().ip());
+            self.ready.push(payer, STEP_MICROS, token);
         }
     }
 
@@ -339,6 +341,9 @@ impl Shaker {
     fn end(&mut self, token: Token, ending: &Ending) {
         if let Some(outcome) = self.outcome(token, ending) {
             self.entrance.counts.add(outcome);
+            if outcome.is_failure() {
+                self.handshakes[token.index as usize].handshake.failed();
+            }
         }
         match ending {
             Ending::Done => return self.hand_on(token),
@@ -403,11 +408,11 @@ impl Shaker {
     fn remove(&mut self, token: Token) -> Option<Entry> {
         self.entry(token)?;
         let entry = self.handshakes.remove(token.index as usize);
-        let address = entry.handshake.peer().ip();
-        if let Some(tokens) = self.by_address.get_mut(&address) {
+        let network = network(entry.handshake.peer().ip());
+        if let Some(tokens) = self.by_network.get_mut(&network) {
             tokens.retain(|other| *other != token);
             if tokens.is_empty() {
-                self.by_address.remove(&address);
+                self.by_network.remove(&network);
             }
         }
         Some(entry)

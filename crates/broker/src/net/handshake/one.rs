@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::super::authentication_counts::Means;
 use super::super::mailbox::{Mailbox, NewConnection};
 use super::super::tls_session::{Room, TlsFault, TlsPages, TlsSession};
 use super::super::transport::Transport;
@@ -90,6 +91,11 @@ impl Handshake {
         self.session.connection().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
+    /// Notes that it failed by the client's fault.
+    pub fn failed(&self) {
+        self.connection.permit.not_authenticated(Means::Tls);
+    }
+
     pub fn is_lingering(&self) -> bool {
         self.is_lingering
     }
@@ -97,7 +103,7 @@ impl Handshake {
     /// The connection with its session, and the event loop that is to serve it.
     pub fn into_parts(mut self) -> (NewConnection, Arc<Mailbox>) {
         if !self.listener.has_sasl() {
-            self.connection.permit.authenticated();
+            self.connection.permit.authenticated(Means::Tls);
         }
         let connection = NewConnection {
             transport: Transport::Tls(self.session),

@@ -218,6 +218,44 @@ impl TlsSession {
             Ok(read) => read,
             Err(errno) => return Ok(Err(errno)),
         };
+        match self.process_input(pages, read, room) {
+            Ok(()) => Ok(Ok(read)),
+            Err(fault) => {
+                // The alert. The connection ends in any case.
+                let _ = self.send_unsent(socket);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Does with these bytes what is done with bytes of a socket, at most 16 KiB at once; returns
+    /// what they decrypt to. For programs that test it with any bytes.
+    ///
+    /// - Errors: the session has ended; its last words are in [`TlsSession::take_outgoing`].
+    pub fn take(&mut self, bytes: &[u8], pages: &mut TlsPages) -> Result<Vec<u8>, TlsFault> {
+        pages.prepare();
+        let kept = self.incoming.len();
+        pages.input[kept..kept + bytes.len()].copy_from_slice(bytes);
+        self.process_input(pages, bytes.len(), &mut Room::new(&mut []))?;
+        Ok(std::mem::take(&mut self.plain))
+    }
+
+    /// Takes what is to be sent.
+    pub fn take_outgoing(&mut self) -> Vec<u8> {
+        let start = std::mem::take(&mut self.outgoing_start);
+        std::mem::take(&mut self.outgoing).split_off(start)
+    }
+
+    /// Processes what was kept and the `read` bytes that stand behind its place in the pages.
+    ///
+    /// - Errors: an alert is left to be sent.
+    fn process_input(
+        &mut self,
+        pages: &mut TlsPages,
+        read: usize,
+        room: &mut Room<'_, '_>,
+    ) -> Result<(), TlsFault> {
+        let kept = self.incoming.len();
         let records = &mut pages.input[..kept + read];
         records[..kept].copy_from_slice(&self.incoming);
         let plain = &mut self.plain;
@@ -229,13 +267,11 @@ impl TlsSession {
             |content| plain.extend_from_slice(room.fill(content)),
         );
         let rest = &mut records[processed..];
-        match result.and_then(|()| self.keep(rest)) {
-            Ok(()) => Ok(Ok(read)),
-            Err(fault) => {
-                self.send_alert(socket, rest);
-                Err(fault)
-            }
+        let kept = result.and_then(|()| self.keep(rest));
+        if kept.is_err() {
+            self.make_alert(rest);
         }
+        kept
     }
 
     /// Whether the next record is in the socket as a whole, or never will be: reading it leaves no
@@ -400,8 +436,8 @@ impl TlsSession {
         Ok(made)
     }
 
-    /// Sends the alert that rustls has made of an error.
-    fn send_alert(&mut self, socket: &TcpStream, rest: &mut [u8]) {
+    /// Puts the alert that rustls has made of an error behind what is to be sent.
+    fn make_alert(&mut self, rest: &mut [u8]) {
         self.is_broken = true;
         // What is to be sent comes before anything is processed again.
         while self.connection.wants_write()
@@ -410,8 +446,6 @@ impl TlsSession {
         {
             encode(&mut data, &mut self.outgoing);
         }
-        // The connection ends in any case.
-        let _ = self.send_unsent(socket);
     }
 }
 
