@@ -1,6 +1,7 @@
 //! Grows one Ottla broker into a cluster of Apache Kafka: `ottla grow`, a separate controller, a
 //! broker on the same directory, a second broker that takes over everything, and the death of the
-//! first. A producer and a group run throughout.
+//! first. A producer and a group run throughout; a transaction is begun before the hand-over and
+//! committed after it.
 //!
 //! Settings and commands are those printed by `ottla grow`.
 
@@ -16,6 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const TOPIC: &str = "orders";
+/// Of the transactions.
+const PAYMENTS: &str = "payments";
 const PARTITIONS: &str = "3";
 const CONTROLLER_ID: &str = "3001";
 
@@ -60,14 +63,18 @@ impl Growth<'_> {
     fn steps(&self, report: Report<'_>) -> Result<()> {
         let ottla = self.site.start(self.programs, Target::Ottla)?;
         let tools = self.tools(self.site.port);
-        tools.run(
-            TOPICS,
-            &["--create", "--topic", TOPIC, "--partitions", PARTITIONS],
-            "",
-        )?;
+        for topic in [TOPIC, PAYMENTS] {
+            tools.run(
+                TOPICS,
+                &["--create", "--topic", topic, "--partitions", PARTITIONS],
+                "",
+            )?;
+        }
         self.cases(&["leave", TOPIC, "left", PARTITIONS])?;
         let mut producer = self.client("crash-load", &[TOPIC, PARTITIONS, &self.acknowledged()?])?;
         let member = self.client("follow", &[TOPIC, "followers", PARTITIONS])?;
+        let mut transactions = self.client("transact", &[PAYMENTS, PARTITIONS])?;
+        transactions.wait_for_case()?;
         self.some_more(&mut producer)?;
         report("Ottla stops under load", ottla.stop());
 
@@ -85,6 +92,7 @@ impl Growth<'_> {
             "the controller leads, and a broker serves the directory under load",
             self.some_more(&mut producer),
         );
+        report_cases(report, transactions.finish()?);
 
         let second = self.second_broker(&steps, controller_port)?;
         report(
@@ -108,6 +116,7 @@ impl Growth<'_> {
         let acknowledged = self.acknowledged()?;
         report_cases(report, self.cases(&["verify", TOPIC, PARTITIONS, &acknowledged])?);
         report_cases(report, self.cases(&["resume", TOPIC, "left", PARTITIONS])?);
+        report_cases(report, self.cases(&["transacted", PAYMENTS, PARTITIONS])?);
         report("the second broker stops", second.stop());
         controller.check_alive()?;
         report("the controller stops", controller.stop());
@@ -255,7 +264,7 @@ log.dirs={}
     fn move_everything(&self, tools: &Tools<'_>) -> Result<()> {
         let described = tools.run(TOPICS, &["--describe"], "")?;
         let partitions = partitions_of(&described);
-        for topic in [TOPIC, "__consumer_offsets"] {
+        for topic in [TOPIC, PAYMENTS, "__consumer_offsets", "__transaction_state"] {
             ensure!(
                 partitions.iter().any(|(name, _)| name == topic),
                 "no {topic} in {described}"
@@ -383,6 +392,21 @@ impl Client {
             None => Ok(()),
             Some(status) => bail!("{} ended early with {status}", self.name),
         }
+    }
+
+    /// Waits until the first case has ended.
+    fn wait_for_case(&mut self) -> Result<()> {
+        let asked = Instant::now();
+        while super::clients::parse(&fs::read_to_string(&self.out)?).is_empty() {
+            self.check_running()?;
+            ensure!(
+                asked.elapsed() < Duration::from_secs(120),
+                "{} ends no case",
+                self.name
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Vec<Case>> {

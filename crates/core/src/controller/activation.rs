@@ -11,7 +11,7 @@ use ottla_wire::metadata_records::{
 use ottla_wire::primitives::Uuid;
 
 use super::bootstrap_file::Bootstrap;
-use super::directories::Directories;
+use super::directories::{Directories, not_the_owner};
 use super::scram::push_first_user;
 use super::{ControllerError, Decider};
 use crate::config::Listener;
@@ -45,9 +45,12 @@ pub(super) fn check_single_node(
             ));
         }
         if *directory_id != directories.metadata.id {
-            return refuse(format!(
-                "its metadata log is that of directory.id {directory_id}, but meta.properties says {}",
-                directories.metadata.id
+            return Err(not_the_owner(
+                &directories.metadata.path,
+                &format!(
+                    "it names directory.id {}, but the metadata log beside it is that of directory.id {directory_id}",
+                    directories.metadata.id
+                ),
             ));
         }
     }

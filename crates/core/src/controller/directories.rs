@@ -128,25 +128,29 @@ fn owned(
     cluster_id: &str,
     node_id: i32,
 ) -> Result<Option<Uuid>, ControllerError> {
-    let refuse = |problem| {
-        Err(ControllerError::Directory {
-            path: path.to_path_buf(),
-            problem,
-        })
-    };
     if meta.node_id != node_id {
-        return refuse(format!(
-            "belongs to node {}, this is node {node_id}: set node.id={}",
+        let problem = format!(
+            "it belongs to node {}, this is node {node_id}: set node.id={}",
             meta.node_id, meta.node_id
-        ));
+        );
+        return Err(not_the_owner(path, &problem));
     }
     if meta.cluster_id != cluster_id {
-        return refuse(format!(
-            "belongs to cluster {}, another log directory to {cluster_id}",
+        let problem = format!(
+            "it belongs to cluster {}, another log directory to {cluster_id}",
             meta.cluster_id
-        ));
+        );
+        return Err(not_the_owner(path, &problem));
     }
     Ok(meta.directory_id)
+}
+
+/// `meta.properties` contradicts what else is known. It is a whole that is written at once.
+pub(super) fn not_the_owner(log_directory: &Path, problem: &str) -> ControllerError {
+    ControllerError::Directory {
+        path: log_directory.join(META_PROPERTIES_FILE),
+        problem: format!("does not fit at position 0: {problem}"),
+    }
 }
 
 /// Refuses a directory without an owner unless it is empty.

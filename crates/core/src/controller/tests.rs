@@ -217,7 +217,12 @@ fn directories_of_other_owners_are_refused_before_anything_is_written() {
     let before = std::fs::read(&log).unwrap();
     world.lines.push(("node.id", "2".to_owned()));
     let error = world.try_start().unwrap_err().to_string();
-    assert!(error.contains("belongs to node 1"), "{error}");
+    let file = world.path().join("meta.properties");
+    let place = format!(
+        "{} does not fit at position 0: it belongs to node 1",
+        file.display()
+    );
+    assert!(error.starts_with(&place), "{error}");
     assert_eq!(std::fs::read(&log).unwrap(), before);
 
     let mut world = World::new("nobodys");

@@ -79,9 +79,9 @@ impl LostMarkers {
         for open in self.by_producer.into_values().flatten() {
             let place = open.place();
             let (topic, partition, producer_id) = (&*place.0, place.1, open.producer.producer_id);
-            let ids = open.decisions.iter().map(|decision| &decision.id);
+            let newest = open.decisions.last();
             // The transaction is open, or its marker was not written before the stop.
-            if !ids.last().is_some_and(|id| machine.wants_no_marker(id, &place)) {
+            if !newest.is_some_and(|newest| machine.wants_no_marker(&newest.id, &place)) {
                 continue;
             }
             let decision = match open.decision() {

@@ -8,6 +8,7 @@ import java.io.BufferedReader;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,6 +19,8 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
@@ -54,6 +57,101 @@ final class Growth {
                         same(offset.offset(), first.get(partition), "first offset of " + partition));
             }
         });
+    }
+
+    private static final int RECORDS = 9;
+
+    /**
+     * Transactions of one producer: before its standard input is closed, one is committed, one is aborted, and one is
+     * begun, which goes on afterwards.
+     */
+    static void transact(Suite suite, String topic, int partitions) throws Exception {
+        Thread input = StandardInput.untilClosed();
+        KafkaProducer<String, String> producer = transactional(suite, topic);
+        suite.run("before the growth a transaction is committed, one is aborted, and one is begun", () -> {
+            producer.initTransactions();
+            transaction(producer, topic, partitions, "kept");
+            producer.commitTransaction();
+            transaction(producer, topic, partitions, "dropped");
+            producer.abortTransaction();
+            transaction(producer, topic, partitions, "begun");
+        });
+        input.join();
+        suite.run("a transaction that was begun on Ottla goes on and is committed on Apache Kafka", () -> {
+            records(producer, topic, partitions, "continued");
+            producer.commitTransaction();
+        });
+        suite.run("its producer goes on", () -> {
+            transaction(producer, topic, partitions, "dropped-later");
+            producer.abortTransaction();
+            transaction(producer, topic, partitions, "kept-later");
+            producer.commitTransaction();
+        });
+        producer.close();
+    }
+
+    /** Checks these transactions, after one more of the same transactional id. */
+    static void transacted(Suite suite, String topic, int partitions) {
+        suite.run("the next producer of the transactional id commits", () -> {
+            try (KafkaProducer<String, String> producer = transactional(suite, topic)) {
+                producer.initTransactions();
+                transaction(producer, topic, partitions, "last");
+                producer.commitTransaction();
+            }
+        });
+        List<String> committed = List.of("kept", "begun", "continued", "kept-later", "last");
+        suite.run("read_committed returns every committed record once and no aborted one",
+                () -> same(names(committed), values(suite, topic, partitions, "read_committed"), "records"));
+        List<String> all = new ArrayList<>(committed);
+        all.addAll(List.of("dropped", "dropped-later"));
+        suite.run("read_uncommitted returns the aborted records, too",
+                () -> same(names(all), values(suite, topic, partitions, "read_uncommitted"), "records"));
+    }
+
+    private static KafkaProducer<String, String> transactional(Suite suite, String topic) {
+        return suite.producer("transactional.id", topic, "transaction.timeout.ms", "600000");
+    }
+
+    private static void transaction(KafkaProducer<String, String> producer, String topic, int partitions, String name)
+            throws Exception {
+        producer.beginTransaction();
+        records(producer, topic, partitions, name);
+    }
+
+    private static void records(KafkaProducer<String, String> producer, String topic, int partitions, String name)
+            throws Exception {
+        for (int i = 0; i < RECORDS; i++) {
+            var record = new ProducerRecord<String, String>(topic, i % partitions, null, name + "-" + i);
+            producer.send(record).get(120, TimeUnit.SECONDS);
+        }
+    }
+
+    /** All records of transactions, sorted. */
+    private static List<String> names(List<String> transactions) {
+        List<String> names = new ArrayList<>();
+        transactions.forEach(name -> {
+            for (int i = 0; i < RECORDS; i++) {
+                names.add(name + "-" + i);
+            }
+        });
+        names.sort(null);
+        return names;
+    }
+
+    private static List<String> values(Suite suite, String topic, int partitions, String isolation) throws Exception {
+        List<String> values = new ArrayList<>();
+        try (KafkaConsumer<String, String> consumer = suite.consumer("isolation.level", isolation)) {
+            Set<TopicPartition> all = partitions(topic, partitions);
+            consumer.assign(all);
+            consumer.seekToBeginning(all);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(all);
+            Suite.eventually("everything up to " + ends, () -> {
+                consumer.poll(Duration.ofMillis(200)).forEach(record -> values.add(record.value()));
+                return all.stream().allMatch(at -> consumer.position(at) >= ends.get(at));
+            });
+        }
+        values.sort(null);
+        return values;
     }
 
     private static Map<TopicPartition, OffsetAndMetadata> left(Set<TopicPartition> partitions) {

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|crash-transactions|leave|resume|follow|verify|word-count-topics|word-count-lines|word-count|word-count-check BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|crash-transactions|leave|resume|follow|verify|transact|transacted|word-count-topics|word-count-lines|word-count|word-count-check BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -55,6 +55,8 @@ public final class Main {
             case "resume" -> Growth.resume(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "follow" -> Growth.follow(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
             case "verify" -> Growth.verify(suite, rest.get(0), Integer.parseInt(rest.get(1)), rest.get(2));
+            case "transact" -> Growth.transact(suite, rest.get(0), Integer.parseInt(rest.get(1)));
+            case "transacted" -> Growth.transacted(suite, rest.get(0), Integer.parseInt(rest.get(1)));
             case "word-count-topics" -> WordCount.create(suite, rest);
             case "word-count-lines" -> WordCount.write(suite, rest.get(0));
             case "word-count-check" -> WordCount.verify(suite, rest.get(0), rest.get(1), Integer.parseInt(rest.get(2)));
