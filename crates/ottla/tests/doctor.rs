@@ -213,7 +213,7 @@ const WHO: &str = "Kafka-Client-Id: orders\r\nKafka-Client-Instance-Id: 5tqAxl0G
 fn what_is_pushed_becomes_a_verdict() {
     let directory = Directory::new("pushed");
     let collector = Collector::start();
-    assert_eq!(said(&collector.doctor(&[]), 0), "no client has been seen yet\n");
+    assert!(said(&collector.doctor(&[]), 0).starts_with("no client has been seen yet\n"));
     for payload in otlp::pushes() {
         assert_eq!(collector.post("/v1/kafka/push", WHO, &payload).0, 204);
     }
@@ -294,7 +294,7 @@ fn a_refused_push_gets_the_reason() {
         "",
     );
     check(collector.post("/v1/traces", "", b""), 404, "");
-    assert_eq!(said(&collector.doctor(&[]), 0), "no client has been seen yet\n");
+    assert!(said(&collector.doctor(&[]), 0).starts_with("no client has been seen yet\n"));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_broker_says_where_its_doctor_is() {
     let unknown = doctor(&["explain", "nobody", "--bootstrap-server", address]);
     kill_process(Pid::from_child(&broker), Signal::TERM).unwrap();
     broker.wait().unwrap();
-    assert_eq!(said(&output, 0), "no client has been seen yet\n");
+    assert!(said(&output, 0).starts_with("no client has been seen yet\n"));
     let error = refused(&unknown);
     assert!(
         error.contains(&format!("127.0.0.1:{port}: no client \"nobody\"")),
