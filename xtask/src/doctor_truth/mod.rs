@@ -119,20 +119,34 @@ fn home() -> PathBuf {
     toolchain::cargo_target().join("doctor-truth")
 }
 
-/// A broker that `OTTLA_BINARY` names need not be of this commit: its results stay apart.
+/// The results of a broker that `OTTLA_BINARY` names and that is not of this commit stay apart.
 const OTHER_BINARY: &str = "-other-binary";
 
-fn measured_commit() -> String {
+fn measured_commit() -> Result<String> {
     let commit = machine::commit();
-    match std::env::var_os("OTTLA_BINARY") {
-        Some(_) => format!("{commit}{OTHER_BINARY}"),
-        None => commit,
-    }
+    let Some(binary) = std::env::var_os("OTTLA_BINARY") else {
+        return Ok(commit);
+    };
+    let version = toolchain::output_of(std::process::Command::new(binary).arg("--version"))?;
+    Ok(match is_of(&version, &commit) {
+        true => commit,
+        false => format!("{commit}{OTHER_BINARY}"),
+    })
+}
+
+/// Whether `ottla 0.1.0 (71467ac91d95)` is of the clean commit 71467ac9.
+fn is_of(version: &str, commit: &str) -> bool {
+    let built = version
+        .trim()
+        .rsplit_once('(')
+        .and_then(|(_, built)| built.strip_suffix(')'));
+    let is_clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    built.is_some_and(|built| is_clean(built) && is_clean(commit) && built.starts_with(commit))
 }
 
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let commit = measured_commit();
+    let commit = measured_commit()?;
     // Before hours of measuring, not after them.
     ensure!(
         !options.publish || !(commit.ends_with("-dirty") || commit.ends_with(OTHER_BINARY)),
@@ -292,6 +306,19 @@ fn results(commit: &str) -> Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_binary_is_of_a_commit_if_it_says_so_and_both_are_clean() {
+        assert!(is_of("ottla 0.1.0 (71467ac91d95)\n", "71467ac9"));
+        for (version, commit) in [
+            ("ottla 0.1.0 (71467ac91d95)", "81467ac9"),
+            ("ottla 0.1.0 (71467ac91d95-dirty)", "71467ac9"),
+            ("ottla 0.1.0 (71467ac91d95)", "71467ac9-dirty"),
+            ("ottla 0.1.0", "71467ac9"),
+        ] {
+            assert!(!is_of(version, commit), "{version} {commit}");
+        }
+    }
 
     #[test]
     fn a_strict_run_judges_the_rows_that_it_was_asked_for() {
