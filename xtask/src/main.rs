@@ -19,6 +19,7 @@ mod interop;
 mod kafka;
 mod memory_pressure;
 mod module_circles;
+mod mutants;
 mod partitions;
 mod source_experiments;
 mod tenant_experiments;
@@ -45,6 +46,8 @@ tasks:
                       many partitions with few file descriptors: creation, records, kill -9, stops; prints times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
                       damage any file of directories written by Ottla and Apache Kafka, then start, read, write, kill, read
+  mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--jobs N] [--resume] [-- TEST ARGUMENTS]
+                      which changes of a crate no test of it notices; one build holds all of them
   commit-paths [--rounds N] [--directory DIRECTORY] [--processor N]
                       what a group commit costs through the page cache and without it; the directory may be on another file system
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         "crash" => crash::run(rest),
         "partitions" => partitions::run(rest),
         "damage" => damage::run(rest),
+        "mutants" => mutants::run(rest),
         "commit-paths" => commit_paths::run(rest),
         "dist" => dist::run(rest),
         "console" => console::run(rest),
