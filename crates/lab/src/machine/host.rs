@@ -8,8 +8,9 @@ use crate::process::proc_files::{processor_times, waiting_micros};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCounts {
     pub processors: u32,
-    /// Time of all processors, in ticks: used by anyone, idle, and given to others by a hypervisor
-    /// (part of the used time).
+    /// Time of all processors, in ticks: used, idle, and given to others by a hypervisor (part of
+    /// the used time). What processes use that give way to others (`nice`) counts as idle: it is
+    /// there for who needs it.
     pub busy: u64,
     pub idle: u64,
     pub stolen: u64,
@@ -34,8 +35,8 @@ impl HostCounts {
         };
         Some(HostCounts {
             processors: u32::try_from(stat.lines().filter(is_processor).count()).ok()?,
-            busy: times.busy,
-            idle: times.idle,
+            busy: times.busy - times.yielding,
+            idle: times.idle + times.yielding,
             stolen: times.stolen,
             waiting_micros: pressure.and_then(waiting_micros),
         })
@@ -46,7 +47,7 @@ impl HostCounts {
 mod tests {
     use super::*;
 
-    const STAT: &str = "cpu  100 0 50 800 30 10 5 5 0 0\n\
+    const STAT: &str = "cpu  100 40 50 800 30 10 5 5 0 0\n\
         cpu0 50 0 25 400 15 5 2 3 0 0\ncpu1 50 0 25 400 15 5 3 2 0 0\nintr 1\n";
 
     #[test]
@@ -56,7 +57,7 @@ mod tests {
         let expected = HostCounts {
             processors: 2,
             busy: 170,
-            idle: 830,
+            idle: 830 + 40,
             stolen: 5,
             waiting_micros: Some(123_456),
         };

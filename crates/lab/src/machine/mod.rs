@@ -197,6 +197,7 @@ mod tests {
             busy,
             idle,
             stolen: 0,
+            yielding: 0,
         };
         assert_eq!(busy_share(at(100, 100), at(150, 250)), 0.25);
         // Idle time is known to go backwards when a processor is taken offline.

@@ -14,6 +14,8 @@ pub(crate) struct ProcessorTimes {
     pub(crate) idle: u64,
     /// The part of `busy` that a hypervisor gave to others.
     pub(crate) stolen: u64,
+    /// The part of `busy` of processes that give way to others (`nice`).
+    pub(crate) yielding: u64,
 }
 
 /// Parses `/proc/stat`. Steal counts as busy: the processor was not available.
@@ -35,6 +37,7 @@ pub(crate) fn processor_times(stat: &str) -> Option<ProcessorTimes> {
         busy: sum(&[0, 1, 2, 5, 6, 7])?,
         idle: sum(&[3, 4])?,
         stolen: ticks[7],
+        yielding: ticks[1],
     })
 }
 
@@ -149,6 +152,7 @@ mod tests {
         let times = processor_times(STAT).unwrap();
         assert_eq!(times.idle, 1_603_850 + 53_009);
         assert_eq!(times.busy, 2_526_213 + 312_323 + 652_239 + 25_374 + 5_494);
+        assert_eq!(times.yielding, 312_323);
         let stat = process_stat(TASK).unwrap();
         assert_eq!(
             (stat.name.as_str(), stat.cpu_seconds, stat.started),

@@ -3,9 +3,9 @@
 //! **Asks**, where a client is slow, whether its machine or its broker's has any processor time
 //! left: without it threads are late, requests take long and queues grow, whatever the settings.
 //!
-//! - Numbers: use of the processors, the share of time in which something that could run waited for
-//!   one (PSI), and what a hypervisor gave to others; of the client's machine where it is known,
-//!   and of every broker's.
+//! - Numbers: use of the processors, but for processes that give way to others (`nice`), the share
+//!   of time in which something that could run waited for one (PSI), and what a hypervisor gave to
+//!   others; of the client's machine where it is known, and of every broker's.
 //! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
 //!   at least 0.1 stolen.
 //! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for
