@@ -264,8 +264,13 @@ fn observation(
     }
 }
 
-/// The lag behind the committed offset, which is that of the records that were read if they are
-/// committed as they are processed.
+/// Clients commit every five seconds unless they are told otherwise (`auto.commit.interval.ms`).
+const COMMIT_SECONDS: f64 = 5.0;
+
+/// The lag behind the committed offset, without what arrived since a commit that is as old as
+/// commits of a group usually get: a reader at the end would otherwise seem to be behind by all
+/// that it has not committed yet. A group that does not commit any more has the whole lag. With one
+/// reading alone it is not known.
 fn consumed(
     reading: &ClusterReading,
     before: Option<&ClusterReading>,
@@ -278,12 +283,15 @@ fn consumed(
         let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
         Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
     });
+    let commits = earlier.is_some_and(|(before, _)| before.committed != now.committed);
     let rate =
         |of: fn(&Position) -> i64| earlier.map(|(before, seconds)| (of(now) - of(before)) as f64 / seconds);
+    let uncommitted = rate(|position| position.end).filter(|_| commits);
+    let behind = (now.end - now.committed) as f64 - COMMIT_SECONDS * uncommitted.unwrap_or(0.0);
     Some(ConsumedPartition {
         topic: partition.topic.to_string(),
         partition: partition.partition,
-        lag: Some((now.end - now.committed).max(0) as f64),
+        lag: earlier.map(|_| behind.max(0.0)),
         lag_slope: rate(|position| position.end - position.committed),
         consumed_per_second: rate(|position| position.committed),
         produced_per_second: rate(|position| position.end),
@@ -371,17 +379,32 @@ mod tests {
         assert!(one.is_off_at_broker, "there is no subscription");
         assert_eq!(one.broker.quota_bytes_per_second, Some(1e6));
         let partition = &one.partitions[0];
-        assert_eq!((partition.lag, partition.lag_slope), (Some(300.0), Some(20.0)));
+        assert_eq!((partition.lag, partition.lag_slope), (Some(175.0), Some(20.0)));
         assert_eq!(
             (partition.consumed_per_second, partition.produced_per_second),
             (Some(5.0), Some(25.0))
         );
         assert_eq!(
             (one.partitions[1].lag, one.partitions[1].lag_slope),
-            (Some(7.0), None),
+            (None, None),
             "its first commit"
         );
         assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
+    }
+
+    /// Regression: consumers that kept up on Apache Kafka were said to fall behind.
+    #[test]
+    fn what_is_not_committed_yet_is_no_lag_while_a_group_commits() {
+        let lag = |later: (i64, i64)| {
+            let mut windows = ClusterWindows::default();
+            windows.take(reading(0, &[(0, 96_000, 100_000)]));
+            let observed = windows.take(reading(10_000, &[(0, later.0, later.1)]));
+            observed[0].partitions[0].lag
+        };
+        // 1,000 records/s, and the last commit was four seconds ago.
+        assert_eq!(lag((106_000, 110_000)), Some(0.0));
+        assert_eq!(lag((100_000, 110_000)), Some(5_000.0), "it is slower");
+        assert_eq!(lag((96_000, 110_000)), Some(14_000.0), "it commits nothing");
     }
 
     #[test]
@@ -394,10 +417,7 @@ mod tests {
         snapshots.sort_by_key(|snapshot| snapshot.client.member_id.clone());
         let lags =
             |snapshot: &crate::doctor::Snapshot| snapshot.consumer.as_ref().and_then(|own| own.lag_max);
-        assert_eq!(
-            snapshots.iter().map(lags).collect::<Vec<_>>(),
-            [Some(100.0), Some(4.0)]
-        );
+        assert_eq!(snapshots.iter().map(lags).collect::<Vec<_>>(), [None, None]);
         assert!(
             snapshots
                 .iter()

@@ -11,9 +11,9 @@
 //! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here) | nothing else is meaningful before |
 //! | E4 retries or errors | more than 1 record in 1,000, or any error code of a broker | by code |
 //!
-//! **FAILING** is the verdict where `send()` waits for metadata a tenth of the time or more, or a
-//! broker has answered that the topic is unknown or not allowed: a client that starts waits for
-//! metadata of topics that exist.
+//! **FAILING** is the verdict where `send()` waits for metadata a tenth of the time or more, and at
+//! least five seconds, or a broker has answered that the topic is unknown or not allowed: a client
+//! that starts waits for metadata of topics that exist.
 //!
 //! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost
 //! 3,190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
@@ -34,9 +34,10 @@ use crate::numbers::{number, percent};
 pub(crate) const RULE: Rule = rule("producer 2", "Is anything failing?", ask);
 
 const METADATA_WAIT: f64 = 0.01;
-/// From this share of its time on, a sender that waits for metadata does not merely start.
+/// From this share of its time on, and for this long, a sender that waits for metadata does not
+/// merely start.
 const METADATA_WAIT_LONG: f64 = 0.1;
-const LONG_SECONDS: f64 = 30.0;
+const LONG_WAIT_SECONDS: f64 = 5.0;
 /// A starting client waits this long for its first metadata; that is no finding.
 const FIRST_METADATA_SECONDS: f64 = 1.0;
 const RETRIED: f64 = 0.001;
@@ -100,7 +101,8 @@ impl Failing {
 
     /// Whether the topic is known to be out of reach.
     fn is_proven(&self, reading: &Reading<'_>) -> bool {
-        let is_long = self.metadata_wait >= METADATA_WAIT_LONG && reading.seconds >= LONG_SECONDS;
+        let is_long = self.metadata_wait >= METADATA_WAIT_LONG
+            && self.metadata_wait * reading.seconds >= LONG_WAIT_SECONDS;
         self.is_unreachable && (is_long || is_told(&self.errors))
     }
 }
