@@ -2,13 +2,12 @@
 
 use std::io;
 
-use ottla_wire::records::batch::{BatchHeader, HEADER_BYTES};
+use ottla_wire::records::batch::BatchHeader;
 
 use crate::batch_scanner::{BatchScanner, Scanned, Trust};
-use crate::disk::DiskFile;
 use crate::error::LogError;
-use crate::marker::marker_in;
-use crate::read_mode::{ReadMode, read_up_to};
+use crate::marker::marker_at;
+use crate::producer_state::Marker;
 use crate::reader::{Bound, LogReader, View, segment_index};
 use crate::segment::FileKind;
 
@@ -17,6 +16,15 @@ use crate::segment::FileKind;
 pub struct FoundMarker {
     pub timestamp: i64,
     pub is_commit: bool,
+}
+
+impl FoundMarker {
+    fn of(header: &BatchHeader, marker: Marker) -> FoundMarker {
+        FoundMarker {
+            timestamp: header.max_timestamp,
+            is_commit: marker.committed,
+        }
+    }
 }
 
 impl LogReader {
@@ -55,7 +63,8 @@ fn last_in_segment(
         match scanner.next()? {
             Scanned::Batch { header, position } if header.base_offset < bound_offset => {
                 if header.is_control() && header.producer_id == producer_id {
-                    found = marker_at(&*segment.file, &header, position)?.or(found);
+                    let marker = marker_at(&*segment.file, &header, position)?;
+                    found = marker.map(|marker| FoundMarker::of(&header, marker)).or(found);
                 }
             }
             Scanned::Batch { .. } | Scanned::End => return Ok(found),
@@ -65,17 +74,4 @@ fn last_in_segment(
             }
         }
     }
-}
-
-fn marker_at(file: &dyn DiskFile, header: &BatchHeader, position: u64) -> io::Result<Option<FoundMarker>> {
-    // A marker takes some 20 bytes; a larger batch is none.
-    let mut bytes = vec![0; header.total_bytes().min(4096)];
-    if read_up_to(file, &mut bytes, position, ReadMode::Blocking)? < bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let marker = marker_in(header, &bytes[HEADER_BYTES..]);
-    Ok(marker.map(|marker| FoundMarker {
-        timestamp: header.max_timestamp,
-        is_commit: marker.committed,
-    }))
 }

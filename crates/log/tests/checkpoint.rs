@@ -150,6 +150,19 @@ fn a_snapshot_that_belongs_to_another_offset_is_not_believed() {
     assert_eq!(aborted(&disk.fork(1), 5, &nothing), (1, 5, 3));
 }
 
+/// The difference to now does not fit into 64 bits.
+#[test]
+fn a_damaged_time_of_a_producer_s_batch_does_not_end_the_start() {
+    const SIGN_OF_MAX_TIMESTAMP: u64 = 35;
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    begin_transaction(&mut log, 7);
+    log.close().expect("closed");
+    disk.corrupt(&files(&disk, ".log")[0], SIGN_OF_MAX_TIMESTAMP, 0x80);
+    let (log, _) = open(&disk, true, 1);
+    assert_eq!((log.end_offset(), log.last_stable_offset(1)), (1, 0));
+}
+
 /// The bit makes an abort of a commit, but for the checksum.
 #[test]
 fn a_damaged_abort_marker_does_not_commit_its_transaction() {

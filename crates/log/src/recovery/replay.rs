@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES};
+use ottla_wire::records::batch::BatchHeader;
 
 use super::Opening;
 use super::repair::remove;
@@ -13,10 +13,10 @@ use crate::batch_scanner::{BatchScanner, Scanned, Trust};
 use crate::checkpoint::read_file;
 use crate::error::LogError;
 use crate::leader_epoch::LeaderEpochs;
-use crate::marker::{marker_in, note_marker};
+use crate::marker::{marker_at, note_marker};
 use crate::offset_index::OffsetEntry;
 use crate::producer_state::{Beginning, ProducerState};
-use crate::read_mode::{ReadMode, read_up_to};
+use crate::read_mode::ReadMode;
 use crate::reader::segment_index;
 use crate::segment::{BatchPlace, FileKind, Segment, file_path};
 
@@ -149,8 +149,9 @@ impl Opening {
         // Compaction removes markers, and batches that are not the last of their producer.
         let has_gaps = offset <= self.gaps_below();
         let now_ms = self.options.now_ms;
-        let is_expired =
-            |header: &BatchHeader| now_ms - header.max_timestamp >= self.config.producer_id_expiration_ms;
+        let is_expired = |header: &BatchHeader| {
+            now_ms.saturating_sub(header.max_timestamp) >= self.config.producer_id_expiration_ms
+        };
         let mut judged = BTreeSet::new();
         let headers = self.headers_below(segments, offset, PROOF_BYTES)?;
         let newest = headers
@@ -269,13 +270,7 @@ fn replay_batch(
         producers.note_batch(header, beginning);
         return Ok(());
     }
-    // A marker takes some 20 bytes; a larger batch is none.
-    let mut bytes = vec![0; header.total_bytes().min(4096)];
-    read_up_to(&*segment.file, &mut bytes, position, ReadMode::Blocking)?;
-    // One that may be damaged ends nothing: as a commit it would show aborted records.
-    let is_intact = Batch::parse(&bytes).is_ok_and(|batch| batch.verify_checksum().is_ok());
-    if is_intact
-        && let Some(marker) = marker_in(header, &bytes[HEADER_BYTES..])
+    if let Some(marker) = marker_at(&*segment.file, header, position)?
         && let Some(aborted) = note_marker(producers, header, marker)
     {
         segment.indexes().aborted.push(aborted);
