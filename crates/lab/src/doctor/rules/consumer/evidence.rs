@@ -1,7 +1,8 @@
 //! consumer 0: is there evidence?
 //!
 //! At least two pushes, or a complete reading that was not pushed, and no restart in the window. A
-//! client that never pushes is judged by the group's lag and its fetches as the brokers see them.
+//! client that never pushes is judged by its lag at two moments and its fetches, as brokers see
+//! them.
 //! Unlike for a producer, no minimum number of requests is required: a consumer that waits for
 //! records or processes them fetches at most twice a second, and that is the evidence.
 //!
@@ -12,7 +13,7 @@
 //! - Source: decision tree, S0; measured here (0.17 fetches/s of a consumer that processes, 2 of
 //!   one that waits).
 
-use super::super::super::snapshot::{Consumer, Library, Snapshot};
+use super::super::super::snapshot::{ConsumedPartition, Consumer, Library, Snapshot};
 use crate::numbers::duration;
 
 pub fn evidence(snapshot: &Snapshot) -> Option<String> {
@@ -22,7 +23,12 @@ pub fn evidence(snapshot: &Snapshot) -> Option<String> {
             "Not enough data yet: the instance started again within the window",
         ));
     }
-    let has_lag = |consumer: &Consumer| consumer.lag_max.is_some() || !consumer.partitions.is_empty();
+    let is_known = |partition: &ConsumedPartition| partition.lag_slope.is_some();
+    // At one moment a client that reads everything and ends has a lag, too.
+    let has_lag = |consumer: &Consumer| match &consumer.partitions[..] {
+        [] => consumer.lag_max.is_some(),
+        partitions => partitions.iter().any(is_known),
+    };
     let is_seen = telemetry.pushes == Some(0) && snapshot.consumer.as_ref().is_some_and(has_lag);
     match telemetry.pushes {
         Some(pushes) if pushes < 2 && !is_seen => {

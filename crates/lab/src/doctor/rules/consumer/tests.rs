@@ -614,6 +614,12 @@ fn a_silent_consumer_is_judged_by_its_brokers() {
             .iter()
             .any(|words| words.contains("does not push metrics"))
     );
+    // Seen once, as of a client that read everything at once and ended.
+    let mut once = snapshot.clone();
+    for partition in &mut once.consumer.as_mut().unwrap().partitions {
+        partition.lag_slope = None;
+    }
+    check(&once, Verdict::NotEnoughData);
     for partition in &mut snapshot.consumer.as_mut().unwrap().partitions {
         partition.lag = Some(3.0);
         partition.lag_slope = Some(0.0);
