@@ -1,9 +1,11 @@
 //! `cargo xtask mutants`: which changes of a crate's code no test of the crate notices.
 //!
 //! `cargo-mutants` builds the crate again for each change, which takes five to ten seconds each.
-//! Here one build holds all changes, and an environment variable chooses one of them; a run of the
-//! unchanged tests tells which changes each test program reaches, and only those programs are run.
-//! What changes is as there: a body is replaced by a plain value, an operator by another one.
+//! Here one build holds all changes, and an environment variable chooses one of them. A run of the
+//! unchanged tests tells which changes each test reaches; for a change, the tests that reach it are
+//! run one by one, the quickest first, up to the first that fails. `--with` adds the tests of other
+//! packages, which use the crate. What changes is as there: a body is replaced by a plain value, an
+//! operator by another one.
 //!
 //! The sources are those of the last commit, copied to `target/mutants`. Results are added to
 //! `target/mutants/PACKAGE.tsv` as they come; `--resume` goes on with it.
@@ -22,7 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::interop::toolchain::{self, run_quietly};
 
-const USAGE: &str = "usage: cargo xtask mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--jobs N] [--resume] [-- TEST ARGUMENTS]";
+const USAGE: &str = "usage: cargo xtask mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--with NAME,NAME] [--skip TEST,TEST] [--jobs N] [--resume]";
 
 /// What is added to the crate: whether a change is the one that was chosen. Without a choice it
 /// notes which ones are reached.
@@ -33,9 +35,12 @@ struct Options {
     /// Files and folders below `src`; empty: all.
     only: Vec<String>,
     except: Vec<String>,
+    /// Other packages whose tests are run as well.
+    with: Vec<String>,
+    /// Parts of names of tests.
+    skip: Vec<String>,
     jobs: usize,
     resume: bool,
-    test_arguments: Vec<String>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -43,9 +48,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
         package: String::new(),
         only: Vec::new(),
         except: Vec::new(),
+        with: Vec::new(),
+        skip: Vec::new(),
         jobs: 2,
         resume: false,
-        test_arguments: Vec::new(),
     };
     let mut arguments = arguments.iter().cloned();
     while let Some(argument) = arguments.next() {
@@ -55,9 +61,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--package" => options.package = value()?,
             "--only" => options.only = list(value()?),
             "--except" => options.except = list(value()?),
+            "--with" => options.with = list(value()?),
+            "--skip" => options.skip = list(value()?),
             "--jobs" => options.jobs = value()?.parse().context("--jobs")?,
             "--resume" => options.resume = true,
-            "--" => options.test_arguments = arguments.by_ref().collect(),
             _ => bail!(USAGE),
         }
     }
@@ -74,17 +81,14 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let home_of_crate = source.join("crates").join(folder);
     let mutants = rewrite_crate(&home_of_crate, &options)?;
     println!("{} mutants of {}", mutants.len(), options.package);
-    let programs = run::build(&source, &home.join("build"), &options.package)?;
+    let mut packages = options.with;
+    packages.push(options.package.clone());
+    let programs = run::build(&source, &home.join("build"), &packages)?;
     let results = home.join(format!("{}.tsv", options.package));
     if !options.resume && results.exists() {
         fs::remove_file(&results)?;
     }
-    let tests = run::Tests {
-        directory: home_of_crate,
-        programs,
-        arguments: options.test_arguments,
-    };
-    run::all(&tests, &mutants, options.jobs, &results)
+    run::all(&programs, &options.skip, &mutants, options.jobs, &results)
 }
 
 /// Unpacks the last commit.

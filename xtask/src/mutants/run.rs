@@ -1,11 +1,12 @@
 //! Builds the tests once, and runs those that reach a mutant for each of them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,18 +18,17 @@ use super::rewrite::Mutant;
 /// A mutant may make a test wait for ever: this long, and three times what the test takes.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// The tests of one crate.
-pub struct Tests {
-    /// Where they run: that of the crate.
-    pub directory: PathBuf,
-    pub programs: Vec<PathBuf>,
-    /// For every program, for instance `--skip`.
-    pub arguments: Vec<String>,
+/// A program of tests, and the folder of its crate, where it runs.
+#[derive(Clone)]
+pub struct Program {
+    path: PathBuf,
+    directory: PathBuf,
 }
 
-/// A program, what it reaches and how long it takes.
-struct Known {
-    program: PathBuf,
+/// One test, what it reaches and how long it takes.
+struct Test {
+    program: Program,
+    name: String,
     takes: Duration,
     reaches: BTreeSet<u32>,
 }
@@ -40,11 +40,15 @@ enum End {
     TimedOut,
 }
 
-pub fn build(source: &Path, target: &Path, package: &str) -> Result<Vec<PathBuf>> {
+/// The test programs of the packages. Some optimization is worth its time: tests run often.
+pub fn build(source: &Path, target: &Path, packages: &[String]) -> Result<Vec<Program>> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "--no-run", "--message-format=json", "--package", package])
+        .args(["test", "--no-run", "--message-format=json"])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
         .current_dir(source)
         .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .env("RUSTFLAGS", "-Awarnings")
         .stderr(Stdio::inherit())
         .output()
@@ -59,14 +63,23 @@ pub fn build(source: &Path, target: &Path, package: &str) -> Result<Vec<PathBuf>
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let programs = messages.filter_map(|message| {
         let is_test = message["profile"]["test"] == true;
-        Some(PathBuf::from(message["executable"].as_str()?)).filter(|_| is_test)
+        let path = PathBuf::from(message["executable"].as_str().filter(|_| is_test)?);
+        let manifest = Path::new(message["manifest_path"].as_str()?);
+        let directory = manifest.parent()?.to_owned();
+        Some(Program { path, directory })
     });
     Ok(programs.collect())
 }
 
 /// Runs all mutants that have no result in the file yet, adds theirs, and prints a summary.
-pub fn all(tests: &Tests, mutants: &[Mutant], jobs: usize, results: &Path) -> Result<()> {
-    let known = tests.trace()?;
+pub fn all(
+    programs: &[Program],
+    skipped: &[String],
+    mutants: &[Mutant],
+    jobs: usize,
+    results: &Path,
+) -> Result<()> {
+    let tests = trace_all(programs, skipped, jobs)?;
     let before = fs::read_to_string(results).unwrap_or_default();
     let done: BTreeSet<&str> = before
         .lines()
@@ -75,25 +88,38 @@ pub fn all(tests: &Tests, mutants: &[Mutant], jobs: usize, results: &Path) -> Re
     let left = mutants
         .iter()
         .filter(|mutant| !done.contains(&*mutant.id.to_string()));
-    let waiting: Mutex<VecDeque<&Mutant>> = Mutex::new(left.collect());
     let file = Mutex::new(OpenOptions::new().create(true).append(true).open(results)?);
+    in_parallel(jobs, left, |mutant| {
+        let line = line(mutant, outcome(&tests, mutant.id)?);
+        writeln!(file.lock().expect("no job panics"), "{line}").context("results")
+    })?;
+    summary(&fs::read_to_string(results)?);
+    Ok(())
+}
+
+/// Does something with each item, several at a time; what it gives comes in any order.
+fn in_parallel<T: Send, R: Send>(
+    jobs: usize,
+    items: impl Iterator<Item = T> + Send,
+    act: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let items = Mutex::new(items);
+    let results = Mutex::new(Vec::new());
+    let work = || -> Result<()> {
+        loop {
+            let next = items.lock().expect("no job panics").next();
+            let Some(item) = next else { return Ok(()) };
+            let result = act(item)?;
+            results.lock().expect("no job panics").push(result);
+        }
+    };
     thread::scope(|scope| {
-        let work = || -> Result<()> {
-            loop {
-                let next = waiting.lock().expect("no job panics").pop_front();
-                let Some(mutant) = next else { return Ok(()) };
-                let outcome = tests.outcome(&known, mutant.id)?;
-                let line = line(mutant, outcome);
-                writeln!(file.lock().expect("no job panics"), "{line}")?;
-            }
-        };
         let running: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         running
             .into_iter()
             .try_for_each(|job| job.join().expect("no job panics"))
     })?;
-    summary(&fs::read_to_string(results)?);
-    Ok(())
+    Ok(results.into_inner().expect("no job panics"))
 }
 
 fn line(mutant: &Mutant, outcome: &str) -> String {
@@ -116,46 +142,108 @@ fn summary(text: &str) {
     println!("{survivors} of {} mutants survive", text.lines().count());
 }
 
-impl Tests {
-    /// Runs the unchanged tests. The quickest come first.
-    fn trace(&self) -> Result<Vec<Known>> {
-        let mut known = Vec::new();
-        for program in &self.programs {
-            let trace = program.with_extension("reached");
-            if trace.exists() {
-                fs::remove_file(&trace)?;
-            }
-            let began = Instant::now();
-            let mut command = self.command(program);
-            let status = command.env("OTTLA_MUTANT_TRACE", &trace).status()?;
-            ensure!(status.success(), "{} fails without any change", program.display());
-            let reached = fs::read_to_string(&trace).unwrap_or_default();
-            known.push(Known {
-                program: program.clone(),
-                takes: began.elapsed(),
-                reaches: reached.lines().filter_map(|id| id.parse().ok()).collect(),
-            });
+/// Runs the unchanged tests, each by itself. The quickest come first.
+fn trace_all(programs: &[Program], skipped: &[String], jobs: usize) -> Result<Vec<Test>> {
+    let mut names = Vec::new();
+    for program in programs {
+        let wanted = |name: &String| !skipped.iter().any(|part| name.contains(part.as_str()));
+        names.extend(
+            program
+                .tests()?
+                .into_iter()
+                .filter(wanted)
+                .map(|name| (program, name)),
+        );
+    }
+    let known = in_parallel(jobs, names.iter(), |(program, name)| program.trace(name))?;
+    let mut known: Vec<Test> = known
+        .into_iter()
+        .filter(|test| !test.reaches.is_empty())
+        .collect();
+    known.sort_by_key(|test| test.takes);
+    let time: Duration = known.iter().map(|test| test.takes).sum();
+    println!(
+        "{} of {} tests reach a mutant, {time:.1?} in all",
+        known.len(),
+        names.len()
+    );
+    Ok(known)
+}
+
+/// Tests end at the first one that fails.
+fn outcome(tests: &[Test], id: u32) -> Result<&'static str> {
+    let mut outcome = "not reached";
+    for test in tests.iter().filter(|test| test.reaches.contains(&id)) {
+        match test.run(id)? {
+            End::Failed => return Ok("caught"),
+            End::TimedOut => return Ok("timed out"),
+            End::Passed => outcome = "survives",
         }
-        known.sort_by_key(|known| known.takes);
-        Ok(known)
+    }
+    Ok(outcome)
+}
+
+impl Program {
+    fn tests(&self) -> Result<Vec<String>> {
+        let mut command = Command::new(&self.path);
+        let listed = command
+            .args(["--list", "--format=terse"])
+            .current_dir(&self.directory)
+            .output()?;
+        let text = String::from_utf8(listed.stdout)?;
+        let is_ignored = Command::new(&self.path)
+            .args(["--list", "--format=terse", "--ignored"])
+            .current_dir(&self.directory)
+            .output()?;
+        let ignored = String::from_utf8(is_ignored.stdout)?;
+        let ignored: BTreeSet<&str> = ignored.lines().collect();
+        let names = text.lines().filter(|line| !ignored.contains(line));
+        Ok(names
+            .filter_map(|line| line.strip_suffix(": test"))
+            .map(str::to_owned)
+            .collect())
     }
 
-    fn outcome(&self, known: &[Known], id: u32) -> Result<&'static str> {
-        let mut outcome = "not reached";
-        for known in known.iter().filter(|known| known.reaches.contains(&id)) {
-            match self.run(known, id)? {
-                End::Failed => return Ok("caught"),
-                End::TimedOut => return Ok("timed out"),
-                End::Passed => outcome = "survives",
-            }
-        }
-        Ok(outcome)
+    fn trace(&self, name: &str) -> Result<Test> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let trace = self.path.with_extension(format!("{number}.reached"));
+        let began = Instant::now();
+        let mut command = self.command(name);
+        let status = command.env("OTTLA_MUTANT_TRACE", &trace).status()?;
+        let takes = began.elapsed();
+        ensure!(
+            status.success(),
+            "{name} of {} fails without any change",
+            self.path.display()
+        );
+        let reached = fs::read_to_string(&trace).unwrap_or_default();
+        let _ = fs::remove_file(&trace);
+        Ok(Test {
+            program: self.clone(),
+            name: name.to_owned(),
+            takes,
+            reaches: reached.lines().filter_map(|id| id.parse().ok()).collect(),
+        })
     }
 
-    fn run(&self, known: &Known, id: u32) -> Result<End> {
-        let mut command = self.command(&known.program);
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .args(["--test-threads=1", "--quiet", "--exact", name])
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+}
+
+impl Test {
+    fn run(&self, id: u32) -> Result<End> {
+        let mut command = self.program.command(&self.name);
         let mut child = command.env("OTTLA_MUTANT", id.to_string()).spawn()?;
-        let until = Instant::now() + PATIENCE + 3 * known.takes;
+        let until = Instant::now() + PATIENCE + 3 * self.takes;
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(end(status));
@@ -165,20 +253,8 @@ impl Tests {
                 child.wait()?;
                 return Ok(End::TimedOut);
             }
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(Duration::from_millis(2));
         }
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        command
-            .args(["--test-threads=1", "--quiet"])
-            .args(&self.arguments)
-            .current_dir(&self.directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
     }
 }
 
