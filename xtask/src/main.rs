@@ -46,7 +46,7 @@ tasks:
                       many partitions with few file descriptors: creation, records, kill -9, stops; prints times and memory
   damage [--seeds N] [--from N] [--written-by ottla|kafka]
                       damage any file of directories written by Ottla and Apache Kafka, then start, read, write, kill, read
-  mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--with NAME,NAME] [--skip TEST,TEST] [--jobs N] [--resume]
+  mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--with NAME,NAME] [--skip TEST,TEST] [--jobs N] [--resume] [--again]
                       which changes of a crate no test of it notices; one build holds all of them
   commit-paths [--rounds N] [--directory DIRECTORY] [--processor N]
                       what a group commit costs through the page cache and without it; the directory may be on another file system

@@ -8,7 +8,8 @@
 //! operator by another one.
 //!
 //! The sources are those of the last commit, copied to `target/mutants`. Results are added to
-//! `target/mutants/PACKAGE.tsv` as they come; `--resume` goes on with it.
+//! `target/mutants/PACKAGE.tsv` as they come; `--resume` goes on with it. `--again` keeps what was
+//! noticed and runs the others once more, with new tests or those of more packages.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -24,7 +25,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::interop::toolchain::{self, run_quietly};
 
-const USAGE: &str = "usage: cargo xtask mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--with NAME,NAME] [--skip TEST,TEST] [--jobs N] [--resume]";
+const USAGE: &str = "usage: cargo xtask mutants --package NAME [--only FILE,FOLDER] [--except FILE,FOLDER] [--with NAME,NAME] [--skip TEST,TEST] [--jobs N] [--resume] [--again]";
 
 /// What is added to the crate: whether a change is the one that was chosen. Without a choice it
 /// notes which ones are reached.
@@ -41,6 +42,7 @@ struct Options {
     skip: Vec<String>,
     jobs: usize,
     resume: bool,
+    again: bool,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -52,6 +54,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         skip: Vec::new(),
         jobs: 2,
         resume: false,
+        again: false,
     };
     let mut arguments = arguments.iter().cloned();
     while let Some(argument) = arguments.next() {
@@ -65,6 +68,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--skip" => options.skip = list(value()?),
             "--jobs" => options.jobs = value()?.parse().context("--jobs")?,
             "--resume" => options.resume = true,
+            "--again" => options.again = true,
             _ => bail!(USAGE),
         }
     }
@@ -85,7 +89,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     packages.push(options.package.clone());
     let programs = run::build(&source, &home.join("build"), &packages)?;
     let results = home.join(format!("{}.tsv", options.package));
-    if !options.resume && results.exists() {
+    if options.again {
+        run::keep_noticed(&results, &mutants)?;
+    } else if !options.resume && results.exists() {
         fs::remove_file(&results)?;
     }
     run::all(&programs, &options.skip, &mutants, options.jobs, &results)

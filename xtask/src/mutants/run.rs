@@ -123,6 +123,10 @@ fn in_parallel<T: Send, R: Send>(
 }
 
 fn line(mutant: &Mutant, outcome: &str) -> String {
+    format!("{}\t{outcome}", place(mutant))
+}
+
+fn place(mutant: &Mutant) -> String {
     let Mutant {
         id,
         file,
@@ -130,15 +134,34 @@ fn line(mutant: &Mutant, outcome: &str) -> String {
         function,
         change,
     } = mutant;
-    format!("{id}\t{file}\t{line}\t{function}\t{change}\t{outcome}")
+    format!("{id}\t{file}\t{line}\t{function}\t{change}")
+}
+
+fn is_noticed(line: &str) -> bool {
+    line.ends_with("\tcaught") || line.ends_with("\ttimed out")
+}
+
+/// Leaves the results of those that a test noticed, if the sources are still those of that run.
+pub fn keep_noticed(results: &Path, mutants: &[Mutant]) -> Result<()> {
+    let text = fs::read_to_string(results).context("no results to go on with")?;
+    let places: BTreeSet<String> = mutants.iter().map(place).collect();
+    let mut kept = String::new();
+    for line in text.lines() {
+        let place = line.rsplit_once('\t').map_or(line, |(place, _)| place);
+        ensure!(places.contains(place), "the sources have changed since: {line}");
+        if is_noticed(line) {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    fs::write(results, kept).context("results")
 }
 
 fn summary(text: &str) {
-    let survives = |line: &&str| !line.ends_with("\tcaught") && !line.ends_with("\ttimed out");
-    for line in text.lines().filter(survives) {
+    for line in text.lines().filter(|line| !is_noticed(line)) {
         println!("{line}");
     }
-    let survivors = text.lines().filter(survives).count();
+    let survivors = text.lines().filter(|line| !is_noticed(line)).count();
     println!("{survivors} of {} mutants survive", text.lines().count());
 }
 
