@@ -633,7 +633,7 @@ impl Segment {
     }
 
     /// Returns the header of the batch that begins at `position`; `None` if it is not a valid one.
-    fn header_at(&self, position: u64, end: u64, mode: ReadMode) -> io::Result<Option<BatchHeader>> {
+    pub fn header_at(&self, position: u64, end: u64, mode: ReadMode) -> io::Result<Option<BatchHeader>> {
         let mut bytes = [0; HEADER_BYTES];
         if position + HEADER_BYTES as u64 > end
             || read_up_to(&*self.file, &mut bytes, position, mode)? < HEADER_BYTES

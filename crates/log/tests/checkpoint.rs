@@ -36,17 +36,26 @@ fn abort_transaction(log: &mut PartitionLog, producer_id: i64) {
     write_abort(log, producer_id);
 }
 
+fn commit_transaction(log: &mut PartitionLog, producer_id: i64) {
+    begin_transaction(log, producer_id);
+    write_marker(log, producer_id, 1);
+}
+
 fn begin_transaction(log: &mut PartitionLog, producer_id: i64) {
     append_one(log, of_producer(producer_id), b"key", b"value");
 }
 
 fn write_abort(log: &mut PartitionLog, producer_id: i64) {
+    write_marker(log, producer_id, 0);
+}
+
+fn write_marker(log: &mut PartitionLog, producer_id: i64, kind: u8) {
     let marker = BatchOptions {
         base_sequence: -1,
         is_control: true,
         ..of_producer(producer_id)
     };
-    append_one(log, marker, &[0, 0, 0, 0], &[0, 0, 0, 0, 0, 9]);
+    append_one(log, marker, &[0, 0, 0, kind], &[0, 0, 0, 0, 0, 9]);
 }
 
 fn of_producer(producer_id: i64) -> BatchOptions {
@@ -114,6 +123,71 @@ fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is
         !disk.exists(&index),
         "nothing has to be rebuilt at the next start"
     );
+}
+
+#[test]
+fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
+    let aborted_after = |damage: &dyn Fn(&mut [u8])| {
+        let disk = MemoryDisk::new(1);
+        let mut log = create(&disk);
+        commit_transaction(&mut log, 7);
+        append_many(&mut log, 2);
+        let second = BatchOptions {
+            base_sequence: 1,
+            ..of_producer(7)
+        };
+        append_one(&mut log, second, b"key", b"value");
+        write_abort(&mut log, 7);
+        checkpoint(&mut log);
+        log.close().expect("closed");
+        let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
+        let written = disk.read_file(&index).expect("there");
+        let mut bytes = written.clone();
+        damage(&mut bytes);
+        disk.write_file(&index, &bytes);
+        let (log, _) = open(&disk, true, 6);
+        assert_eq!(disk.read_file(&index).expect("there"), written, "written again");
+        let aborted = log.reader().aborted_transactions(0, 6);
+        let [aborted] = aborted[..] else {
+            panic!("{aborted:?}");
+        };
+        (aborted.producer_id, aborted.first_offset, aborted.last_offset)
+    };
+    let truth = aborted_after(&|_| {});
+    assert_eq!(truth, (7, 4, 5));
+    // The last byte of each field: producer id, first and last offset.
+    for (field, value) in [(9, 6), (17, 0), (17, 2), (25, 1)] {
+        assert_eq!(
+            aborted_after(&|bytes| bytes[field] = value),
+            truth,
+            "byte {field}"
+        );
+    }
+}
+
+#[test]
+fn a_last_stable_offset_that_hides_a_later_abort_is_not_believed() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    begin_transaction(&mut log, 7);
+    begin_transaction(&mut log, 8);
+    write_abort(&mut log, 7);
+    write_abort(&mut log, 8);
+    checkpoint(&mut log);
+    log.close().expect("closed");
+    let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
+    let mut bytes = disk.read_file(&index).expect("there");
+    let last_stable = ABORTED_BYTES - 1;
+    assert_eq!(
+        bytes[last_stable], 1,
+        "where the transaction of producer 8 begins"
+    );
+    bytes[last_stable] = 3;
+    disk.write_file(&index, &bytes);
+    let (log, _) = open(&disk, true, 4);
+    let aborted = log.reader().aborted_transactions(0, 3);
+    let producers: Vec<i64> = aborted.iter().map(|aborted| aborted.producer_id).collect();
+    assert_eq!(producers, [7, 8]);
 }
 
 /// Regression: the contents of an older snapshot showed the records of an aborted transaction.

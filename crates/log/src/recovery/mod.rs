@@ -11,6 +11,7 @@
 //!
 //! Reading order: the modules below, top to bottom.
 
+mod aborts;
 mod files;
 mod segments;
 mod repair;
@@ -230,6 +231,7 @@ impl Opening {
         self.repair()?;
         let tail = self.go_on(&mut segments, continuation)?;
         let start_offset = self.options.log_start_offset.max(segments[0].base_offset);
+        self.doubt_aborts(&segments)?;
         let (producers, leader_epochs, last_snapshot) =
             self.replay(&segments, start_offset, tail.end_offset, recovery_point)?;
         self.write_lost_aborts(&segments)?;
@@ -459,6 +461,17 @@ impl Opening {
         progress.finish(segment);
         segment.set_largest_timestamp(progress.largest_timestamp);
         self.resealed.push(Arc::clone(segment));
+    }
+
+    /// The replay finds aborts again from the first index on that the log contradicts.
+    fn doubt_aborts(&mut self, segments: &[Arc<Segment>]) -> Result<(), LogError> {
+        let contradicted = aborts::first_contradicted(segments)
+            .map_err(|source| LogError::io("read", &self.directory, source))?;
+        if let Some(base_offset) = contradicted {
+            self.report.rebuilt_indexes += 1;
+            self.aborts_lost_from = self.aborts_lost_from.min(base_offset);
+        }
+        Ok(())
     }
 
     /// Rewrites damaged transaction indexes from the replay.

@@ -43,7 +43,7 @@ impl<M: Machine> Trial<'_, M> {
     }
 
     /// Whether no record of a transaction is visible that was not committed. One may be if a
-    /// `.txnindex` has other lines (docs/guides/damage.md).
+    /// `.txnindex` lacks lines (docs/guides/damage.md).
     fn is_hidden(&self, transaction: &Transaction, committed: &Committed) -> Verdict<bool> {
         for (place, records) in &transaction.records {
             let is_visible =
@@ -62,7 +62,11 @@ impl<M: Machine> Trial<'_, M> {
     fn is_index_of_aborts(&self) -> bool {
         let is_it = |path: &Path| path.extension().is_some_and(|extension| extension == "txnindex");
         match &self.damage.kind {
-            DamageKind::Emptied => false,
+            DamageKind::Emptied
+            | DamageKind::FlippedBit { .. }
+            | DamageKind::Zeroed { .. }
+            | DamageKind::Noise
+            | DamageKind::Grown { .. } => false,
             DamageKind::Swapped { with } => is_it(&self.damage.path) || is_it(with),
             _ => is_it(&self.damage.path),
         }
