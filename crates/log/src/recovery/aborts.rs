@@ -62,7 +62,7 @@ fn is_contradicted(segments: &[Arc<Segment>], entry: &AbortedTransaction) -> io:
 
 /// Returns whether the producer's transaction that begins with `first` ends before the marker that
 /// the entry names, as far as the headers that are read tell.
-fn ends_before(segments: &[Arc<Segment>], first: &Found, entry: &AbortedTransaction) -> io::Result<bool> {
+fn ends_before(segments: &[Arc<Segment>], first: &Found<'_>, entry: &AbortedTransaction) -> io::Result<bool> {
     let mut left = WALKED_BYTES_MAX;
     let mut position = first.position;
     for segment in &segments[segment_index(segments, entry.first_offset)..] {
