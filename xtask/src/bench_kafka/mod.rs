@@ -5,6 +5,7 @@
 //! configuration files. A number is the ratio of two medians of one run, with the spread of the
 //! pairs.
 
+mod delivered;
 pub mod machine;
 pub mod metrics;
 pub mod report;
@@ -32,10 +33,33 @@ pub struct Plan {
     pub sustained_seconds: u32,
     /// A run ends earlier when it has written this much.
     pub sustained_gigabytes: u32,
-    pub only_sustained: bool,
+    /// The log that a consumer reads from its beginning.
+    pub behind_gigabytes: u32,
+    /// Of the pairs only this; the whole otherwise.
+    pub only: Option<Part>,
     pub skip_pairs: bool,
     pub output: PathBuf,
     pub command: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// What page caches show, and single syncs.
+    Pages,
+    Delivered,
+    Sustained,
+}
+
+impl Plan {
+    fn select(&mut self, part: Part) {
+        self.only = Some(part);
+        self.tail_seconds = 0;
+        self.output = toolchain::target_directory().join("benchmarks-part.md");
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Plan> {
@@ -49,7 +73,8 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         tail_seconds: 600,
         sustained_seconds: 60,
         sustained_gigabytes: 20,
-        only_sustained: false,
+        behind_gigabytes: 20,
+        only: None,
         skip_pairs: false,
         output: toolchain::root().join("docs/measurements/benchmarks.md"),
         command: format!("cargo xtask bench-kafka {}", arguments.join(" ")),
@@ -72,6 +97,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                     idle_seconds: 5,
                     tail_seconds: 20,
                     sustained_seconds: 10,
+                    behind_gigabytes: 1,
                     output: toolchain::target_directory().join("benchmarks-quick.md"),
                     ..plan
                 }
@@ -82,11 +108,10 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--idle-seconds" => plan.idle_seconds = number()?,
             "--paced-seconds" => plan.paced_seconds = number()?,
             "--sustained-seconds" => plan.sustained_seconds = number()?,
-            "--only-sustained" => {
-                plan.only_sustained = true;
-                plan.tail_seconds = 0;
-                plan.output = toolchain::target_directory().join("benchmarks-sustained.md");
-            }
+            "--behind-gigabytes" => plan.behind_gigabytes = number()?,
+            "--only-sustained" => plan.select(Part::Sustained),
+            "--only-delivered" => plan.select(Part::Delivered),
+            "--only-pages" => plan.select(Part::Pages),
             "--only-tails" => plan.skip_pairs = true,
             _ => bail!("unknown argument {argument}"),
         }
@@ -146,7 +171,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     };
     let mut samples = Samples::default();
     if !plan.skip_pairs {
-        if !plan.only_sustained {
+        if plan.has(Part::Pages) {
             session::calibrate(&lab, &plan, &mut samples)?;
         }
         for pair in 0..plan.pairs {
@@ -158,28 +183,17 @@ pub fn run(arguments: &[String]) -> Result<()> {
             for target in order {
                 println!("pair {} of {}: {}", pair + 1, plan.pairs, target.name());
                 samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-                if !plan.only_sustained {
-                    session::page_cache(&lab, &plan, target, &mut samples)?;
-                    session::disk(&lab, &plan, target, &mut samples)?;
-                }
-                for durability in [Durability::PageCache, Durability::Disk] {
-                    session::sustained(&lab, &plan, target, durability, &mut samples)?;
-                }
+                one_turn(&lab, &plan, target, &mut samples)?;
             }
         }
     }
     let mut curves = Vec::new();
     if plan.tail_seconds > 0 {
-        for durability in [Durability::PageCache, Durability::Disk] {
+        for load in tails::LOADS {
             for target in [Target::Kafka, Target::Ottla] {
-                println!(
-                    "tails, {}, {} s: {}",
-                    durability.name(),
-                    plan.tail_seconds,
-                    target.name()
-                );
+                println!("tails, {load}, {} s: {}", plan.tail_seconds, target.name());
                 samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-                curves.push(tails::run(&lab, &plan, target, durability)?);
+                curves.push(tails::run(&lab, &plan, target, load)?);
             }
         }
     }
@@ -192,5 +206,21 @@ pub fn run(arguments: &[String]) -> Result<()> {
         plan.output.display(),
         raw.display()
     );
+    Ok(())
+}
+
+fn one_turn(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
+    if plan.has(Part::Pages) {
+        session::page_cache(lab, plan, target, samples)?;
+        session::disk(lab, plan, target, samples)?;
+    }
+    if plan.has(Part::Delivered) {
+        delivered::run(lab, plan, target, samples)?;
+    }
+    if plan.has(Part::Sustained) {
+        for durability in [Durability::PageCache, Durability::Disk] {
+            session::sustained(lab, plan, target, durability, samples)?;
+        }
+    }
     Ok(())
 }

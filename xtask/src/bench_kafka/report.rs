@@ -1,9 +1,9 @@
 //! Renders docs/measurements/benchmarks.md.
 
+use super::Plan;
 use super::metrics::{METRICS, Metric, Samples, median};
 use super::session::{CONSUMED_RECORDS, figure};
-use super::tails::Curve;
-use super::{Durability, Plan};
+use super::tails::{Curve, LOADS};
 use crate::interop::server::Target;
 use ottla_lab::numbers::{number, percent};
 use serde_json::Value;
@@ -44,6 +44,7 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
          | tiny requests | 20,000 records/s for {} s on a schedule, linger 0; warm-up {} s |\n\
          | consume | {} records that were just written, {} times over, after one pass to warm up |\n\
          | sustained | records of 1 KiB for {} s or {} GB, linger 5 ms, no warm-up |\n\
+         | a reader far behind | {} GB of records of 1 KiB, let go from the page cache before; beside it 20,000 records/s of 256 B, linger 1 ms |\n\
          | idle | {} s |",
         plan.pairs,
         plan.records,
@@ -54,6 +55,7 @@ fn manifest(text: &mut String, plan: &Plan, machine: &[(String, String)]) {
         plan.consume_passes,
         plan.sustained_seconds,
         plan.sustained_gigabytes,
+        plan.behind_gigabytes,
         plan.idle_seconds,
     );
     text.push_str(
@@ -122,11 +124,11 @@ fn durable(text: &mut String, samples: &Samples) {
     ) else {
         return;
     };
-    let limit = sync + 2.0;
+    let limit = sync + 1.0;
     let verdict = if p99 <= limit { "met" } else { "**falls short**" };
     let _ = writeln!(
         text,
-        "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 2 ms: {verdict}.",
+        "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 1 ms: {verdict}.",
         number(p99),
         number(sync),
     );
@@ -176,41 +178,41 @@ fn calibration(text: &mut String, samples: &Samples) {
 fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
     let _ = writeln!(
         text,
-        "## Tails over time\n\n100,000 records/s of 1 KiB for {} s, linger 1 ms, 6 partitions, one producer and one consumer in one process; \
-         from the moment a record was due to its arrival at the consumer. Retention 1 GB a partition, segments of 250 MB.\n",
+        "## Tails over time\n\nRecords of 1 KiB for {} s, linger 1 ms, 6 partitions, one producer and one consumer in one process, which has one half of the \
+         processors; the broker has the other. From the moment a record was due to its arrival at the consumer. Retention 1 GB a partition, segments of 250 MB.\n",
         plan.tail_seconds
     );
-    text.push_str("| durability | broker | p50 | p95 | p99 | p99.9 | max | rate, last third / first | broker CPU s per million |\n|---|---|---|---|---|---|---|---|---|\n");
+    text.push_str("| load | broker | p50 | p95 | p99 | p99.9 | max | worst p99 of an interval | rate, last third / first | broker CPU s per million |\n|---|---|---|---|---|---|---|---|---|---|\n");
     for curve in curves {
         let at = |path: &str| number(figure(&curve.result, path));
         let millions = figure(&curve.result, "/received") / 1e6;
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            curve.durability.name(),
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            curve.load,
             curve.target.name(),
             at("/intended/p50"),
             at("/intended/p95"),
             at("/intended/p99"),
             at("/intended/p999"),
             at("/intended/max"),
+            number(worst(&curve.result, "/p99")),
             at("/rate_last_third_over_first"),
             number(figure(&curve.result, "/broker_cpu_s") / millions),
         );
     }
-    for durability in [Durability::PageCache, Durability::Disk] {
+    for load in LOADS {
         let find = |target| {
             curves
                 .iter()
-                .find(|curve| curve.durability == durability && curve.target == target)
+                .find(|curve| curve.load == load && curve.target == target)
         };
         let (Some(kafka), Some(ottla)) = (find(Target::Kafka), find(Target::Ottla)) else {
             continue;
         };
         let _ = writeln!(
             text,
-            "\n### {}: p99 and max of each interval, ms\n\n| from s | Kafka p99 | Kafka max | Ottla p99 | Ottla max |\n|---|---|---|---|---|",
-            durability.name()
+            "\n### {load}: p99 and max of each interval, ms\n\n| from s | Kafka p99 | Kafka max | Ottla p99 | Ottla max |\n|---|---|---|---|---|"
         );
         for (from, [kafka_p99, kafka_max, ottla_p99, ottla_max]) in merge(&kafka.result, &ottla.result) {
             let _ = writeln!(
@@ -224,6 +226,15 @@ fn tails(text: &mut String, plan: &Plan, curves: &[Curve]) {
         }
     }
     text.push('\n');
+}
+
+/// The largest of the values that the intervals of a run have.
+fn worst(result: &Value, name: &str) -> f64 {
+    let points = result["curve"].as_array().map_or(&[][..], Vec::as_slice);
+    points
+        .iter()
+        .map(|point| figure(point, name))
+        .fold(f64::NAN, f64::max)
 }
 
 /// Merges both curves into at most 40 rows; a row shows the worst of its points.
@@ -261,11 +272,7 @@ fn invalid(text: &mut String, samples: &Samples, curves: &[Curve]) {
     for curve in curves {
         for reason in curve.result["invalid"].as_array().into_iter().flatten() {
             let reason = reason.as_str().unwrap_or("no reason");
-            reasons.push(format!(
-                "{} tails, {}: {reason}",
-                curve.target.name(),
-                curve.durability.name()
-            ));
+            reasons.push(format!("{} tails, {}: {reason}", curve.target.name(), curve.load));
         }
     }
     let busiest = samples.busy.iter().copied().fold(0.0, f64::max);
@@ -307,10 +314,10 @@ fn shortfalls(text: &mut String, samples: &Samples, curves: &[Curve]) {
     }
     for curve in curves.iter().filter(|curve| curve.target == Target::Ottla) {
         let p99 = figure(&curve.result, "/intended/p99");
-        if p99 >= 10.0 {
+        if p99 > 5.0 {
             lines.push(format!(
-                "tails, {}: end-to-end p99 {} ms, aim below 10",
-                curve.durability.name(),
+                "tails, {}: end-to-end p99 {} ms, aim at most 5",
+                curve.load,
                 number(p99)
             ));
         }

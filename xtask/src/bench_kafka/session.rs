@@ -62,7 +62,7 @@ pub fn figure(result: &Value, path: &str) -> f64 {
     result.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
-fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Result<Site> {
+pub fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Result<Site> {
     let mut settings = more.to_vec();
     if target == Target::Kafka {
         settings.extend_from_slice(durability.kafka());
@@ -70,7 +70,7 @@ fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Result
     Site::create("bench", &settings)
 }
 
-fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> Result<Server> {
+pub fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> Result<Server> {
     site.start_with(&lab.programs, target, &[durability.ottla()])
 }
 

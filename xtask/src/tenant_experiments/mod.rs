@@ -2,7 +2,7 @@
 //! neighbours, on Apache Kafka 4.3 and on Ottla in one run, and writes the page with their effects.
 
 mod page;
-mod processors;
+pub mod processors;
 
 use std::fs;
 use std::path::{Path, PathBuf};

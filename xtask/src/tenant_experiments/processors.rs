@@ -57,6 +57,11 @@ impl Processors {
         confine(&self.clients)
     }
 
+    /// Programs that this thread starts from now on run on any of them.
+    pub fn for_all(&self) -> Result<()> {
+        confine(&[&self.brokers[..], &self.clients[..]].concat())
+    }
+
     /// Writes the assignment beside the reports of a run.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(FILE);
