@@ -17,6 +17,7 @@ mod consumer_protocol;
 mod directories;
 pub mod doctor;
 mod doctor_consumers;
+mod event_loops;
 mod groups;
 mod grow;
 mod hanging;
@@ -46,7 +47,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 25] = [
+const PARTS: [&str; 26] = [
     "clients",
     "tools",
     "takeover",
@@ -69,14 +70,16 @@ const PARTS: [&str; 25] = [
     "acls",
     "matrix",
     "console",
+    "event-loops",
     "transactions",
     "streams",
     "connect",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 10] = [
+const OWN_PARTS: [&str; 11] = [
     "console",
+    "event-loops",
     "acls",
     "matrix",
     "telemetry",
@@ -156,6 +159,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "grow",
         "security",
         "console",
+        "event-loops",
     ];
     let with_ottla = (options.target == Target::Ottla && needs_ottla) || own.into_iter().any(has);
     let programs = Programs::prepare(with_ottla)?;
@@ -189,6 +193,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
     // Our pages and tools on Apache Kafka, for every target.
     if has("console") {
         console::run(&mut table, &programs)?;
+    }
+    if has("event-loops") {
+        event_loops::run(&mut table, &programs)?;
     }
     // From Ottla to Apache Kafka, for every target.
     if has("grow") {
