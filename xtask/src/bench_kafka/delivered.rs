@@ -1,5 +1,5 @@
-//! Each broker as it is delivered, beyond what a page cache shows: many partitions, full batches that
-//! are on disk, and a reader that is far behind beside a steady producer.
+//! Each broker as it is delivered, beyond what a page cache shows: many partitions, full batches
+//! that are on disk, and a reader that is far behind beside a steady producer.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,6 +1,6 @@
-//! What the event loops of Ottla ask of the kernel, traced with strace: while clients write and read
-//! at the end, topics come and go, and segments are begun, closed and deleted, no call of a loop
-//! concerns a file. Of `ottla.durability=disk`, the default.
+//! What the event loops of Ottla ask of the kernel, traced with strace. While clients write, and
+//! read at the end, while topics come and go, and segments are begun, closed and deleted, no call of
+//! a loop concerns a file. Of `ottla.durability=disk`, the default.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -175,7 +175,7 @@ fn judge(prefix: &Path, threads: &BTreeMap<u32, String>, directory: &Path) -> Re
         }
     }
     ensure!(loops > 0, "no event loop was traced");
-    // Somebody has written, synced and deleted.
+    // Other threads have written, synced and deleted.
     ensure!(others > 100, "only {others} calls of other threads concern files");
     Ok(())
 }

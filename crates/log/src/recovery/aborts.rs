@@ -1,7 +1,7 @@
 //! Whether a transaction index tells of transactions that the log knows.
 //!
-//! `.txnindex` has no checksum, and a changed line hides committed records or shows aborted ones. The
-//! log holds the same facts: the marker, and the batch that begins the transaction.
+//! `.txnindex` has no checksum, and a changed line hides committed records or shows aborted ones.
+//! The log holds the same facts: the marker, and the batch that begins the transaction.
 
 use std::io;
 use std::sync::Arc;
