@@ -1,6 +1,6 @@
 //! What the event loops of Ottla ask of the kernel, traced with strace. While clients write, and
-//! read at the end, while topics come and go, and segments are begun, closed and deleted, no call of
-//! a loop concerns a file. Of `ottla.durability=disk`, the default.
+//! read at the end, while topics come and go, and segments are begun, closed and deleted, no call
+//! of a loop concerns a file. Of `ottla.durability=disk`, the default.
 
 use std::collections::BTreeMap;
 use std::fs;
