@@ -44,6 +44,8 @@ mod tests {
             checked.insert(start, end);
         }
         assert_eq!(checked.ranges, [(0, 5), (10, 30), (40, 50)]);
+        checked.insert(35, 40);
+        assert_eq!(checked.ranges, [(0, 5), (10, 30), (35, 50)]);
         checked.insert(4, 45);
         assert_eq!(checked.ranges, [(0, 50)]);
     }

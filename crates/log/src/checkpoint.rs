@@ -208,11 +208,27 @@ fn write_error(path: &Path, bytes: &[u8], source: io::Error) -> LogError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::os::{OsDisk, TemporaryDirectory};
 
     const NAME: &str = "replication-offset-checkpoint";
 
     fn offsets() -> OffsetCheckpoint {
         OffsetCheckpoint::from([(("a".to_string(), 0), 5), (("b.c".to_string(), 12), 10)])
+    }
+
+    /// Its length is all there is of it.
+    #[test]
+    fn a_file_too_large_for_a_checkpoint_is_not_read() {
+        let directory = TemporaryDirectory::new("checkpoint").expect("created");
+        let path = directory.path().join(NAME);
+        let disk = OsDisk::default();
+        let file = disk.open(&path, OpenMode::Create).expect("created");
+        file.set_bytes(WHOLE_FILE_BYTES_MAX + 1).expect("sparse");
+        let error = read_file(&disk, &path).expect_err("refused");
+        assert!(
+            error.to_string().contains("268435457 bytes are too many"),
+            "{error}"
+        );
     }
 
     #[test]

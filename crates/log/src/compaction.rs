@@ -148,12 +148,12 @@ impl PartitionLog {
     }
 
     /// Closes the active segment when its first record has waited for `max.compaction.lag.ms`: only
-    /// closed segments are compacted.
+    /// closed segments are compacted. An empty segment has no first record.
     ///
     /// - Errors: the log is unchanged.
     pub fn roll_if_overdue(&mut self, now_ms: i64) -> Result<(), LogError> {
         let first = self.active.first_timestamp.unwrap_or(UNKNOWN_TIMESTAMP);
-        let may_roll = self.config.compact && self.active.position > 0 && self.poison.is_none();
+        let may_roll = self.config.compact && self.poison.is_none();
         if may_roll && first >= 0 && now_ms.saturating_sub(first) > self.config.max_compaction_lag_ms {
             return self.roll(now_ms);
         }
@@ -189,11 +189,11 @@ impl PartitionLog {
         let bytes_of =
             |segments: &[Arc<Segment>]| -> u64 { segments.iter().map(|segment| segment.bytes()).sum() };
         let dirty = &segments[first_dirty..];
-        let dirty_bytes = bytes_of(dirty);
-        let ratio = dirty_bytes as f64 / bytes_of(segments).max(1) as f64;
+        let ratio = bytes_of(dirty) as f64 / bytes_of(segments).max(1) as f64;
+        // Without dirty segments neither is true.
         let is_due = ratio > self.config.min_cleanable_dirty_ratio
             || dirty.iter().any(|segment| self.is_overdue(segment, now_ms));
-        (dirty_bytes > 0 && first_dirty_offset < uncleanable_offset && is_due).then(|| Dirty {
+        is_due.then(|| Dirty {
             segments: segments.to_vec(),
             first_dirty_offset,
             uncleanable_offset,
@@ -465,9 +465,7 @@ impl CompactionJob {
         for record in batch.records() {
             let record = record.map_err(invalid)?;
             record_count += 1;
-            let keep = !discard_all
-                && (header.is_control()
-                    || keep_record(&record, map, header.has_delete_horizon(), horizon_passed));
+            let keep = !discard_all && (header.is_control() || keep_record(&record, map, horizon_passed));
             if keep {
                 needs_horizon |= !header.is_control() && record.value.is_none();
                 kept.push(record);
@@ -575,7 +573,7 @@ fn invalid(error: impl std::error::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }
 
-fn keep_record(record: &Record<'_>, map: &OffsetMap, has_horizon: bool, horizon_passed: bool) -> bool {
+fn keep_record(record: &Record<'_>, map: &OffsetMap, horizon_passed: bool) -> bool {
     if record.offset > map.latest_offset {
         return true;
     }
@@ -583,7 +581,7 @@ fn keep_record(record: &Record<'_>, map: &OffsetMap, has_horizon: bool, horizon_
     // changed.
     let Some(key) = record.key else { return false };
     let is_last = map.get(key).is_none_or(|last| record.offset >= last);
-    let is_live = record.value.is_some() || !has_horizon || !horizon_passed;
+    let is_live = record.value.is_some() || !horizon_passed;
     is_last && is_live
 }
 
@@ -653,8 +651,8 @@ impl Transactions {
             .then(|| marker_in(header, &batch.bytes()[ottla_wire::records::batch::HEADER_BYTES..]))
             .flatten()
         else {
-            // Other control records belong to the metadata log; an emptied marker can be dropped.
-            return header.has_producer_id() && header.record_count == 0;
+            // Other control records belong to the metadata log; an emptied marker has no record.
+            return false;
         };
         if marker.committed {
             return !self.committed.remove(&header.producer_id);

@@ -60,3 +60,20 @@ impl Default for LogConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_kafka() {
+        let config = LogConfig::default();
+        assert_eq!(config.segment_bytes, 1_073_741_824);
+        assert_eq!(config.segment_index_bytes, 10_485_760);
+        assert_eq!(
+            (config.segment_ms, config.retention_ms),
+            (604_800_000, 604_800_000)
+        );
+        assert_eq!(config.delete_retention_ms, 86_400_000);
+    }
+}

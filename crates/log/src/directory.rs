@@ -352,6 +352,7 @@ pub fn partition_directory(log_directory: &Path, topic: &str, partition: i32) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::memory::MemoryDisk;
 
     fn check_name(name: &str, expected: Option<(&str, i32, PartitionDirectoryKind)>) {
         let parsed = PartitionDirectory::parse(name);
@@ -404,6 +405,72 @@ mod tests {
             &name,
             Some((&name[..name.len() - 43], 10, PartitionDirectoryKind::Deleted)),
         );
+    }
+
+    /// No broker creates such a topic.
+    #[test]
+    fn a_name_that_is_not_ascii_is_shortened_between_its_characters() {
+        for partition in [1, 10] {
+            let name = deleted_directory_name(&"ä".repeat(130), partition, Uuid([0xab; 16]));
+            assert!((254..=255).contains(&name.len()), "{name}");
+            assert!(name.starts_with('ä') && name.ends_with("-delete"), "{name}");
+        }
+    }
+
+    const PARTITION: &str = "data/orders-0.x-delete";
+
+    fn disk_with_files() -> MemoryDisk {
+        let disk = MemoryDisk::new(1);
+        let partition = Path::new(PARTITION);
+        disk.create_directories(partition).expect("created");
+        for name in ["a", "b"] {
+            disk.open(&partition.join(name), OpenMode::Create)
+                .expect("created");
+        }
+        disk
+    }
+
+    #[test]
+    fn a_partitions_directory_is_removed_with_its_files_and_again() {
+        let disk = disk_with_files();
+        for _ in 0..2 {
+            remove_partition_directory(&disk, Path::new(PARTITION)).expect("removed");
+            assert!(!disk.exists(Path::new(PARTITION)));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_removed_is_an_error_that_names_the_file() {
+        let failure = |disk: &MemoryDisk| {
+            let result = remove_partition_directory(disk, Path::new(PARTITION));
+            result.expect_err("it fails").to_string()
+        };
+        let of_lack = |grants| {
+            let disk = disk_with_files();
+            disk.begin_shortage(grants, 1);
+            failure(&disk)
+        };
+        assert!(
+            of_lack(0).contains(&format!("list {PARTITION}")),
+            "{}",
+            of_lack(0)
+        );
+        assert!(of_lack(2).contains(&format!("{PARTITION}/b")), "{}", of_lack(2));
+        let disk = disk_with_files();
+        disk.cut_power_at(disk.operations() + 3);
+        assert!(failure(&disk).contains(&format!("remove {PARTITION}")));
+    }
+
+    #[test]
+    fn the_newest_leader_epoch_is_read_from_its_file() {
+        let disk = disk_with_files();
+        let newest = || last_leader_epoch(&disk, Path::new(PARTITION)).expect("readable");
+        assert_eq!(newest(), None);
+        let path = Path::new(PARTITION).join(crate::LEADER_EPOCH_FILE);
+        disk.write_file(&path, b"0\n2\n3 0\n5 120\n");
+        assert_eq!(newest(), Some(5));
+        disk.write_file(&path, b"0\n3\n3 0\n5 120\n");
+        assert_eq!(newest(), None, "an entry is missing");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Compaction keeps the last record of each key, and a crash during it loses nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::{MemoryDisk, Random};
-use ottla_log::{BatchToAppend, LogConfig, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadMode};
+use ottla_log::{
+    BatchToAppend, CompactionJob, CompactionStatistics, LogConfig, LogError, Lookup, OpenOptions,
+    PartitionLog, Read, ReadMode, RecoveryReport,
+};
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, BatchHeader, batches};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
-use ottla_wire::records::compression::{Codec, decompress};
+use ottla_wire::records::compression::{Codec, Compression, decompress};
 use ottla_wire::records::record::Records;
 
 const DIRECTORY: &str = "data/compacted-0";
@@ -17,6 +20,7 @@ const START_MS: i64 = 1_700_000_000_000;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const MAP_BYTES: usize = 1 << 20;
 
+/// Offset, key (without one: empty) and value.
 type Record = (i64, Vec<u8>, Option<Vec<u8>>);
 
 struct World {
@@ -25,6 +29,8 @@ struct World {
     now_ms: i64,
     recovery_point: i64,
     first_dirty_offset: i64,
+    /// Of the last compaction.
+    statistics: CompactionStatistics,
 }
 
 fn config() -> LogConfig {
@@ -57,7 +63,14 @@ impl World {
             now_ms: START_MS,
             recovery_point: 0,
             first_dirty_offset: 0,
+            statistics: CompactionStatistics::default(),
         }
+    }
+
+    fn configure(&mut self, change: impl FnOnce(&mut LogConfig)) {
+        let mut config = self.log.config().clone();
+        change(&mut config);
+        self.log.set_config(config);
     }
 
     fn append(&mut self, options: BatchOptions, records: &[(Vec<u8>, Option<Vec<u8>>)]) {
@@ -74,10 +87,44 @@ impl World {
         self.log.append(&[batch], 1, self.now_ms).expect("appended");
     }
 
+    fn append_one(&mut self, key: &str, value: Option<&str>) {
+        let record = (
+            key.as_bytes().to_vec(),
+            value.map(|value| value.as_bytes().to_vec()),
+        );
+        self.append(BatchOptions::default(), &[record]);
+    }
+
+    /// Appends a record with this timestamp, at the present time.
+    fn append_at(&mut self, timestamp: i64) {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        builder.append(timestamp, Some(b"key"), Some(b"value"), &[]);
+        self.append_bytes(&builder.finish());
+    }
+
+    /// Closes the active segment, although it is not full.
+    fn roll(&mut self) {
+        let config = self.log.config().clone();
+        self.configure(|config| config.max_compaction_lag_ms = -1);
+        self.log.roll_if_overdue(self.now_ms + DAY_MS).expect("rolled");
+        self.log.set_config(config);
+    }
+
+    /// Closes the active segment and makes everything compactable.
+    fn roll_and_checkpoint(&mut self) {
+        self.roll();
+        self.checkpoint().expect("checkpoint");
+        assert_eq!(self.recovery_point, self.log.end_offset());
+    }
+
     fn marker(&mut self, producer_id: i64, committed: bool) {
+        self.marker_of_epoch(producer_id, 0, committed);
+    }
+
+    fn marker_of_epoch(&mut self, producer_id: i64, producer_epoch: i16, committed: bool) {
         let options = BatchOptions {
             producer_id,
-            producer_epoch: 0,
+            producer_epoch,
             is_transactional: true,
             is_control: true,
             ..BatchOptions::default()
@@ -107,23 +154,40 @@ impl World {
 
     /// Returns true if there was something to do.
     fn compact(&mut self, map_bytes: usize) -> Result<bool, LogError> {
-        self.log.reader().load_timestamps().expect("readable");
-        let high_watermark = self.log.durable_offset();
-        let Some(mut job) = self
-            .log
-            .plan_compaction(self.now_ms, self.first_dirty_offset, high_watermark)
-        else {
+        let Some(mut job) = self.plan() else {
             return Ok(false);
         };
         let result = job.run(map_bytes).and_then(|()| {
             self.log.install_compaction(&job);
             job.replace_files()
         });
+        self.statistics = job.statistics;
         self.first_dirty_offset = self.log.finish_compaction(job);
         result.map(|()| true)
     }
 
-    fn reopen(&mut self, clean_shutdown: bool) -> Result<(), LogError> {
+    fn plan(&mut self) -> Option<CompactionJob> {
+        let reader = self.log.reader();
+        reader
+            .load_compaction_times(self.first_dirty_offset)
+            .expect("readable");
+        self.log
+            .plan_compaction(self.now_ms, self.first_dirty_offset, self.log.durable_offset())
+    }
+
+    /// Whether a compaction would begin now.
+    fn is_due(&mut self) -> bool {
+        let job = self.plan();
+        job.map(|job| self.log.finish_compaction(job)).is_some()
+    }
+
+    fn must_move_recovery_point(&self) -> bool {
+        let high_watermark = self.log.durable_offset();
+        self.log
+            .must_move_recovery_point(self.now_ms, self.first_dirty_offset, high_watermark)
+    }
+
+    fn reopen(&mut self, clean_shutdown: bool) -> Result<RecoveryReport, LogError> {
         let options = OpenOptions {
             clean_shutdown,
             recovery_point: self.recovery_point,
@@ -131,9 +195,74 @@ impl World {
             now_ms: self.now_ms,
             ..OpenOptions::default()
         };
-        let opened = PartitionLog::open(self.disk.shared(), Path::new(DIRECTORY), config(), options)?;
-        self.log = opened.0;
-        Ok(())
+        let config = self.log.config().clone();
+        let (log, report) = PartitionLog::open(self.disk.shared(), Path::new(DIRECTORY), config, options)?;
+        self.log = log;
+        Ok(report)
+    }
+
+    /// The names of the files that end with `suffix`, without it.
+    fn files(&self, suffix: &str) -> BTreeSet<String> {
+        let listed = self.disk.list(Path::new(DIRECTORY)).expect("listed");
+        let names = listed.iter().filter_map(|entry| entry.path.file_name()?.to_str());
+        names
+            .filter_map(|name| name.strip_suffix(suffix).map(str::to_owned))
+            .collect()
+    }
+
+    fn read_file(&self, name: &str) -> Vec<u8> {
+        self.disk
+            .read_file(&Path::new(DIRECTORY).join(name))
+            .expect("there")
+    }
+
+    /// The base offsets of the segments' files.
+    fn bases(&self) -> Vec<i64> {
+        let names = self.files(".log");
+        names
+            .iter()
+            .map(|name| name.parse().expect("an offset"))
+            .collect()
+    }
+
+    /// Bytes of the closed segments' files.
+    fn closed_bytes(&self) -> u64 {
+        let names = self.files(".log");
+        let lengths = names
+            .iter()
+            .map(|name| self.read_file(&format!("{name}.log")).len() as u64);
+        let all: Vec<u64> = lengths.collect();
+        all[..all.len() - 1].iter().sum()
+    }
+
+    /// Checks that the directory holds the log's segments, their indexes, and nothing else of
+    /// segments; and that the index entries tell where batches are.
+    fn check_files(&self) {
+        let segments = self.files(".log");
+        for suffix in [".cleaned", ".swap"] {
+            assert_eq!(self.files(suffix), BTreeSet::new(), "{suffix}");
+        }
+        for suffix in [".index", ".timeindex", ".txnindex"] {
+            let indexes = self.files(suffix);
+            assert!(
+                indexes.is_subset(&segments),
+                "{suffix}: {indexes:?} of {segments:?}"
+            );
+        }
+        let bytes: usize = segments
+            .iter()
+            .map(|name| self.read_file(&format!("{name}.log")).len())
+            .sum();
+        assert_eq!(bytes as u64, self.log.bytes());
+        for name in self.files(".index") {
+            let base_offset: i64 = name.parse().expect("an offset");
+            let segment = self.read_file(&format!("{name}.log"));
+            for entry in self.read_file(&format!("{name}.index")).chunks_exact(8) {
+                let word = |at: usize| u32::from_be_bytes(entry[at..at + 4].try_into().expect("four bytes"));
+                let header = BatchHeader::parse(&segment[word(4) as usize..]).expect("a batch is there");
+                assert_eq!(header.last_offset(), base_offset + i64::from(word(0)), "{name}");
+            }
+        }
     }
 
     fn batches(&self) -> Vec<(BatchHeader, Vec<Record>)> {
@@ -156,7 +285,7 @@ impl World {
                 }
                 let records = Records::new(&batch.header, &records).map(|record| {
                     let record = record.expect("well formed");
-                    let key = record.key.expect("all have one").to_vec();
+                    let key = record.key.unwrap_or_default().to_vec();
                     (record.offset, key, record.value.map(<[u8]>::to_vec))
                 });
                 let records = if batch.header.record_count > 0 {
@@ -216,16 +345,30 @@ fn only_the_last_record_of_a_key_is_kept_and_offsets_do_not_change() {
     fill(&mut world, &mut Random::new(7), 400, 40);
     let (before, table, end_offset) = (world.records(), world.table(), world.log.end_offset());
     world.checkpoint().expect("checkpoint");
+    let bytes_read = world.closed_bytes();
     assert!(world.compact(MAP_BYTES).expect("compacted"));
     let first_dirty_offset = world.first_dirty_offset;
     let after = world.records();
     assert_eq!(world.table(), table);
+    world.check_files();
+    let count = |records: &[Record]| {
+        let clean = records.iter().filter(|record| record.0 < first_dirty_offset);
+        clean.count() as u64
+    };
+    let expected = CompactionStatistics {
+        bytes_read,
+        bytes_written: world.closed_bytes(),
+        records_read: count(&before),
+        records_kept: count(&after),
+    };
+    assert_eq!(world.statistics, expected);
+    assert!(world.bases().len() > 2, "several are written");
     assert!(after.iter().all(|record| before.contains(record)));
     let clean: Vec<&Record> = after
         .iter()
         .filter(|record| record.0 < first_dirty_offset)
         .collect();
-    let keys: std::collections::BTreeSet<&[u8]> = clean.iter().map(|record| record.1.as_slice()).collect();
+    let keys: BTreeSet<&[u8]> = clean.iter().map(|record| record.1.as_slice()).collect();
     assert!(
         clean.len() <= 40 && keys.len() == clean.len(),
         "{} records",
@@ -234,8 +377,295 @@ fn only_the_last_record_of_a_key_is_kept_and_offsets_do_not_change() {
     assert_eq!(world.log.end_offset(), end_offset);
     assert!(!world.compact(MAP_BYTES).expect("nothing new"));
     world.recovery_point = world.log.close().expect("closed");
-    world.reopen(true).expect("opens");
+    let report = world.reopen(true).expect("opens");
+    assert_eq!((report.rebuilt_indexes, report.findings), (0, Vec::new()));
     assert_eq!(world.records(), after);
+}
+
+#[test]
+fn a_batch_that_keeps_all_of_its_records_stays_as_it_is() {
+    let packed = |level| {
+        let mut builder = BatchBuilder::new(BatchOptions {
+            compression: Compression {
+                codec: Codec::Gzip,
+                level,
+            },
+            ..BatchOptions::default()
+        });
+        let value = (0..200).fold(String::new(), |text, number| {
+            text + &(number * number).to_string()
+        });
+        builder.append(START_MS, Some(b"a"), Some(value.as_bytes()), &[]);
+        builder.append(START_MS, Some(b"b"), Some(value.as_bytes()), &[]);
+        builder.finish()
+    };
+    assert_ne!(
+        packed(Some(1)),
+        packed(None),
+        "it is not packed as we would pack it"
+    );
+    let mut world = World::new(1);
+    world.append_bytes(&packed(Some(1)));
+    world.append_one("c", Some("replaced"));
+    world.append_one("c", Some("last"));
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    let after = world.read_file("00000000000000000000.log");
+    // From the checksum on: offset and leader epoch are the log's.
+    assert_eq!(after[17..packed(Some(1)).len()], packed(Some(1))[17..]);
+    assert_eq!(world.records().len(), 3);
+}
+
+/// A segment that was closed just behind the last record can be compacted to its end.
+#[test]
+fn every_record_of_a_closed_segment_counts_up_to_the_first_dirty_one() {
+    let mut world = World::new(1);
+    world.append_one("a", Some("1"));
+    world.append_one("b", Some("1"));
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert_eq!((world.first_dirty_offset, world.log.end_offset()), (2, 2));
+    // Only the first dirty record replaces anything.
+    world.append_one("a", Some("2"));
+    world.append_one("c", Some("1"));
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    let offsets: Vec<i64> = world.records().iter().map(|record| record.0).collect();
+    assert_eq!((offsets, world.first_dirty_offset), (vec![1, 2, 3], 4));
+}
+
+/// Such records are from a time before the topic was compacted.
+#[test]
+fn records_without_a_key_are_dropped_even_at_the_end() {
+    let mut world = World::new(1);
+    for _ in 0..2 {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        builder.append(START_MS, None, Some(b"without"), &[]);
+        world.append_bytes(&builder.finish());
+        world.append_one("key", Some("value"));
+    }
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(START_MS, Some(b"other"), Some(b"value"), &[]);
+    builder.append(START_MS, None, Some(b"without"), &[]);
+    world.append_bytes(&builder.finish());
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    let offsets: Vec<i64> = world.records().iter().map(|record| record.0).collect();
+    assert_eq!(offsets, [3, 4]);
+}
+
+#[test]
+fn closed_segments_are_merged_up_to_the_size_of_a_segment() {
+    for (fitting, missing_bytes, bases) in [
+        (3, 0, &[0, 3, 6][..]),
+        (3, 1, &[0, 2, 4, 6]),
+        (1, 0, &[0, 1, 2, 3, 4, 5, 6]),
+    ] {
+        let mut world = World::new(1);
+        for number in 0..6 {
+            world.append_one(&format!("key {number}"), Some("value"));
+            world.roll();
+        }
+        world.checkpoint().expect("checkpoint");
+        assert_eq!(world.bases(), [0, 1, 2, 3, 4, 5, 6]);
+        let (table, one) = (
+            world.table(),
+            world.read_file("00000000000000000000.log").len() as u32,
+        );
+        world.configure(|config| config.segment_bytes = fitting * one - missing_bytes);
+        assert!(world.compact(MAP_BYTES).expect("compacted"));
+        assert_eq!(
+            world.bases(),
+            bases,
+            "{fitting} fit, but for {missing_bytes} bytes"
+        );
+        assert_eq!(world.table(), table);
+        world.check_files();
+        world.recovery_point = world.log.close().expect("closed");
+        world.reopen(true).expect("opens");
+        assert_eq!(world.table(), table);
+    }
+}
+
+/// Index entries have 31 bits for an offset.
+#[test]
+fn segments_whose_offsets_are_too_far_apart_are_not_merged() {
+    const FAR: i64 = i32::MAX as i64;
+    let mut world = World::new(1);
+    for (number, offsets) in [FAR - 1, 1, 1, FAR - 1, 1].into_iter().enumerate() {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        builder.append(
+            START_MS,
+            Some(format!("key {number}").as_bytes()),
+            Some(b"value"),
+            &[],
+        );
+        let narrow = builder.finish();
+        let batch = Batch::parse(&narrow).expect("built");
+        let wide = BatchHeader {
+            last_offset_delta: (offsets - 1) as i32,
+            ..batch.header
+        };
+        let mut builder = BatchBuilder::replacing(&wide, Vec::new(), None);
+        let record = batch.records().next().expect("one").expect("intact");
+        builder.append_record(&record).expect("in order");
+        world.append_bytes(&builder.finish());
+        world.roll();
+    }
+    world.checkpoint().expect("checkpoint");
+    assert_eq!(world.bases(), [0, FAR - 1, FAR, FAR + 1, 2 * FAR, 2 * FAR + 1]);
+    let table = world.table();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert_eq!(world.bases(), [0, FAR, 2 * FAR, 2 * FAR + 1]);
+    assert_eq!(world.table(), table);
+}
+
+#[test]
+fn nothing_is_due_where_compaction_is_off_under_way_or_the_log_is_poisoned() {
+    let mut world = World::new(1);
+    fill(&mut world, &mut Random::new(7), 100, 10);
+    let job = world.log.begin_sync().expect("something to sync");
+    let result = job.run();
+    world.log.finish_sync(job, result).expect("synced");
+    assert!(world.must_move_recovery_point() && !world.is_due());
+    world.checkpoint().expect("checkpoint");
+    assert!(world.is_due());
+    world.configure(|config| config.compact = false);
+    let segment_count = world.bases().len();
+    world.roll();
+    assert_eq!(world.bases().len(), segment_count, "nothing is closed early");
+    assert!(!world.is_due());
+    world.configure(|config| config.compact = true);
+    let job = world.plan().expect("due");
+    assert!(world.plan().is_none(), "one is under way");
+    world.log.finish_compaction(job);
+    assert!(world.is_due());
+    world.disk.fail_next_write();
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(START_MS, Some(b"key"), Some(b"value"), &[]);
+    let bytes = builder.finish();
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    world
+        .log
+        .append(&[batch], 1, START_MS)
+        .expect_err("the disk fails");
+    assert!(!world.is_due() && world.log.poison().is_some());
+    world.roll();
+    assert_eq!(world.bases().len(), segment_count, "nothing is written");
+}
+
+#[test]
+fn the_recovery_point_must_move_only_where_more_could_be_compacted() {
+    let mut world = World::new(1);
+    assert!(!world.must_move_recovery_point());
+    world.append_one("key", Some("1"));
+    world.roll();
+    world.append_one("key", Some("2"));
+    let job = world.log.begin_sync().expect("something to sync");
+    let result = job.run();
+    world.log.finish_sync(job, result).expect("synced");
+    assert!(world.must_move_recovery_point());
+    world.checkpoint().expect("checkpoint");
+    assert!(!world.must_move_recovery_point(), "it is beyond");
+    world.roll_and_checkpoint();
+    assert!(!world.must_move_recovery_point(), "it is where compaction ends");
+    assert!(world.is_due());
+}
+
+#[test]
+fn an_active_segment_is_closed_when_its_first_record_has_waited_too_long() {
+    for (first, waits) in [(START_MS, true), (0, true), (-1, false)] {
+        let mut world = World::new(1);
+        world.configure(|config| (config.max_compaction_lag_ms, config.segment_ms) = (1_000, i64::MAX));
+        let bases_at = |world: &mut World, now_ms| {
+            world.log.roll_if_overdue(now_ms).expect("rolled");
+            world.bases()
+        };
+        assert_eq!(bases_at(&mut world, START_MS + DAY_MS), [0], "it is empty");
+        world.append_at(first);
+        assert_eq!(bases_at(&mut world, first + 1_000), [0], "{first}");
+        let closed: &[i64] = if waits { &[0, 1] } else { &[0] };
+        assert_eq!(bases_at(&mut world, first + 1_001), closed, "{first}");
+        assert_eq!(bases_at(&mut world, START_MS + DAY_MS), closed, "{first}");
+    }
+}
+
+#[test]
+fn records_stay_uncompacted_for_the_min_compaction_lag() {
+    let mut world = World::new(1);
+    world.append_at(START_MS + 500);
+    world.append_at(START_MS + 100);
+    world.roll_and_checkpoint();
+    world.now_ms = START_MS;
+    assert!(world.is_due(), "without a lag even records from the future");
+    world.configure(|config| config.min_compaction_lag_ms = 1_000);
+    world.now_ms = START_MS + 1_500;
+    assert!(!world.is_due());
+    world.now_ms += 1;
+    assert!(world.is_due());
+    // The newest timestamp of a segment must be known.
+    world.recovery_point = world.log.close().expect("closed");
+    world.reopen(true).expect("opens");
+    let blind = world
+        .log
+        .plan_compaction(START_MS + DAY_MS, 0, world.log.end_offset());
+    assert!(blind.is_none(), "{blind:?}");
+    assert!(world.is_due());
+}
+
+#[test]
+fn a_record_that_has_waited_for_the_max_compaction_lag_is_due_whatever_the_ratio() {
+    for (first, waits) in [(START_MS, true), (0, true), (-1, false)] {
+        let mut world = World::new(1);
+        world.configure(|config| {
+            config.min_cleanable_dirty_ratio = 1.0;
+            (config.max_compaction_lag_ms, config.segment_ms) = (1_000, i64::MAX);
+        });
+        world.append_at(first);
+        world.append_at(first.max(0) + 400);
+        world.configure(|config| config.segment_bytes = 1);
+        world.append_at(START_MS);
+        assert_eq!(world.bases(), [0, 2]);
+        world.checkpoint().expect("checkpoint");
+        world.now_ms = first + 1_000;
+        assert!(!world.is_due(), "{first}");
+        world.now_ms += 1;
+        assert_eq!(world.is_due(), waits, "{first}");
+        // The largest timestamp is known earlier than the first.
+        let end_offset = world.log.end_offset();
+        world.recovery_point = world.log.close().expect("closed");
+        world.reopen(true).expect("opens");
+        world.log.reader().load_timestamps().expect("readable");
+        let mut is_due_at = |now_ms| {
+            let job = world.log.plan_compaction(now_ms, 0, end_offset);
+            job.map(|job| world.log.finish_compaction(job)).is_some()
+        };
+        let largest = first.max(0) + 400;
+        assert_eq!(
+            (is_due_at(largest + 1_000), is_due_at(largest + 1_001)),
+            (false, true)
+        );
+        assert_eq!(world.is_due(), waits, "{first}");
+    }
+}
+
+#[test]
+fn a_log_is_due_when_more_than_the_ratio_is_dirty() {
+    let mut world = World::new(1);
+    fill(&mut world, &mut Random::new(7), 200, 1_000);
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert!(!world.is_due(), "nothing is dirty");
+    let clean_bytes = world.closed_bytes();
+    fill(&mut world, &mut Random::new(8), 20, 1_000);
+    world.roll_and_checkpoint();
+    let all_bytes = world.closed_bytes();
+    let ratio = (all_bytes - clean_bytes) as f64 / all_bytes as f64;
+    assert!(ratio < 0.5, "{ratio}");
+    world.configure(|config| config.min_cleanable_dirty_ratio = ratio);
+    assert!(!world.is_due());
+    world.configure(|config| config.min_cleanable_dirty_ratio = ratio * 0.999);
+    assert!(world.is_due());
 }
 
 #[test]
@@ -319,6 +749,44 @@ fn tombstones_outlive_their_keys_by_the_delete_retention() {
     world.checkpoint().expect("checkpoint");
     assert!(world.compact(MAP_BYTES).expect("compacted"));
     assert!(tombstone(&world).is_none());
+}
+
+/// One batch holds a tombstone and the last value of another key.
+#[test]
+fn a_horizon_is_set_once_and_concerns_tombstones_only() {
+    let mut world = World::new(1);
+    let record = |key: &[u8], value: Option<&[u8]>| (key.to_vec(), value.map(<[u8]>::to_vec));
+    world.append_one("gone", Some("value"));
+    world.append(
+        BatchOptions::default(),
+        &[record(b"gone", None), record(b"stays", Some(b"value"))],
+    );
+    world.append_one("other", Some("value"));
+    let compact_at = |world: &mut World, now_ms: Option<i64>| {
+        world.append_one("more", Some("value"));
+        world.roll_and_checkpoint();
+        world.now_ms = now_ms.unwrap_or(world.now_ms);
+        assert!(world.compact(MAP_BYTES).expect("compacted"));
+        let all = world.batches();
+        let (with, without): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(header, _)| header.has_delete_horizon());
+        assert_eq!(without.len(), 2, "other and more");
+        let [(header, records)] = &with[..] else {
+            panic!("{with:?}")
+        };
+        let keys: Vec<String> = records
+            .iter()
+            .map(|record| String::from_utf8_lossy(&record.1).into_owned())
+            .collect();
+        (header.delete_horizon_ms().expect("it has one"), keys)
+    };
+    let (horizon, keys) = compact_at(&mut world, None);
+    assert_eq!((horizon, keys.len()), (world.now_ms + DAY_MS, 2));
+    assert_eq!(compact_at(&mut world, Some(horizon - 1)), (horizon, keys));
+    let (horizon_at_end, keys) = compact_at(&mut world, Some(horizon));
+    assert_eq!((horizon_at_end, keys), (horizon, vec!["stays".to_owned()]));
+    assert_eq!(world.table().get(b"stays".as_slice()), Some(&b"value".to_vec()));
 }
 
 #[test]
@@ -444,6 +912,150 @@ fn aborted_records_replace_nothing_and_are_removed() {
         world.log.reader().aborted_transactions(0, world.log.end_offset()),
         []
     );
+}
+
+#[test]
+fn of_one_producer_committed_records_stay_and_aborted_ones_go() {
+    let mut world = World::new(1);
+    for (sequence, committed) in [(0, true), (1, false), (2, true)] {
+        let options = BatchOptions {
+            producer_id: 8,
+            producer_epoch: 0,
+            base_sequence: sequence,
+            is_transactional: true,
+            ..BatchOptions::default()
+        };
+        let key = format!("of {sequence}").into_bytes();
+        world.append(options, &[(key, Some(b"value".to_vec()))]);
+        world.marker(8, committed);
+    }
+    let markers_with_horizon = |world: &World| -> Vec<i64> {
+        let all = world.batches();
+        let markers = all
+            .iter()
+            .filter(|(header, _)| header.is_control() && header.has_delete_horizon());
+        markers.map(|(header, _)| header.base_offset).collect()
+    };
+    // At first each marker has data; later that of the aborted one has gone.
+    for expected in [&[][..], &[3]] {
+        world.append_one("more", Some("value"));
+        world.roll_and_checkpoint();
+        assert!(world.compact(MAP_BYTES).expect("compacted"));
+        let keys: Vec<Vec<u8>> = world.table().into_keys().collect();
+        assert_eq!(keys, [&b"more"[..], b"of 0", b"of 2"]);
+        assert_eq!(markers_with_horizon(&world), expected);
+    }
+}
+
+/// A marker with a higher epoch fences the producer. It must stay known, although no record is left
+/// of it.
+#[test]
+fn the_marker_that_holds_a_producers_epoch_is_kept_empty() {
+    let mut world = World::new(1);
+    world.marker_of_epoch(8, 0, true);
+    world.marker_of_epoch(8, 1, true);
+    world.append_one("key", Some("value"));
+    let markers = |world: &World| -> Vec<(i64, usize)> {
+        let all = world.batches();
+        let markers = all.iter().filter(|(header, _)| header.is_control());
+        markers
+            .map(|(header, records)| (header.base_offset, records.len()))
+            .collect()
+    };
+    for expected in [&[(0, 1), (1, 1)][..], &[(1, 0)], &[(1, 0)]] {
+        world.append_one("more", Some("value"));
+        world.roll_and_checkpoint();
+        assert!(world.compact(MAP_BYTES).expect("compacted"));
+        assert_eq!(markers(&world), expected);
+        world.now_ms += DAY_MS;
+    }
+    // Another one takes its place.
+    world.marker_of_epoch(8, 2, true);
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert_eq!(markers(&world), [(6, 1)]);
+}
+
+/// Of the metadata log, for example.
+#[test]
+fn control_records_of_no_producer_are_kept() {
+    let mut world = World::new(1);
+    let mut builder = BatchBuilder::new(BatchOptions {
+        is_control: true,
+        ..BatchOptions::default()
+    });
+    builder.append(START_MS, Some(&[0, 0, 0, 2]), Some(&[0, 0]), &[]);
+    world.append_bytes(&builder.finish());
+    for _ in 0..3 {
+        world.append_one("key", Some("value"));
+        world.roll_and_checkpoint();
+        assert!(world.compact(MAP_BYTES).expect("compacted"));
+        let first = world.batches().swap_remove(0).0;
+        assert_eq!((first.base_offset, first.record_count), (0, 1));
+        assert!(first.is_control() && !first.has_delete_horizon());
+        world.now_ms += DAY_MS;
+    }
+}
+
+#[test]
+fn what_a_compaction_wrote_is_removed_when_the_disk_is_full() {
+    let mut world = World::new(1);
+    fill(&mut world, &mut Random::new(7), 200, 1_000);
+    world.checkpoint().expect("checkpoint");
+    let (table, segments) = (world.table(), world.files(".log"));
+    // Three of many segments fit.
+    let used_bytes = world.disk.used_bytes();
+    world.disk.set_capacity(Some(used_bytes + 3 * 4_096));
+    world.compact(MAP_BYTES).expect_err("the disk is full");
+    assert_eq!(
+        (world.disk.used_bytes(), world.files(".log")),
+        (used_bytes, segments)
+    );
+    world.check_files();
+    assert_eq!((world.first_dirty_offset, world.log.poison()), (0, None));
+    world.disk.set_capacity(None);
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    assert_eq!(world.table(), table);
+    world.check_files();
+}
+
+#[test]
+fn output_is_written_in_pieces_of_a_mebibyte_and_synced_once() {
+    // Created, emptied, cut, synced and named; then the directory is synced.
+    const OTHERS: u64 = 6;
+    for (batch_count, value_bytes, pieces) in [(100, 100, 1), (36, 100_000, 4)] {
+        let mut world = World::new(1);
+        world.configure(|config| config.segment_bytes = 1 << 30);
+        let value = "x".repeat(value_bytes);
+        for number in 0..batch_count {
+            world.append_one(&format!("key {number}"), Some(&value));
+        }
+        world.roll_and_checkpoint();
+        let mut job = world.plan().expect("due");
+        let before = world.disk.operations();
+        job.run(MAP_BYTES).expect("runs");
+        assert_eq!(world.disk.operations() - before, OTHERS + pieces);
+        world.log.finish_compaction(job);
+    }
+}
+
+/// Old files are removed as soon as it has run.
+#[test]
+fn a_power_cut_keeps_the_output_of_a_compaction_that_has_run() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        fill(&mut world, &mut Random::new(seed), 100, 30);
+        world.checkpoint().expect("checkpoint");
+        let (table, bytes) = (world.table(), world.log.bytes());
+        let mut job = world.plan().expect("due");
+        job.run(MAP_BYTES).expect("runs");
+        world.disk.power_cut();
+        assert_eq!(world.files(".cleaned"), BTreeSet::new(), "seed {seed}");
+        assert!(!world.files(".swap").is_empty(), "seed {seed}");
+        world.reopen(false).expect("opens");
+        assert_eq!(world.table(), table, "seed {seed}");
+        assert!(world.log.bytes() < bytes, "seed {seed}");
+    }
 }
 
 #[test]
