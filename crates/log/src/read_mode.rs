@@ -135,9 +135,8 @@ mod tests {
         let read = |position: u64, bytes: usize| {
             let mut buffer = vec![0; bytes];
             let count = read_up_to(&file, &mut buffer, position, ReadMode::Resident);
-            count.map(|count| {
-                assert_eq!(buffer[..count], contents[position as usize..][..count]);
-                count
+            count.inspect(|count| {
+                assert_eq!(buffer[..*count], contents[position as usize..][..*count]);
             })
         };
         let blocks = |position: u64, bytes: usize| {

@@ -10,6 +10,7 @@ use ottla_log::{
     Bound, LogConfig, LogError, LogReader, Lookup, PartitionLog, Read, ReadError, ReadMode, ReadRegion,
 };
 use ottla_wire::records::builder::BatchOptions;
+use ottla_wire::records::compression::Codec;
 use support::batches::*;
 use support::numbered::*;
 
@@ -164,18 +165,20 @@ fn a_batch_that_is_no_longer_whole_is_not_looked_into() {
 
 #[test]
 fn a_compressed_batch_that_compaction_has_emptied_is_passed_over() {
-    let disk = MemoryDisk::new(1);
-    let mut log = without_index(&disk);
-    let options = BatchOptions {
-        compression: ottla_wire::records::compression::Codec::Gzip.into(),
-        ..BatchOptions::default()
-    };
-    let empty = batch_at(&[], 0, options);
-    try_append(&mut log, &empty, START_MS).expect("appended");
-    append_at(&mut log, START_MS + 7);
-    let found = log.reader().first_record_from(0, log.end(), ReadMode::Blocking);
-    assert!(
-        matches!(found, Ok(Lookup::Found(found)) if (found.offset, found.timestamp) == (1, START_MS + 7)),
-        "{found:?}"
-    );
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let disk = MemoryDisk::new(1);
+        let mut log = without_index(&disk);
+        let options = BatchOptions {
+            compression: codec.into(),
+            ..BatchOptions::default()
+        };
+        let empty = batch_at(&[], 0, options);
+        try_append(&mut log, &empty, START_MS).expect("appended");
+        append_at(&mut log, START_MS + 7);
+        let found = log.reader().first_record_from(0, log.end(), ReadMode::Blocking);
+        assert!(
+            matches!(found, Ok(Lookup::Found(found)) if (found.offset, found.timestamp) == (1, START_MS + 7)),
+            "{codec:?}: {found:?}"
+        );
+    }
 }
