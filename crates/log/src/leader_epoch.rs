@@ -143,6 +143,7 @@ mod tests {
         check_end(&entries, 5, Some((4, 50)));
         check_end(&entries, 1, Some((1, 10)));
         check_end(&entries, -1, None);
+        check_end(&[(0, 0), (2, 5)], 0, Some((0, 5)));
         check_end(&[], 0, None);
     }
 

@@ -141,6 +141,23 @@ fn an_aborted_transaction_tells_the_last_stable_offset_at_its_end() {
 }
 
 #[test]
+fn open_transactions_are_listed_with_their_producers() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let open = |log: &PartitionLog| -> Vec<(i64, i64)> {
+        let open = log.open_transactions().into_iter();
+        open.map(|producer| (producer.producer_id, producer.transaction_first_offset))
+            .collect()
+    };
+    assert_eq!(open(&log), []);
+    for producer_id in [7, 8, 9] {
+        begin_transaction(&mut log, producer_id, 0);
+    }
+    end_transaction(&mut log, 8, TransactionResult::Commit);
+    assert_eq!(open(&log), [(7, 0), (9, 2)]);
+}
+
+#[test]
 fn a_silent_producer_expires_in_a_log_that_is_in_use() {
     let disk = MemoryDisk::new(1);
     let mut log = created_with(

@@ -114,9 +114,18 @@ fn files_that_are_gone_are_purged_and_others_must_be_removed() {
     assert_eq!(files(&disk, ".deleted"), Vec::<std::path::PathBuf>::new());
 }
 
+#[test]
+fn an_empty_log_has_nothing_to_remove() {
+    let disk = MemoryDisk::new(1);
+    let mut log = created_with(&disk, by_time(true, 0));
+    assert!(log.retain(START_MS, 0).expect("retained").is_none());
+    append_at(&mut log, START_MS);
+    assert_eq!(bases(&disk), [0]);
+}
+
 /// A snapshot is due for every segment; those of removed ones would stay for ever.
 #[test]
-fn a_checkpoint_writes_the_snapshots_of_the_segments_that_are_left() {
+fn a_checkpoint_writes_the_snapshots_and_indexes_of_the_segments_that_are_left() {
     let disk = MemoryDisk::new(1);
     let mut log = of_records(&disk, &[START_MS; 6], by_time(true, -1));
     log.delete_records_before(3);
@@ -124,11 +133,8 @@ fn a_checkpoint_writes_the_snapshots_of_the_segments_that_are_left() {
     removal.rename().expect("renamed");
     removal.purge().expect("removed");
     checkpoint(&mut log);
-    let names = files(&disk, ".snapshot").into_iter();
-    let mut offsets: Vec<i64> = names
-        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
-        .map(|digits| digits.parse().expect("an offset"))
-        .collect();
-    offsets.sort_unstable();
-    assert_eq!(offsets, [3, 4, 5, 6]);
+    assert_eq!(offsets_of(&disk, ".snapshot"), [3, 4, 5, 6]);
+    for suffix in [".index", ".timeindex"] {
+        assert_eq!(offsets_of(&disk, suffix), [3, 4, 5], "{suffix}");
+    }
 }

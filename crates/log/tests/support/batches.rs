@@ -64,15 +64,20 @@ pub fn append_sized(log: &mut PartitionLog, value_bytes: usize) {
     try_append(log, &bytes, START_MS).expect("appended");
 }
 
-/// The base offsets of the segments' files.
+/// The base offsets of the segments.
 pub fn bases(disk: &MemoryDisk) -> Vec<i64> {
-    let names = files(disk, ".log").into_iter();
-    let mut bases: Vec<i64> = names
+    offsets_of(disk, ".log")
+}
+
+/// The offsets in the names of a kind of file.
+pub fn offsets_of(disk: &MemoryDisk, suffix: &str) -> Vec<i64> {
+    let names = files(disk, suffix).into_iter();
+    let mut offsets: Vec<i64> = names
         .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
         .map(|digits| digits.parse().expect("an offset"))
         .collect();
-    bases.sort_unstable();
-    bases
+    offsets.sort_unstable();
+    offsets
 }
 
 pub fn below(offset: i64) -> Bound {
