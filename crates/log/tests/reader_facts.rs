@@ -140,6 +140,30 @@ fn an_aborted_transaction_tells_the_last_stable_offset_at_its_end() {
     assert_eq!(log.reader().aborted_transactions(0, log.end_offset()), expected);
 }
 
+/// Three are known from before a restart.
+#[test]
+fn an_aborted_transaction_is_written_once() {
+    const ENTRY_BYTES: usize = 34;
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let abort = |log: &mut PartitionLog, producer_id: i64| {
+        begin_transaction(log, producer_id, 0);
+        end_transaction(log, producer_id, TransactionResult::Abort);
+    };
+    (0..3).for_each(|producer_id| abort(&mut log, producer_id));
+    let end = log.close().expect("closed");
+    let mut log = reopened_with(&disk, config(), end);
+    for producers in [3..5, 5..6, 6..7] {
+        let count = producers.end as usize;
+        producers.for_each(|producer_id| abort(&mut log, producer_id));
+        checkpoint(&mut log);
+        let index = disk.read_file(&files(&disk, ".txnindex")[0]).expect("written");
+        assert_eq!(index.len(), count * ENTRY_BYTES);
+        let producer_ids = index.chunks(ENTRY_BYTES).map(|entry| entry[9]);
+        assert!(producer_ids.eq(0..count as u8), "{index:?}");
+    }
+}
+
 #[test]
 fn open_transactions_are_listed_with_their_producers() {
     let disk = MemoryDisk::new(1);
