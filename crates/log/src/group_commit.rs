@@ -242,3 +242,98 @@ impl PartitionLog {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ottla_wire::primitives::Uuid;
+    use ottla_wire::records::batch::Batch;
+    use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+
+    use super::*;
+    use crate::config::LogConfig;
+    use crate::disk::memory::MemoryDisk;
+    use crate::partition_log::BatchToAppend;
+
+    fn created(disk: &MemoryDisk, segment_bytes: u32) -> PartitionLog {
+        let config = LogConfig {
+            segment_bytes,
+            ..LogConfig::default()
+        };
+        let path = Path::new("topic-0");
+        PartitionLog::create(disk.shared(), path, Uuid([1; 16]), config, 0, 0).expect("created")
+    }
+
+    /// Appends a batch of this length.
+    fn append(log: &mut PartitionLog, bytes: usize) {
+        let build = |value_bytes: usize| {
+            let mut builder = BatchBuilder::new(BatchOptions::default());
+            builder.append(0, None, Some(&vec![b'v'; value_bytes]), &[]);
+            builder.finish()
+        };
+        let built = (bytes - 80..bytes).map(build).find(|batch| batch.len() == bytes);
+        let built = built.expect("some value has the right length");
+        let batch = BatchToAppend::from(Batch::parse(&built).expect("built"));
+        log.append(&[batch], 0, 0).expect("appended");
+    }
+
+    fn append_pages(log: &mut PartitionLog, count: u64) {
+        (0..count).for_each(|_| append(log, PAGE_BYTES as usize));
+    }
+
+    /// Takes what is to be written back: position and bytes.
+    fn taken(log: &mut PartitionLog) -> Option<(u64, u64)> {
+        let wanted = log.wants_writeback();
+        let job = log.begin_writeback();
+        assert_eq!(job.is_some(), wanted);
+        job.map(|job| {
+            job.run().expect("there is power");
+            (job.position, job.bytes)
+        })
+    }
+
+    #[test]
+    fn full_pages_are_written_back_a_mebibyte_at_a_time() {
+        let mut log = created(&MemoryDisk::new(1), 1 << 30);
+        append_pages(&mut log, 255);
+        append(&mut log, PAGE_BYTES as usize - 1);
+        assert_eq!(taken(&mut log), None, "the last page is not full");
+        append(&mut log, 101);
+        assert_eq!(taken(&mut log), Some((0, WRITEBACK_BYTES)));
+        append_pages(&mut log, 255);
+        assert_eq!(taken(&mut log), None);
+        append_pages(&mut log, 3);
+        let bytes = WRITEBACK_BYTES + 2 * PAGE_BYTES;
+        assert_eq!(taken(&mut log), Some((WRITEBACK_BYTES, bytes)));
+        assert_eq!(taken(&mut log), None);
+    }
+
+    #[test]
+    fn what_a_sync_has_written_is_not_written_back() {
+        let mut log = created(&MemoryDisk::new(1), 300 * PAGE_BYTES as u32);
+        append_pages(&mut log, 280);
+        let job = log.begin_sync().expect("something to sync");
+        let result = job.run();
+        log.finish_sync(job, result).expect("synced");
+        assert_eq!(taken(&mut log), None);
+        // A sync that began in the segment before does not count.
+        append_pages(&mut log, 19);
+        let job = log.begin_sync().expect("something to sync");
+        append_pages(&mut log, 257);
+        assert_eq!(log.active.position, 256 * PAGE_BYTES, "in the next segment");
+        let result = job.run();
+        log.finish_sync(job, result).expect("synced");
+        assert_eq!(taken(&mut log), Some((0, WRITEBACK_BYTES)));
+    }
+
+    #[test]
+    fn an_error_of_the_device_is_reported_by_a_write_back() {
+        let disk = MemoryDisk::new(1);
+        let mut log = created(&disk, 1 << 30);
+        append_pages(&mut log, 256);
+        let job = log.begin_writeback().expect("a full mebibyte");
+        disk.power_cut();
+        job.run().expect_err("the file is gone");
+    }
+}

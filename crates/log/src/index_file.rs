@@ -189,10 +189,13 @@ mod tests {
         assert_eq!((position, bytes.len()), (24, 96));
         index.push(entry(10));
         index.written(position + bytes.len() as u64);
+        assert!(!index.is_written());
         assert_eq!(
             (index.count(), floor(&index, 25), floor(&index, 101)),
             (11, Some(-10), Some(10))
         );
+        index.written(11 * 12);
+        assert!(index.is_written());
         assert_eq!(floor(&SparseIndex::new(0), 5), None);
     }
 }

@@ -72,25 +72,20 @@ impl LeaderEpochs {
     }
 
     /// Removes epochs that began at or after the log's new end.
-    pub fn truncate_from_end(&mut self, end_offset: i64) -> bool {
-        let before = self.entries.len();
+    pub fn truncate_from_end(&mut self, end_offset: i64) {
         self.entries.retain(|entry| entry.start_offset < end_offset);
-        self.entries.len() != before
     }
 
     /// Removes epochs that ended before the log's new start; the one that spans it now starts
     /// there.
-    pub fn truncate_from_start(&mut self, start_offset: i64) -> bool {
+    pub fn truncate_from_start(&mut self, start_offset: i64) {
         let next = self
             .entries
             .partition_point(|entry| entry.start_offset <= start_offset);
-        let Some(reaching) = next.checked_sub(1) else {
-            return false;
-        };
-        let changed = reaching > 0 || self.entries[reaching].start_offset != start_offset;
-        self.entries.drain(..reaching);
-        self.entries[0].start_offset = start_offset;
-        changed
+        if let Some(reaching) = next.checked_sub(1) {
+            self.entries.drain(..reaching);
+            self.entries[0].start_offset = start_offset;
+        }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -148,6 +143,7 @@ mod tests {
         check_end(&entries, 5, Some((4, 50)));
         check_end(&entries, 1, Some((1, 10)));
         check_end(&entries, -1, None);
+        check_end(&[(0, 0), (2, 5)], 0, Some((0, 5)));
         check_end(&[], 0, None);
     }
 
@@ -166,18 +162,25 @@ mod tests {
     #[test]
     fn truncation_cuts_both_ends() {
         let mut cut = epochs(&[(1, 0), (2, 5), (3, 9)]);
-        assert!(cut.truncate_from_end(9));
-        assert!(cut.truncate_from_start(6));
-        assert_eq!(
-            cut.entries(),
-            [EpochEntry {
-                leader_epoch: 2,
-                start_offset: 6
-            }]
-        );
-        assert!(!cut.truncate_from_start(6));
+        cut.truncate_from_end(9);
+        cut.truncate_from_start(6);
+        assert_eq!(cut, epochs(&[(2, 6)]));
+        cut.truncate_from_start(6);
+        assert_eq!(cut, epochs(&[(2, 6)]));
         assert_eq!(cut.epoch_at(5), None);
         assert_eq!(cut.epoch_at(6), Some(2));
+        let mut between = epochs(&[(1, 0), (2, 5), (3, 9)]);
+        between.truncate_from_start(5);
+        assert_eq!(between, epochs(&[(2, 5), (3, 9)]));
+    }
+
+    #[test]
+    fn an_epoch_begins_once() {
+        let mut known = epochs(&[(1, 0), (3, 5)]);
+        for (leader_epoch, start_offset) in [(3, 8), (2, 8), (-1, 8)] {
+            assert!(!known.assign(leader_epoch, start_offset), "{leader_epoch}");
+        }
+        assert_eq!(known, epochs(&[(1, 0), (3, 5)]));
     }
 
     #[test]

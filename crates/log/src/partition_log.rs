@@ -84,7 +84,7 @@ pub(crate) struct ActiveSegment {
 }
 
 /// One partition. Methods that take `&mut self` are called under the partition's lock and never
-/// wait for the device, except those that say so: `open`, `close`, `assign_leader_epoch`.
+/// wait for the device, except those that say so: `open`, `create`, `close`.
 #[derive(Debug)]
 pub struct PartitionLog {
     pub(crate) disk: Arc<dyn Disk>,
@@ -719,24 +719,15 @@ impl ActiveSegment {
     }
 }
 
-/// Creates an empty segment. A leftover file of that name holds nothing that counts. Waits for the
-/// device.
+/// Creates an empty segment; there is no file of that name. Waits for the device.
 pub(crate) fn create_segment(
     disk: &Arc<dyn Disk>,
     directory: &Arc<Path>,
     base_offset: i64,
 ) -> Result<Arc<Segment>, LogError> {
-    let create = || {
-        let file = disk.open_log(
-            &file_path(directory, base_offset, FileKind::Log),
-            OpenMode::Create,
-        )?;
-        if file.bytes()? > 0 {
-            file.set_bytes(0)?;
-        }
-        Ok(file)
-    };
-    new_segment(disk, directory, base_offset, create())
+    let path = file_path(directory, base_offset, FileKind::Log);
+    let file = disk.open_log(&path, OpenMode::Create);
+    new_segment(disk, directory, base_offset, file)
 }
 
 fn new_segment(

@@ -770,6 +770,112 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_of_no_producers_is_one() {
+        let none = ProducerState::default();
+        assert_eq!(ProducerState::decode_snapshot(&none.encode_snapshot()), Ok(none));
+    }
+
+    #[test]
+    fn only_the_same_batch_again_is_a_duplicate() {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(0, 0, 2, 0), HERE);
+        for (base_sequence, record_count) in [(0, 3), (0, 1), (1, 1)] {
+            let other = state.check(&batch(0, base_sequence, record_count, 2), CLIENT);
+            assert!(
+                matches!(other, Err(AppendError::OutOfOrderSequence { .. })),
+                "{base_sequence}, {record_count}: {other:?}"
+            );
+        }
+    }
+
+    /// The state after one batch of epoch 1, sequences 4 and 5 at the offsets 14 and 15.
+    fn of_a_snapshot() -> ProducerState {
+        let mut state = ProducerState::default();
+        state.note_batch(&batch(1, 4, 2, 14), HERE);
+        state
+    }
+
+    #[test]
+    fn only_batches_that_precede_what_is_remembered_are_recalled() {
+        let is_recalled = |state: &mut ProducerState, older: BatchHeader| {
+            let before = state.clone();
+            state.recall_older_batch(&older);
+            *state != before
+        };
+        assert!(is_recalled(&mut of_a_snapshot(), batch(1, 2, 2, 12)));
+        let wrong = [
+            ("of another epoch", batch(0, 2, 2, 12)),
+            ("with a gap behind it", batch(1, 1, 2, 12)),
+            ("that begins where the other does", batch(1, 4, 2, 12)),
+            ("behind the other", batch(1, 2, 2, 16)),
+        ];
+        for (what, older) in wrong {
+            assert!(!is_recalled(&mut of_a_snapshot(), older), "{what}");
+        }
+        let mut state = of_a_snapshot();
+        for back in 1..5 {
+            assert!(is_recalled(
+                &mut state,
+                batch(1, 4 - back, 1, 14 - i64::from(back))
+            ));
+        }
+        assert!(!is_recalled(&mut state, batch(1, i32::MAX, 1, 9)), "the sixth");
+    }
+
+    #[test]
+    fn a_state_reaches_the_offset_of_its_last_fact() {
+        let mut state = of_a_snapshot();
+        assert!(state.reaches(15) && !state.reaches(16));
+        state.note_batch(&transactional(batch(2, 0, 1, 16)), HERE);
+        let marker = Marker {
+            committed: true,
+            coordinator_epoch: 0,
+        };
+        assert!(state.reaches(16) && !state.reaches(17));
+        // The marker's epoch removes what is known of the batches.
+        state.note_marker(&batch(3, -1, 1, 17), marker);
+        assert!(!state.reaches(0));
+        assert!(!ProducerState::default().reaches(0));
+    }
+
+    #[test]
+    fn a_state_knows_the_newest_batch_of_the_log_it_belongs_to() {
+        let state = of_a_snapshot();
+        let knows = |state: &ProducerState, header, has_gaps| state.knows(&header, has_gaps);
+        for has_gaps in [false, true] {
+            assert!(knows(&state, batch(1, 4, 2, 14), has_gaps));
+            assert!(!knows(&state, batch(1, 6, 2, 16), has_gaps), "one that is newer");
+            assert!(!knows(&ProducerState::default(), batch(1, 4, 2, 14), has_gaps));
+        }
+        // A marker with a newer epoch, which a compaction has removed from the log.
+        let mut ended = of_a_snapshot();
+        let marker = Marker {
+            committed: true,
+            coordinator_epoch: 0,
+        };
+        ended.note_marker(&batch(2, -1, 1, 16), marker);
+        assert!(knows(&ended, batch(1, 4, 2, 14), true));
+        assert!(!knows(&ended, batch(1, 4, 2, 14), false));
+        assert!(!knows(&ended, batch(2, 0, 2, 17), true), "of the marker's epoch");
+        assert!(!knows(&ended, batch(3, 0, 2, 17), true), "of a newer epoch");
+    }
+
+    #[test]
+    fn a_transaction_that_ended_below_the_high_watermark_is_forgotten() {
+        let mut state = ProducerState::default();
+        state.note_batch(&transactional(batch(0, 0, 5, 10)), HERE);
+        let marker = Marker {
+            committed: true,
+            coordinator_epoch: 0,
+        };
+        state.note_marker(&batch(0, -1, 1, 15), marker);
+        state.forget_ended_below(15);
+        assert_eq!(state.ended_transactions.len(), 1);
+        state.forget_ended_below(16);
+        assert_eq!(state.ended_transactions.len(), 0);
+    }
+
+    #[test]
     fn damage_to_any_byte_of_a_snapshot_is_detected() {
         let mut state = ProducerState::default();
         state.note_batch(&batch(1, 0, 2, 0), HERE);

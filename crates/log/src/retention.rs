@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::error::LogError;
 use crate::partition_log::PartitionLog;
-use crate::segment::{FileKind, Segment, UNKNOWN_TIMESTAMP, file_path};
+use crate::segment::{FileKind, Segment, file_path};
 
 /// Files of segments removed from the log. They are renamed first, so that a restart does not see
 /// them, and deleted only `file.delete.delay.ms` later, when no reader is likely to need their
@@ -93,8 +93,8 @@ impl PartitionLog {
             };
             let below_start = next.base_offset <= self.start_offset;
             let may_go = next.base_offset <= high_watermark;
-            if !may_go || !(below_start || self.is_expired(segment, now_ms) || self.is_excess(segment, bytes))
-            {
+            let expired = self.is_expired(segment.largest_timestamp(), now_ms);
+            if !may_go || !(below_start || expired || self.is_excess(segment, bytes)) {
                 break;
             }
             bytes -= segment.bytes();
@@ -117,14 +117,13 @@ impl PartitionLog {
         }))
     }
 
-    fn is_expired(&self, segment: &Segment, now_ms: i64) -> bool {
-        let largest = segment.largest_timestamp();
+    /// Whether a segment with this largest timestamp has expired. Records without a timestamp never
+    /// expire by time.
+    fn is_expired(&self, largest_timestamp: i64, now_ms: i64) -> bool {
         self.config.delete
             && self.config.retention_ms >= 0
-            // Records without a timestamp never expire by time.
-            && largest != UNKNOWN_TIMESTAMP
-            && largest >= 0
-            && now_ms.saturating_sub(largest) > self.config.retention_ms
+            && largest_timestamp >= 0
+            && now_ms.saturating_sub(largest_timestamp) > self.config.retention_ms
     }
 
     /// Kafka keeps at least `retention.bytes`: a segment is removed when the others still hold that
@@ -136,11 +135,7 @@ impl PartitionLog {
 
     /// Closes an expired active segment: only closed segments can be removed.
     fn roll_if_expired(&mut self, now_ms: i64, high_watermark: i64) -> Result<(), LogError> {
-        let largest = self.active.progress.largest_timestamp;
-        let expired = self.config.delete
-            && self.config.retention_ms >= 0
-            && largest >= 0
-            && now_ms.saturating_sub(largest) > self.config.retention_ms;
+        let expired = self.is_expired(self.active.progress.largest_timestamp, now_ms);
         let emptied = self.start_offset == self.end_offset;
         let whole = self.active.position > 0 && self.end_offset <= high_watermark && self.poison.is_none();
         if whole && (expired || emptied) {

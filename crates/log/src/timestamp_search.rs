@@ -217,29 +217,64 @@ impl View {
     }
 
     fn max_timestamp(&self, bound_offset: i64, mode: ReadMode) -> io::Result<Option<TimestampOffset>> {
-        let mut best: Option<(usize, i64)> = None;
-        for index in self.first_segment()..self.segments.len() {
-            let segment = &self.segments[index];
-            if segment.base_offset >= bound_offset {
-                break;
-            }
-            let next_base = self
-                .segments
-                .get(index + 1)
-                .map_or(i64::MAX, |next| next.base_offset);
-            let largest = if next_base <= bound_offset {
-                largest_timestamp(segment, mode)?
-            } else {
-                self.largest_below(index, bound_offset, mode)?
-            };
-            if best.is_none_or(|(_, timestamp)| largest > timestamp) {
-                best = Some((index, largest));
-            }
+        let first = self.first_segment();
+        let of_first = self.largest_of(first, bound_offset, mode)?;
+        let mut of_later = UNKNOWN_TIMESTAMP;
+        for index in first + 1..self.segments.len() {
+            of_later = of_later.max(self.largest_of(index, bound_offset, mode)?);
         }
-        let Some((_, timestamp)) = best.filter(|(_, timestamp)| *timestamp >= 0) else {
+        let found = self.first_with(of_first.max(of_later), bound_offset, mode)?;
+        if found.is_some() || self.segments[first].base_offset >= self.start_offset {
+            return Ok(found);
+        }
+        // It is the timestamp of a deleted record, below the log's start.
+        let largest = self.largest_from_start(of_later, bound_offset, mode)?;
+        self.first_with(largest, bound_offset, mode)
+    }
+
+    /// Finds the first record with the log's largest timestamp.
+    fn first_with(
+        &self,
+        largest: i64,
+        bound_offset: i64,
+        mode: ReadMode,
+    ) -> io::Result<Option<TimestampOffset>> {
+        if largest < 0 {
             return Ok(None);
+        }
+        self.first_at_or_after(largest, bound_offset, mode)
+    }
+
+    /// Returns the largest timestamp of a segment below the bound, deleted records included.
+    fn largest_of(&self, index: usize, bound_offset: i64, mode: ReadMode) -> io::Result<i64> {
+        let next = self.segments.get(index + 1);
+        if next.is_some_and(|next| next.base_offset <= bound_offset) {
+            largest_timestamp(&self.segments[index], mode)
+        } else {
+            self.largest_below(index, bound_offset, mode)
+        }
+    }
+
+    /// Returns the largest timestamp of the first segment's records from the log's start on, or
+    /// `of_later` if that is larger.
+    fn largest_from_start(&self, of_later: i64, bound_offset: i64, mode: ReadMode) -> io::Result<i64> {
+        let index = self.first_segment();
+        let segment = &self.segments[index];
+        let end = self.bound_position(index, bound_offset, mode)?;
+        let mut at = segment.position_floor(self.start_offset, mode)?;
+        let mut largest = of_later;
+        let mut batch = StoredBatch::default();
+        let is_larger = |place: &BatchPlace, than: i64| {
+            place.last_offset >= self.start_offset && place.max_timestamp > than
         };
-        self.first_at_or_after(timestamp, bound_offset, mode)
+        while let Some(place) = segment.find_batch_where(at, end, mode, |place| is_larger(place, largest))? {
+            batch.load(segment, &place, mode)?;
+            let records = batch.records().map_while(Result::ok);
+            let kept = records.filter(|record| record.offset >= self.start_offset);
+            largest = kept.map(|record| record.timestamp).fold(largest, i64::max);
+            at = place.end();
+        }
+        Ok(largest)
     }
 
     /// Returns the largest timestamp of a segment's batches below the bound.

@@ -95,4 +95,27 @@ mod tests {
         bytes[1] = 9;
         assert_eq!(decode(&bytes, 500), None, "of another version");
     }
+
+    #[test]
+    fn an_entry_that_no_marker_can_have_written_is_damage() {
+        // Producer id, first, last and last stable offset.
+        let decode = |entries: &[[i64; 4]]| {
+            let mut bytes = Vec::new();
+            for [producer_id, first_offset, last_offset, last_stable_offset] in entries.iter().copied() {
+                let entry = AbortedTransaction {
+                    producer_id,
+                    first_offset,
+                    last_offset,
+                    last_stable_offset,
+                };
+                entry.encode(&mut bytes);
+            }
+            AbortedTransaction::decode_all(&bytes, 0..500).map(|entries| entries.len())
+        };
+        assert_eq!(decode(&[[0, 0, 1, 2], [0, 0, 2, 0]]), Some(2));
+        for wrong in [[-1, 0, 1, 2], [0, -1, 1, 2], [0, 1, 1, 2], [0, 0, 1, 3]] {
+            assert_eq!(decode(&[wrong]), None, "{wrong:?}");
+        }
+        assert_eq!(decode(&[[1, 0, 9, 10], [2, 0, 9, 10]]), None, "two at one offset");
+    }
 }

@@ -2,4 +2,5 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod batches;
 pub mod numbered;
