@@ -143,6 +143,13 @@ fn a_file_system_is_watched_once_and_only_if_it_is_known() {
 }
 
 #[test]
+fn the_kernel_is_known_by_its_first_two_numbers() {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+    let (major, minor) = kernel();
+    assert!(release.starts_with(&format!("{major}.{minor}")), "{release}");
+}
+
+#[test]
 fn a_file_need_not_settle_what_its_file_system_has_settled() {
     let closed = Closed::files(1);
     let opened_by_settle = || closed.opened_by(|| closed.files[0].settle().expect("settled"));

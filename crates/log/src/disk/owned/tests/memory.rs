@@ -73,6 +73,10 @@ fn what_is_written_stays_up_to_the_bound_and_the_oldest_goes_first() {
     assert_eq!(held(&memory), (20 * KIB, 0));
     memory.forget();
     assert!(file.is_resident(0, 16 * KIB), "it is not on the device yet");
+    drop(file);
+    assert_eq!(held(&memory), (20 * KIB, 16 * KIB));
+    append(&open(&owned, "once more"), &text(0, 16 * KIB as usize));
+    assert_eq!(memory.now().held, 20 * KIB, "also where more might be held");
 }
 
 /// A place of a chunk that a truncation ended has the name of one that came after it.

@@ -12,6 +12,12 @@ fn the_first_sync_creates_a_file_and_empties_a_leftover_of_its_name() {
     let file = owned.create_log(Path::new("a.log")).expect("begun");
     append(&file, &text(0, 5_000));
     assert!(!device.disk.exists(Path::new("a.log")));
+    let named = owned.create_log(Path::new("named.log")).expect("begun");
+    named.create().expect("created");
+    assert!(device.disk.exists(Path::new("named.log")));
+    assert_eq!(device.calls(), ["length"]);
+    named.settle().expect("settled");
+    assert_eq!(device.calls(), ["sync"]);
     file.sync().expect("synced");
     // Space is reserved ahead; the length is not changed, so no sync is needed.
     assert_eq!(device.calls(), ["length", "reserve 73728", "write 0..8192"]);
@@ -164,12 +170,26 @@ fn a_file_that_rested_within_a_block_goes_on_in_one_piece() {
     append(&file, &text(0, 5_000));
     file.sync().expect("synced");
     (0..2).for_each(|_| memory.tick());
-    append(&file, &text(5_000, 100));
-    assert!(file.is_resident(0, 5_100), "nothing was let go");
+    append(&file, &text(5_000, 5_000));
+    assert!(file.is_resident(0, 10_000), "nothing was let go");
     device.calls();
     file.sync().expect("synced");
-    assert_eq!(device.calls(), ["write 4096..8192"]);
-    assert_eq!(device.contents("a.log")[..5_100], text(0, 5_100));
+    assert_eq!(device.calls(), ["write 4096..12288"]);
+    assert_eq!(device.contents("a.log")[..10_000], text(0, 10_000));
+}
+
+#[test]
+fn what_is_not_written_waits_for_a_sync_however_long_nothing_is_appended() {
+    let device = Device::new();
+    let (owned, memory) = device.below(MIB, MIB);
+    let file = open(&owned, "a.log");
+    append(&file, &text(0, 5_000));
+    (0..3).for_each(|_| memory.tick());
+    memory.forget();
+    assert_eq!(memory.now().unwritten, 5_000);
+    assert_eq!(read(&file, 0, 10_000), text(0, 5_000));
+    file.sync().expect("synced");
+    assert_eq!(device.contents("a.log")[..5_000], text(0, 5_000));
 }
 
 #[test]
@@ -237,6 +257,13 @@ fn a_short_read_is_gone_on_with() {
         file.load(0, end).expect("loaded");
         assert!(file.is_resident(0, end));
         assert_eq!(read(&file, 0, 2 * MIB as usize), text(0, end as usize));
+        drop(file);
+        // The beginning of the last block is read back before it is written.
+        let file = open(&owned, "a.log");
+        append(&file, &text(end, 10));
+        file.sync().expect("synced");
+        file.set_bytes(end).expect("cut off again");
+        assert!(device.contents("a.log") == text(0, end as usize));
     }
 }
 
@@ -319,7 +346,17 @@ fn what_is_no_log_file_is_left_to_the_disk_below() {
     owned.pause();
     assert_eq!(device.calls(), ["settle home/", "pause"]);
     assert!(owned.is_direct(Path::new("direct")) && !owned.is_direct(Path::new("other")));
+    assert!(owned.memory().is_some() && owned.below().is_some());
     owned.create_directories(Path::new("home")).expect("created");
+    owned.open(Path::new("home/a"), OpenMode::Create).expect("opened");
+    owned
+        .rename(Path::new("home/a"), Path::new("home/b"))
+        .expect("renamed");
+    let listed = owned.list(Path::new("home")).expect("listed");
+    assert_eq!(listed.len(), 1);
+    assert!(owned.exists(Path::new("home/b")) && !owned.exists(Path::new("home/a")));
+    owned.remove_file(Path::new("home/b")).expect("removed");
     owned.remove_directory(Path::new("home")).expect("removed");
-    assert!(!owned.exists(Path::new("home")));
+    assert!(!device.disk.exists(Path::new("home")));
+    owned.sync_directory(Path::new("home")).expect_err("it is gone");
 }
