@@ -176,6 +176,25 @@ mod tests {
         assert!(!file.is_resident(0, MIB), "the rest has its bound");
     }
 
+    /// The tail begins 4 MiB before the end, and what was loaded just now is about to be sent.
+    #[test]
+    fn the_newest_range_stays_although_it_is_larger_than_all_that_is_kept() {
+        let file = cold_file(&MemoryDisk::new(1));
+        let cache = ColdCache::new(MIB / 2);
+        cache.load(&region(&file, 11 * MIB)).expect("loaded");
+        assert_eq!((cache.kept_bytes(), cache.read_bytes()), (MIB, MIB));
+        assert!(file.is_resident(11 * MIB, MIB));
+        cache.load(&region(&file, 12 * MIB)).expect("loaded");
+        assert_eq!(
+            (cache.kept_bytes(), cache.read_bytes()),
+            (MIB, 2 * MIB),
+            "the tail"
+        );
+        cache.load(&region(&file, 0)).expect("loaded");
+        assert_eq!((cache.kept_bytes(), cache.forgotten_bytes()), (MIB, MIB));
+        assert!(file.is_resident(0, MIB) && !file.is_resident(11 * MIB, MIB));
+    }
+
     #[test]
     fn a_file_that_is_closed_meanwhile_is_released() {
         let disk = MemoryDisk::new(1);

@@ -317,3 +317,102 @@ impl FileRegion {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+
+    use super::memory::MemoryDisk;
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    fn create(disk: &MemoryDisk, bytes: &[u8]) -> Arc<dyn DiskFile> {
+        let file = disk.open(Path::new("a"), OpenMode::Create).expect("opened");
+        file.write_at(&[IoSlice::new(bytes)], 0).expect("written");
+        file.sync().expect("synced");
+        file
+    }
+
+    #[test]
+    fn a_new_log_file_is_empty_whatever_had_its_name() {
+        let disk = MemoryDisk::new(1);
+        create(&disk, b"leftover");
+        let file = disk.create_log(Path::new("a")).expect("created");
+        assert_eq!(file.bytes().expect("known"), 0);
+        let before = disk.operations();
+        disk.create_log(Path::new("b")).expect("created");
+        assert_eq!(disk.operations() - before, 1, "nothing is to be cut off");
+    }
+
+    #[test]
+    fn a_disk_without_memory_of_its_own_sends_and_pins_nothing() {
+        let disk = MemoryDisk::new(1);
+        let file = create(&disk, b"some bytes");
+        assert!(!disk.is_direct(Path::new("a")));
+        assert!(!file.is_sendable() && file.pinned(0, 10).is_none());
+    }
+
+    #[test]
+    fn parts_are_read_one_after_the_other_up_to_a_short_one() {
+        let bytes: Vec<u8> = (0..450u16).map(|at| (at % 251) as u8).collect();
+        for seed in 0..20 {
+            let disk = MemoryDisk::new(seed);
+            let file = create(&disk, &bytes);
+            disk.set_short_reads(seed > 0);
+            let (mut first, mut second, mut third) = ([0; 100], [0; 200], [0; 300]);
+            let mut parts = [&mut first[..], &mut second, &mut third].map(IoSliceMut::new);
+            let read = file.read_parts_at(&mut parts, 10).expect("read");
+            let seen = [&first[..], &second, &third].concat();
+            assert_eq!(seen[..read], bytes[10..10 + read]);
+            assert!(read > 0 && (seed > 0 || read == 440), "{read}");
+        }
+    }
+
+    #[test]
+    fn a_load_brings_what_is_asked_for_and_no_more() {
+        let disk = MemoryDisk::new(1);
+        let file = create(&disk, &vec![1; 400 * KIB as usize]);
+        disk.evict();
+        file.load(0, 200_000).expect("loaded");
+        assert!(file.is_resident(0, 200 * 1_000) && !file.is_resident(196 * KIB, 4 * KIB));
+        file.load(396 * KIB, 400 * KIB)
+            .expect("the end of the file ends it");
+        assert!(file.is_resident(396 * KIB, 4 * KIB) && !file.is_resident(392 * KIB, 4 * KIB));
+    }
+
+    #[test]
+    fn of_a_region_whole_steps_are_resident_or_all_that_is_asked_for() {
+        let disk = MemoryDisk::new(1);
+        let file = create(&disk, &vec![1; 1024 * KIB as usize]);
+        let position = 12 * KIB;
+        let resident = |warm: u64, bytes_max: u64| {
+            disk.evict();
+            file.load(position, warm).expect("loaded");
+            let region = FileRegion {
+                file: Arc::clone(&file),
+                position,
+                bytes: 1_000 * KIB,
+            };
+            region.resident_bytes(bytes_max)
+        };
+        let cases = [
+            (0, 1_000, 0),
+            (60, 1_000, 0),
+            (64, 1_000, 64),
+            (124, 1_000, 64),
+            (128, 1_000, 128),
+            (300, 1_000, 256),
+            (300, 300, 300),
+            (300, 304, 256),
+            (12, 12, 12),
+            (12, 16, 0),
+            (996, 1_000, 512),
+            (1_000, 5_000, 1_000),
+        ];
+        for (warm, bytes_max, expected) in cases {
+            let found = resident(warm * KIB, bytes_max * KIB);
+            assert_eq!(found, expected * KIB, "{warm} of {bytes_max} KiB");
+        }
+    }
+}

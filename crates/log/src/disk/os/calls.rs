@@ -159,12 +159,24 @@ struct Cachestat {
 }
 
 /// Whether all pages of the range are in the page cache; `None` when the kernel cannot tell.
-#[expect(unsafe_code, reason = "cachestat has no safe wrapper")]
 pub(super) fn resident_pages(file: impl AsFd, position: u64, bytes: u64) -> Option<bool> {
-    static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
     if bytes == 0 {
         return Some(true);
     }
+    let pages = (position + bytes).div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
+    Some(cachestat(file, position, bytes)?.cached >= pages)
+}
+
+/// Whether something of the range is yet to be sent to the device.
+#[cfg(test)]
+pub(super) fn is_dirty(file: impl AsFd, position: u64, bytes: u64) -> bool {
+    let status = cachestat(file, position, bytes);
+    status.expect("tests need a kernel with cachestat (6.5)").dirty > 0
+}
+
+#[expect(unsafe_code, reason = "cachestat has no safe wrapper")]
+fn cachestat(file: impl AsFd, position: u64, bytes: u64) -> Option<Cachestat> {
+    static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
     if UNSUPPORTED.load(Ordering::Relaxed) {
         return None;
     }
@@ -178,6 +190,5 @@ pub(super) fn resident_pages(file: impl AsFd, position: u64, bytes: u64) -> Opti
         UNSUPPORTED.store(true, Ordering::Relaxed);
         return None;
     }
-    let pages = (position + bytes).div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
-    Some(status.cached >= pages)
+    Some(status)
 }

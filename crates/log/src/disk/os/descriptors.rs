@@ -239,3 +239,43 @@ impl Drop for ConnectionDescriptor {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{OsDisk, TemporaryDirectory};
+    use super::*;
+    use crate::disk::{Disk, OpenMode};
+
+    #[test]
+    fn an_eighth_is_reserved_and_files_keep_a_quarter_of_the_rest() {
+        let descriptors = Descriptors::with_limit(800);
+        assert_eq!(
+            (descriptors.connections_max(), descriptors.files_max()),
+            (525, 700)
+        );
+        let connections: Vec<_> = std::iter::from_fn(|| descriptors.admit()).collect();
+        assert_eq!((connections.len(), descriptors.files_max()), (525, 175));
+        // The limit of the process was lowered while they are open.
+        descriptors.limit.store(400, Ordering::Relaxed);
+        assert_eq!(descriptors.files_max(), (400 - 50) / 4);
+    }
+
+    #[test]
+    fn places_in_the_clock_are_used_again() {
+        let directory = TemporaryDirectory::new("clock").expect("created");
+        let descriptors = Descriptors::with_limit(40);
+        let disk = OsDisk::with_descriptors(Arc::clone(&descriptors));
+        let open = |index: usize| {
+            let path = directory.path().join(index.to_string());
+            disk.open(&path, OpenMode::Create).expect("opened")
+        };
+        let files: Vec<_> = (0..50).map(open).collect();
+        for file in &files {
+            file.bytes().expect("opened again");
+        }
+        drop(files);
+        (0..50).for_each(|index| drop(open(index)));
+        let clock = descriptors.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!((clock.places.len(), clock.free.len()), (8, 8));
+    }
+}

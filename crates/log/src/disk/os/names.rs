@@ -236,3 +236,24 @@ impl Drop for Directory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_known_while_something_in_it_is_open() {
+        let names = Arc::new(Names::default());
+        let hold = |path: &str| {
+            let held = names.open(Path::new(path), |directory| Ok(Arc::clone(directory)));
+            held.expect("held")
+        };
+        let (first, second, other) = (hold("home/a"), hold("home/b"), hold("away/a"));
+        assert!(Arc::ptr_eq(&first, &second) && !Arc::ptr_eq(&first, &other));
+        drop((first, other));
+        assert!(Arc::ptr_eq(&second, &hold("home/c")));
+        assert_eq!(names.lock().len(), 1);
+        drop(second);
+        assert_eq!(names.lock().len(), 0);
+    }
+}

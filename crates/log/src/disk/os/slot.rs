@@ -105,6 +105,7 @@ impl Drop for Descriptor<'_> {
 mod tests {
     use std::fs::File;
 
+    use super::super::TemporaryDirectory;
     use super::*;
 
     fn slot() -> Slot {
@@ -140,5 +141,23 @@ mod tests {
         assert!(!slot.was_used());
         drop(slot.get_again());
         assert!(slot.was_used() && !slot.was_used());
+    }
+
+    #[test]
+    fn a_descriptor_is_closed_with_its_slot() {
+        let directory = TemporaryDirectory::new("slot").expect("created");
+        let path = directory.path().join("in-the-slot");
+        let is_open = || {
+            let listed = std::fs::read_dir("/proc/self/fd").expect("Linux");
+            listed
+                .flatten()
+                .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+                .any(|target| target.ends_with("in-the-slot"))
+        };
+        let slot = Slot::default();
+        slot.put(File::create(&path).expect("created").into());
+        assert!(is_open());
+        drop(slot);
+        assert!(!is_open());
     }
 }

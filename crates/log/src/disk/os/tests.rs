@@ -352,3 +352,59 @@ fn a_file_system_without_direct_access_is_told_apart() {
     assert!(!disk.is_direct(Path::new("/proc/self/status")));
     assert!(!disk.is_direct(Path::new("/proc/self/none")));
 }
+
+#[test]
+fn direct_access_is_offered_where_the_kernel_grants_it() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let (directory, _, disk) = disk(40);
+    let path = directory.path().join("file");
+    create(&disk, &path, "x");
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(&path);
+    assert_eq!(disk.is_direct(&path), opened.is_ok());
+    // Files of a system without it are opened all the same.
+    let status = disk
+        .open_direct(Path::new("/proc/self/status"), OpenMode::Read)
+        .expect("through the page cache");
+    assert!(read(&*status).starts_with("Name:"));
+}
+
+#[test]
+fn names_and_directories_that_are_gone_are_told_from_those_that_are_there() {
+    let temporary = TemporaryDirectory::new("gone").expect("created");
+    let disk = OsDisk::default();
+    let directory = temporary.path().join("directory");
+    disk.create_directories(&directory).expect("created");
+    disk.sync_directory(&directory).expect("there");
+    fs::write(directory.join("file"), "text").expect("written");
+    let entry = entry_at(directory.join("file")).expect("listed").expect("there");
+    assert_eq!((entry.kind, entry.bytes), (EntryKind::File, 4));
+    assert_eq!(entry_at(directory.join("nothing")).expect("vanished"), None);
+    entry_at(directory.join("file/below")).expect_err("a file has nothing below it");
+    disk.remove_directory(&directory).expect_err("it holds a file");
+    disk.remove_file(&directory.join("file")).expect("removed");
+    disk.remove_directory(&directory).expect("removed");
+    assert!(!disk.exists(&directory));
+    let error = disk.sync_directory(&directory).expect_err("gone");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    let path = temporary.path().to_owned();
+    drop(temporary);
+    assert!(!path.exists());
+}
+
+/// A second removal failed, which gave the file back a name that it no longer had: it was closed,
+/// and could not be opened again.
+#[test]
+fn a_removed_file_stays_open_although_its_name_is_removed_once_more() {
+    let (directory, descriptors, disk) = disk(40);
+    let path = |name: &str| directory.path().join(name);
+    let files = ["a", "m", "z"].map(|name| create(&disk, &path(name), name));
+    disk.remove_file(&path("m")).expect("removed");
+    let error = disk.remove_file(&path("m")).expect_err("removed before");
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    push_out(&disk, directory.path(), &descriptors);
+    assert_eq!(descriptors.now().files, 1, "the one without a name");
+    assert_eq!(files.each_ref().map(|file| read(&**file)), ["a", "m", "z"]);
+}

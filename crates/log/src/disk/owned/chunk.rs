@@ -192,3 +192,42 @@ impl Pinned {
         self.parts.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_has_what_is_not_filled_and_readers_have_the_rest() {
+        let memory = LogMemory::new(1 << 20, 1 << 20);
+        let mut writer = memory.take(2 * BLOCK);
+        assert_eq!(writer.append(&[1; 1_000]), 1_000);
+        assert_eq!((writer.room(), writer.free().len()), (7_192, 7_192));
+        assert_eq!(writer.chunk().bytes(), [1; 1_000]);
+        assert_eq!(writer.append(&[2; 8_000]), 7_192);
+        assert!(writer.free().is_empty());
+        assert_eq!(writer.chunk().bytes()[1_000..], [2; 7_192]);
+    }
+
+    #[test]
+    fn a_source_is_read_until_it_ends_or_nothing_more_is_wanted() {
+        let memory = LogMemory::new(1 << 20, 1 << 20);
+        let asked = |source: u64| {
+            let mut writer = memory.take(BLOCK);
+            let mut asked = Vec::new();
+            let read = |buffer: &mut [u8], done: u64| {
+                asked.push((done, buffer.len()));
+                let count = buffer.len().min(1_000).min((source - done) as usize);
+                buffer[..count].fill(9);
+                Ok(count)
+            };
+            writer.fill(2_500, read).expect("read");
+            (writer.chunk().filled(), asked)
+        };
+        assert_eq!(
+            asked(10_000),
+            (2_500, vec![(0, 2_500), (1_000, 1_500), (2_000, 500)])
+        );
+        assert_eq!(asked(1_000), (1_000, vec![(0, 2_500), (1_000, 1_500)]));
+    }
+}

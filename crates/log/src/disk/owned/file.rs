@@ -370,16 +370,13 @@ impl OwnedFile {
             1 + more.count()
         };
         let start = first * GRANULE_BYTES;
-        let end = (start + count as u64 * GRANULE_BYTES).min(written);
-        let wanted = end.saturating_sub(start) as usize;
-        let mut writers: Vec<ChunkWriter> = (0..count)
-            .map(|index| (wanted - index * GRANULE_BYTES as usize).min(GRANULE_BYTES as usize))
-            .map(|bytes| self.memory.take_for_reading(bytes))
-            .collect();
-        self.fill(&mut writers, start, wanted)?;
+        // Several are whole; one alone may be the file's last.
+        let bytes = written.saturating_sub(start).min(GRANULE_BYTES) as usize;
+        let mut writers: Vec<ChunkWriter> = (0..count).map(|_| self.memory.take_for_reading(bytes)).collect();
+        self.fill(&mut writers, start, bytes)?;
         let lag = tail_start.saturating_sub(start);
         if self.opened_at.load(Ordering::Relaxed) <= start && (1..MISSED_BYTES_MAX).contains(&lag) {
-            self.memory.note_missed(wanted as u64);
+            self.memory.note_missed((count * bytes) as u64);
         }
         for (number, writer) in (first..).zip(writers) {
             let chunk = Arc::clone(writer.chunk());
@@ -395,32 +392,25 @@ impl OwnedFile {
         Ok(start + count as u64 * GRANULE_BYTES)
     }
 
-    /// Fills consecutive granules with `bytes` from `start` on, or what the file has of them.
+    /// Fills consecutive granules from `start` on, each with `bytes` or what the file has of them.
     fn fill(&self, writers: &mut [ChunkWriter], start: u64, bytes: usize) -> io::Result<()> {
         let below = self.below.get()?;
         if (bytes as u64).is_multiple_of(BLOCK_BYTES) {
-            let mut left = bytes;
-            let mut parts: Vec<IoSliceMut<'_>> = Vec::with_capacity(writers.len());
-            for writer in &mut *writers {
-                let part = writer.free();
-                let count = part.len().min(left);
-                left -= count;
-                parts.push(IoSliceMut::new(&mut part[..count]));
-            }
+            let mut parts: Vec<IoSliceMut<'_>> = writers
+                .iter_mut()
+                .map(|writer| IoSliceMut::new(&mut writer.free()[..bytes]))
+                .collect();
             let mut read = below.read_parts_at(&mut parts, start)?;
             for writer in &mut *writers {
-                let count = writer.room().min(read);
+                let count = bytes.min(read);
                 writer.skip(count);
                 read -= count;
             }
         }
         // A short read, and a last granule that ends within a block.
-        let mut left = bytes;
         for (index, writer) in writers.iter_mut().enumerate() {
-            let wanted = left.min(GRANULE_BYTES as usize);
             let position = start + index as u64 * GRANULE_BYTES;
-            writer.fill(wanted, |buffer, done| below.read_at(buffer, position + done))?;
-            left -= wanted;
+            writer.fill(bytes, |buffer, done| below.read_at(buffer, position + done))?;
         }
         Ok(())
     }
@@ -580,12 +570,16 @@ impl DiskFile for OwnedFile {
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        {
+        let stays_unwritten = {
             let mut tail = self.tail();
             if bytes == tail.end && tail.written < tail.end {
                 tail.is_final = true;
                 return Ok(());
             }
+            tail.written < bytes.min(tail.end)
+        };
+        if stays_unwritten {
+            self.write_out()?;
         }
         let mut writer = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if writer.is_trimmed && bytes == self.tail().end {

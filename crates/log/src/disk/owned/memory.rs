@@ -330,7 +330,29 @@ fn forget_ended(places: &mut VecDeque<Place>) {
     }
 }
 
+/// - `bytes`: at most `CHUNK_BYTES_MAX`.
 fn class_of(bytes: usize) -> usize {
     let blocks = bytes.div_ceil(CHUNK_BYTES_MIN).next_power_of_two();
-    (blocks.trailing_zeros() as usize).min(CLASSES - 1)
+    blocks.trailing_zeros() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_files_that_are_gone_do_not_pile_up() {
+        let memory = LogMemory::new(1 << 20, 1 << 20);
+        let place = || Place {
+            file: Weak::new(),
+            position: 0,
+            bytes: 4_096,
+        };
+        for _ in 0..100 {
+            memory.note_written(place());
+            memory.note_loaded(place());
+        }
+        let state = memory.state();
+        assert_eq!((state.written.len(), state.loaded.len()), (0, 0));
+    }
 }

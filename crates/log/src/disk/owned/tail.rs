@@ -143,9 +143,6 @@ impl Tail {
 
     /// Returns what is to be written now, whole blocks from the last written one on.
     pub fn unwritten(&self) -> Option<Unwritten> {
-        if self.written >= self.end {
-            return None;
-        }
         let start = self.written / BLOCK_BYTES * BLOCK_BYTES;
         // Two chunks may share a block; the later one has all of it that memory holds, and the
         // device wants a block in one piece.

@@ -19,6 +19,9 @@ use super::{Shared, calls};
 use crate::disk::owned::AlignedBuffer;
 use crate::disk::{DiskFile, OpenMode, read_through};
 
+#[cfg(test)]
+mod tests;
+
 /// Not in the clock.
 const NO_PLACE: usize = usize::MAX;
 

@@ -1,5 +1,9 @@
 //! The memory of log files over real and simulated disks.
 
+mod device;
+mod requests;
+mod memory;
+
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

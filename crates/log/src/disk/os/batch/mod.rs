@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::file::OsFile;
 use crate::disk::DiskFile;
 
+#[cfg(test)]
+mod tests;
+
 /// From this many files on, `syncfs` is faster although it also writes what was not requested.
 const BATCH_MIN: usize = 16;
 
