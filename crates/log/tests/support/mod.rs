@@ -3,3 +3,4 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod numbered;
+pub mod opening;
