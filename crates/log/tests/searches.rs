@@ -96,7 +96,7 @@ fn index_entries_follow_more_than_an_interval_and_name_the_first_batch_with_thei
 }
 
 #[test]
-fn a_read_ends_with_the_last_batch_that_fits() {
+fn a_read_of_whole_batches_ends_exactly_at_its_limit() {
     let (disk, log) = written(400);
     let one = position_of(&disk, &file(0, ".log"), 1);
     for (max_bytes, batches) in [(3 * one, 3), (3 * one - 1, 2), (3 * one + 1, 3), (40 * one, 40)] {
