@@ -295,7 +295,7 @@ fn leader_epochs_and_log_start_that_contradict_each_other_are_reported() {
     assert!(detail.contains("deleted records may be back"), "{detail}");
     check_records(&log, 0, 100);
 
-    // No segment goes back to the epochs' start, and the first one begins where the checkpoint says.
+    // No segment goes back to the epochs' start; the first one begins where the checkpoint says.
     let disk = closed(300);
     for suffix in [".log", ".index", ".timeindex"] {
         remove(&disk, 0, suffix);
@@ -568,6 +568,15 @@ fn verified_batches_are_not_verified_again_and_damaged_ones_always() {
             check_readable_except(&log, &[nth as i64]);
         }
     }
+    // Without indexes everything is verified from the first batch on.
+    let disk = intact.fork(1);
+    for suffix in [".index", ".timeindex"] {
+        remove(&disk, 0, suffix);
+    }
+    damage_checksum(&disk, 0, 0);
+    let (log, _) = try_open(&disk, unclean(100)).expect("opens");
+    check_readable_except(&log, &[0]);
+
     let (log, report) = try_open(&intact, unclean(0)).expect("opens");
     assert_eq!(report.checked_bytes, 100 * one(&intact));
     for offset in 0..100 {

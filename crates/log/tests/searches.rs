@@ -195,10 +195,11 @@ fn the_largest_time_below_a_bound_is_that_of_the_batch_before_it() {
 /// A bound in the middle of the bytes that are read at once.
 #[test]
 fn a_search_up_to_a_bound_does_not_stumble_over_what_follows() {
-    let (_, log) = written(400);
-    for bound in 1..60 {
+    let (_, mut log) = written(1);
+    (0..80).for_each(|_| append_bytes(&mut log, &batch_at(START_MS, 100)));
+    for bound in 1..80 {
         let reader = log.reader();
-        let found = reader.offset_for_timestamp(START_MS + 80, below(bound), ReadMode::Resident);
+        let found = reader.offset_for_timestamp(START_MS + 1, below(bound), ReadMode::Resident);
         assert_eq!(found.expect("readable"), Lookup::Nothing, "{bound}");
     }
 }
@@ -314,6 +315,35 @@ fn a_wrong_base_offset_takes_no_other_batch_its_place_where_gaps_are_allowed() {
             }
         }
     }
+}
+
+/// The batch that would tell by its offset which of two neighbours is wrong is gone.
+#[test]
+fn a_gap_behind_a_wrong_base_offset_does_not_make_its_neighbour_wrong() {
+    const GONE: i64 = 42;
+    let intact = closed(100);
+    let path = file(0, ".log");
+    let one = position_of(&intact, &path, 1) as usize;
+    for suffix in [".index", ".timeindex"] {
+        intact.remove_file(&file(0, suffix)).expect("removed");
+    }
+    let without_index = LogConfig {
+        index_interval_bytes: 1 << 20,
+        ..config()
+    };
+    let open_with_offset = |nth: usize, wrong: i64| {
+        let disk = intact.fork(1);
+        let mut bytes = disk.read_file(&path).expect("there");
+        bytes[nth * one..nth * one + 8].copy_from_slice(&wrong.to_be_bytes());
+        bytes.drain(GONE as usize * one..(GONE as usize + 1) * one);
+        disk.write_file(&path, &bytes);
+        open_with(&disk, without_index.clone(), with_gaps(unclean(100)))
+    };
+    let position = |log: &PartitionLog, offset| read(log, offset, 600, ReadMode::Blocking).at.position;
+    let log = open_with_offset(41, 40);
+    assert_eq!(position(&log, 40), 40 * one as u64);
+    let log = open_with_offset(40, 60);
+    assert_eq!(position(&log, 60), 59 * one as u64);
 }
 
 /// KIP-354: what is overdue is known by the first time of a segment from before the start.
