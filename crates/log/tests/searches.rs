@@ -337,7 +337,12 @@ fn a_gap_behind_a_wrong_base_offset_does_not_make_its_neighbour_wrong() {
         bytes[nth * one..nth * one + 8].copy_from_slice(&wrong.to_be_bytes());
         bytes.drain(GONE as usize * one..(GONE as usize + 1) * one);
         disk.write_file(&path, &bytes);
-        open_with(&disk, without_index.clone(), with_gaps(unclean(100)))
+        // After a clean stop nothing has been verified yet.
+        let stopped = OpenOptions {
+            clean_shutdown: true,
+            ..with_gaps(unclean(100))
+        };
+        open_with(&disk, without_index.clone(), stopped)
     };
     let position = |log: &PartitionLog, offset| read(log, offset, 600, ReadMode::Blocking).at.position;
     let log = open_with_offset(41, 40);
