@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use ottla_log::crew::Alone;
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
-use ottla_log::{BatchToAppend, CheckpointJob, PartitionLog};
+use ottla_log::{
+    AppendError, BatchToAppend, CheckpointJob, LogConfig, OpenOptions, PartitionLog, RecoveryReport,
+};
 use ottla_wire::records::batch::{Batch, HEADER_BYTES};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::numbered::*;
+use support::opening::{clean, file, position_of, try_open, unclean};
 
 /// first_offset, last_offset, last_stable_offset, producer_id and a version of two bytes.
 const ABORTED_BYTES: usize = 34;
@@ -328,4 +331,225 @@ fn a_power_cut_after_a_checkpoint_leaves_its_indexes() {
         disk.power_cut();
         assert_eq!(read(), written, "seed {seed}");
     }
+}
+
+/// Appends a batch of `append`'s length that is not part of a transaction; whether it was known.
+fn append_in_sequence(log: &mut PartitionLog, base_sequence: i32) -> Result<bool, AppendError> {
+    let options = BatchOptions {
+        base_sequence,
+        is_transactional: false,
+        ..of_producer(7)
+    };
+    let mut builder = BatchBuilder::new(options);
+    let value = format!("{base_sequence:>500}");
+    builder.append(START_MS, None, Some(value.as_bytes()), &[]);
+    let bytes = builder.finish();
+    let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+    Ok(log.append(&[batch], 0, START_MS)?.duplicate)
+}
+
+fn snapshot_of(offset: i64) -> PathBuf {
+    file(offset, ".snapshot")
+}
+
+fn producers(log: &PartitionLog) -> Vec<i64> {
+    log.active_producers()
+        .map(|producer| producer.producer_id)
+        .collect()
+}
+
+#[test]
+fn a_snapshot_above_the_recovery_point_is_removed_and_one_below_it_stays() {
+    let disk = closed(300);
+    let snapshots = [114, 228, 300].map(|offset| format!("{offset:020}.snapshot"));
+    try_open(&disk, clean()).expect("opens");
+    assert_eq!(names(&disk, ".snapshot"), snapshots);
+    try_open(&disk, unclean(299)).expect("opens");
+    assert_eq!(names(&disk, ".snapshot"), snapshots[..2]);
+}
+
+/// Retention has removed all records.
+#[test]
+fn a_snapshot_at_the_start_of_the_log_knows_its_producers() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_in_sequence(&mut log, 0).expect("appended");
+    log.close().expect("closed");
+    let deleted = OpenOptions {
+        log_start_offset: 1,
+        ..unclean(1)
+    };
+    let (log, _) = try_open(&disk, deleted).expect("opens");
+    assert_eq!((log.start_offset(), producers(&log)), (1, vec![7]));
+}
+
+#[test]
+fn an_abort_behind_the_snapshot_is_noted_once() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    begin_transaction(&mut log, 7);
+    checkpoint(&mut log);
+    let open_at_1 = disk.read_file(&snapshot_of(1)).expect("there");
+    write_abort(&mut log, 7);
+    checkpoint(&mut log);
+    drop(log);
+    disk.remove_file(&snapshot_of(2)).expect("removed");
+    disk.write_file(&snapshot_of(1), &open_at_1);
+    let (log, report) = open(&disk, false, 2);
+    assert_eq!(report.replayed_batches, 1, "the marker");
+    assert_eq!(log.reader().aborted_transactions(0, 10).len(), 1);
+}
+
+/// Of one segment or of two, the transaction indexes are rebuilt.
+#[test]
+fn damaged_indexes_of_aborted_transactions_are_rebuilt_from_the_first_damaged_one_on() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    append_many(&mut log, 120);
+    abort_transaction(&mut log, 8);
+    log.close().expect("closed");
+    let indexes = files(&disk, ".txnindex");
+    let contents =
+        |disk: &MemoryDisk| -> Vec<_> { indexes.iter().map(|path| disk.read_file(path)).collect() };
+    assert_eq!(indexes.len(), 2);
+    for damaged in [&indexes[..], &indexes[..1], &indexes[1..]] {
+        let disk = disk.fork(1);
+        let whole = contents(&disk);
+        for path in damaged {
+            let bytes = disk.read_file(path).expect("there");
+            disk.write_file(path, &bytes[..ABORTED_BYTES - 1]);
+        }
+        let (log, report) = open(&disk, true, 124);
+        assert_eq!(report.rebuilt_indexes, damaged.len());
+        assert!(contents(&disk) == whole, "{damaged:?}");
+        assert_eq!(log.reader().aborted_transactions(0, 124).len(), 2);
+    }
+}
+
+/// Compaction has removed the marker of a transaction. Without the snapshot it would be open.
+#[test]
+fn a_snapshot_is_believed_where_compaction_may_have_removed_the_proof() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    abort_transaction(&mut log, 7);
+    append_many(&mut log, 3);
+    log.close().expect("closed");
+    let path = file(0, ".log");
+    let mut bytes = disk.read_file(&path).expect("there");
+    let first = Batch::parse(&bytes).expect("intact").bytes.len();
+    let marker = Batch::parse(&bytes[first..]).expect("intact").bytes.len();
+    bytes.drain(first..first + marker);
+    disk.write_file(&path, &bytes);
+    let stopped = |gaps_below| OpenOptions {
+        gaps_below,
+        ..clean()
+    };
+    let (log, report) = try_open(&disk, stopped(5)).expect("opens");
+    assert_eq!((log.last_stable_offset(5), report.replayed_batches), (5, 0));
+}
+
+/// A producer that had expired when the snapshot was written is missing there.
+#[test]
+fn a_producer_that_has_expired_does_not_contradict_a_snapshot_without_it() {
+    let disk = MemoryDisk::new(1);
+    let nothing = closed(1).read_file(&snapshot_of(1)).expect("there");
+    let mut log = create(&disk);
+    append_in_sequence(&mut log, 0).expect("appended");
+    checkpoint(&mut log);
+    drop(log);
+    disk.write_file(&snapshot_of(1), &nothing);
+    let expiration_ms = LogConfig::default().producer_id_expiration_ms;
+    let open_at = |now_ms: i64| -> (PartitionLog, RecoveryReport) {
+        let options = OpenOptions { now_ms, ..unclean(1) };
+        let disk = disk.fork(1).shared();
+        PartitionLog::open(disk, Path::new(DIRECTORY), config(), options).expect("opens")
+    };
+    let (log, report) = open_at(START_MS + expiration_ms);
+    assert_eq!((producers(&log), report.replayed_batches), (vec![], 0));
+    let (log, report) = open_at(START_MS + expiration_ms - 1);
+    assert_eq!((producers(&log), report.replayed_batches), (vec![7], 1));
+}
+
+/// The batches that a client may retry are in the segment before; what follows them is damaged.
+#[test]
+fn older_batches_of_a_producer_are_recalled_from_the_segment_before() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    append_many(&mut log, 110);
+    for sequence in 0..4 {
+        append_in_sequence(&mut log, sequence).expect("in sequence");
+    }
+    checkpoint(&mut log);
+    append_many(&mut log, 3);
+    sync(&mut log).expect("synced");
+    drop(log);
+    let second = file(114, ".log");
+    for damaged in [false, true] {
+        let disk = disk.fork(1);
+        if damaged {
+            disk.corrupt(&second, 16, 1);
+        }
+        let (mut log, report) = try_open(&disk, unclean(117)).expect("opens");
+        assert_eq!(
+            report.findings.len(),
+            usize::from(damaged),
+            "{:?}",
+            report.findings
+        );
+        for sequence in 0..4 {
+            assert!(
+                append_in_sequence(&mut log, sequence).expect("recognised"),
+                "{damaged}"
+            );
+        }
+    }
+}
+
+fn open_with(disk: &MemoryDisk, config: LogConfig, recovery_point: i64) -> (PartitionLog, RecoveryReport) {
+    let options = OpenOptions {
+        now_ms: START_MS,
+        ..unclean(recovery_point)
+    };
+    PartitionLog::open(disk.shared(), Path::new(DIRECTORY), config, options).expect("opens")
+}
+
+/// The search for the place of the snapshot ends with the damage.
+#[test]
+fn a_snapshot_behind_a_damaged_batch_is_used() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let without_index = LogConfig {
+        index_interval_bytes: 1 << 20,
+        ..config()
+    };
+    log.set_config(without_index.clone());
+    append_many(&mut log, 98);
+    append_in_sequence(&mut log, 0).expect("appended");
+    append_many(&mut log, 1);
+    checkpoint(&mut log);
+    drop(log);
+    let path = file(0, ".log");
+    disk.corrupt(&path, position_of(&disk, &path, 98) + 16, 1);
+    let (log, report) = open_with(&disk, without_index, 100);
+    assert_eq!((producers(&log), report.replayed_batches), (vec![7], 0));
+}
+
+#[test]
+fn a_batch_far_below_the_snapshot_is_recalled() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    let one_segment = LogConfig {
+        segment_bytes: 1 << 20,
+        ..config()
+    };
+    log.set_config(one_segment.clone());
+    append_many(&mut log, 300);
+    append_in_sequence(&mut log, 0).expect("appended");
+    append_many(&mut log, 300);
+    append_in_sequence(&mut log, 1).expect("appended");
+    let recovery_point = log.close().expect("closed");
+    assert!(disk.read_file(&file(0, ".log")).expect("there").len() > 300 * 1024);
+    let (mut log, _) = open_with(&disk, one_segment, recovery_point);
+    assert!(append_in_sequence(&mut log, 0).expect("recognised"));
 }

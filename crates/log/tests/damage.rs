@@ -8,75 +8,12 @@ use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_log::inspection::largest_producer_id;
 use ottla_log::{
-    BatchToAppend, Bound, FindingKind, LogError, Lookup, OpenOptions, PartitionLog, Read, ReadError,
-    ReadMode, RecoveryReport,
+    BatchToAppend, Bound, FindingKind, LogError, Lookup, OpenOptions, Read, ReadError, ReadMode,
 };
 use ottla_wire::records::batch::Batch;
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::numbered::*;
-
-fn try_open(disk: &MemoryDisk, options: OpenOptions) -> Result<(PartitionLog, RecoveryReport), LogError> {
-    let now_ms = START_MS;
-    PartitionLog::open(
-        disk.shared(),
-        Path::new(DIRECTORY),
-        config(),
-        OpenOptions { now_ms, ..options },
-    )
-}
-
-fn unclean(recovery_point: i64) -> OpenOptions {
-    OpenOptions {
-        recovery_point,
-        ..OpenOptions::default()
-    }
-}
-
-fn clean() -> OpenOptions {
-    OpenOptions {
-        clean_shutdown: true,
-        ..OpenOptions::default()
-    }
-}
-
-fn contents(disk: &MemoryDisk) -> Vec<(PathBuf, Option<Vec<u8>>)> {
-    let paths = files(disk, "").into_iter();
-    paths.map(|path| (path.clone(), disk.read_file(&path))).collect()
-}
-
-/// Checks that the log is refused because of `file`, with `reason`, and that no byte is changed.
-fn check_refused(disk: &MemoryDisk, options: OpenOptions, file: &str, reason: &str) {
-    let before = contents(disk);
-    let Err(error) = try_open(disk, options) else {
-        panic!("{file}: the log opens")
-    };
-    let LogError::Corrupt { path, .. } = &error else {
-        panic!("{error}")
-    };
-    assert!(path.ends_with(file), "{error}");
-    assert!(error.to_string().contains(reason), "{error}");
-    assert!(contents(disk) == before, "{file}: a refused log was changed");
-}
-
-fn read_code(log: &PartitionLog, offset: i64) -> Result<Option<i64>, ReadError> {
-    let read = log
-        .reader()
-        .read(offset, 600, true, log.end(), ReadMode::Blocking)?;
-    let Read::Region(found) = read else {
-        return Ok(None);
-    };
-    if let Some(unchecked) = &found.unchecked {
-        unchecked.check(found.region.bytes).map_err(ReadError::Log)?;
-    }
-    Ok(Some(found.base_offset))
-}
-
-/// Returns the position of a batch: all batches of the test have the same length.
-fn position_of(disk: &MemoryDisk, segment: &Path, nth: u64) -> u64 {
-    let bytes = disk.read_file(segment).expect("there");
-    let length = u64::from(u32::from_be_bytes(bytes[8..12].try_into().expect("four bytes"))) + 12;
-    nth * length
-}
+use support::opening::*;
 
 /// Regression: an operator changed one byte of the batch at the last index entry below the recovery
 /// point; the log seemed empty, and new records took offsets of old ones.
@@ -588,6 +525,12 @@ fn the_largest_producer_id_is_found_in_batches_and_snapshots_and_not_in_damage()
         Some(900),
         "retention removed the batches"
     );
+    let renamed = without(".log");
+    let snapshot = &files(&renamed, ".snapshot")[0];
+    renamed
+        .rename(snapshot, &snapshot.with_extension("old"))
+        .expect("renamed");
+    assert_eq!(found(&renamed), None, "it is no snapshot any more");
     let batches_only = without(".snapshot");
     assert_eq!(found(&batches_only), Some(900));
     let segment = &files(&disk, ".log")[0];

@@ -238,10 +238,6 @@ impl Opening {
         let mut log = self.assemble(segments, tail, start_offset, producers, leader_epochs)?;
         log.recovery_point = recovery_point.min(log.end_offset).max(0);
         log.checkpoints.last_snapshot = last_snapshot;
-        // The killed process may have created the newest segment without any data that made the
-        // code above sync.
-        let newest = log.active.segment.base_offset;
-        log.unsynced.directory = !self.options.clean_shutdown && newest >= log.recovery_point && newest != 0;
         // What had to be verified now would have to be verified again after another crash.
         log.recovery_point_bytes = -i64::try_from(self.report.checked_bytes).expect("a disk has fewer bytes");
         if log_is_new {
@@ -586,7 +582,7 @@ impl Opening {
         // After a kill the bytes may be only in the page cache. Everything above the recovery point
         // becomes durable now, because readers will see it; and so does the file's end, which a
         // killed recovery may have truncated.
-        if !self.options.clean_shutdown && tail.end_offset >= self.options.recovery_point {
+        if !self.options.clean_shutdown {
             let first_unsure = self.options.recovery_point.saturating_sub(1);
             let unsure = &segments[segment_index(&segments, first_unsure)..];
             for segment in unsure {

@@ -4,3 +4,4 @@
 
 pub mod batches;
 pub mod numbered;
+pub mod opening;
