@@ -488,6 +488,8 @@ pub struct BrokerSide {
     pub held: Vec<HeldPartition>,
     /// The operations that the broker denied this client in the window.
     pub denied: Vec<Denied>,
+    /// Topics that this client asked for in the window, and that do not exist.
+    pub unknown_topics: Vec<UnknownTopic>,
 }
 
 /// A partition of a consumer that stands still where a transaction begins that is not ended.
@@ -517,6 +519,14 @@ pub struct Denied {
     pub resource: String,
     /// An ACL denies it; otherwise none allows it.
     pub is_by_acl: bool,
+    pub count: f64,
+}
+
+/// A topic that a client asked a broker for, and that does not exist.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnknownTopic {
+    pub topic: String,
     pub count: f64,
 }
 
