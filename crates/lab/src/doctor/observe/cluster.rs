@@ -219,12 +219,12 @@ impl ClusterWindows {
     pub fn take(&mut self, reading: ClusterReading) -> Vec<Observed> {
         self.readings
             .retain(|earlier| earlier.at_ms > reading.at_ms - WINDOW_MS && earlier.at_ms < reading.at_ms);
-        let before = self.readings.front();
+        let earlier = &self.readings;
         let mut observed = Vec::new();
         for (group, members) in &reading.groups {
             let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
             for member in members {
-                let mut one = observation(&reading, before, group, member);
+                let mut one = observation(&reading, earlier, group, member);
                 one.group_members = Some(members.len() as f64);
                 one.group_partitions = (assigned > 0).then_some(assigned as f64);
                 observed.push(one);
@@ -237,10 +237,11 @@ impl ClusterWindows {
 
 fn observation(
     reading: &ClusterReading,
-    before: Option<&ClusterReading>,
+    earlier: &VecDeque<ClusterReading>,
     group: &str,
     member: &Member,
 ) -> Observed {
+    let first = earlier.front();
     let quota = |name: Option<&str>| reading.quotas.get(&name.map(str::to_owned)).copied();
     Observed {
         client: Client {
@@ -251,14 +252,14 @@ fn observation(
             member_id: Some(member.id.clone()),
             ..Client::default()
         },
-        seconds: before.map_or(0.0, |before| (reading.at_ms - before.at_ms) as f64 / 1e3),
+        seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
         broker: BrokerSide {
             quota_bytes_per_second: quota(Some(&member.client_id)).or_else(|| quota(None)),
             ..BrokerSide::default()
         },
         is_off_at_broker: !reading.asks_for_metrics,
         partitions: (member.assignment.iter())
-            .filter_map(|partition| consumed(reading, before, group, partition))
+            .filter_map(|partition| consumed(reading, earlier, group, partition))
             .collect(),
         ..Observed::default()
     }
@@ -270,16 +271,16 @@ const COMMIT_SECONDS: f64 = 5.0;
 /// The lag behind the committed offset, without what arrived since a commit that is as old as
 /// commits of a group usually get: a reader at the end would otherwise seem to be behind by all
 /// that it has not committed yet. A group that does not commit any more has the whole lag. With one
-/// reading alone it is not known.
+/// reading of the partition alone it is not known.
 fn consumed(
     reading: &ClusterReading,
-    before: Option<&ClusterReading>,
+    earlier: &VecDeque<ClusterReading>,
     group: &str,
     partition: &TopicPartition,
 ) -> Option<ConsumedPartition> {
     let key = (group.to_owned(), partition.clone());
     let now = reading.positions.get(&key)?;
-    let earlier = before.and_then(|before| {
+    let earlier = earlier.iter().find_map(|before| {
         let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
         Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
     });
@@ -390,6 +391,25 @@ mod tests {
             "its first commit"
         );
         assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
+    }
+
+    /// Regression: for a minute after a group's first commit its lag was the clients' own gauges,
+    /// and one that fell behind on Apache Kafka was said to catch up.
+    #[test]
+    fn a_partition_is_compared_with_the_first_reading_that_has_it() {
+        let mut windows = ClusterWindows::default();
+        windows.take(reading(0, &[]));
+        windows.take(reading(10_000, &[(0, 100, 400)]));
+        let observed = windows.take(reading(20_000, &[(0, 200, 800), (1, 5, 9)]));
+        let [zero, one] = &observed[0].partitions[..] else {
+            panic!("two partitions: {:?}", observed[0].partitions)
+        };
+        assert_eq!((zero.lag, zero.lag_slope), (Some(400.0), Some(30.0)));
+        assert_eq!(
+            (zero.consumed_per_second, zero.produced_per_second),
+            (Some(10.0), Some(40.0))
+        );
+        assert_eq!((one.lag, one.lag_slope), (None, None), "its first commit");
     }
 
     /// Regression: consumers that kept up on Apache Kafka were said to fall behind.
