@@ -336,7 +336,8 @@ const COMMIT_SECONDS: f64 = 5.0;
 /// The lag behind the committed offset, without what arrived since a commit that is as old as
 /// commits of a group usually get: a reader at the end would otherwise seem to be behind by all
 /// that it has not committed yet. A group that does not commit any more has the whole lag. With one
-/// reading of the partition alone it is not known.
+/// reading of the partition alone it is not known; at the first commit it is where the growth of
+/// the log is.
 fn consumed(
     reading: &ClusterReading,
     earlier: &VecDeque<ClusterReading>,
@@ -345,6 +346,7 @@ fn consumed(
 ) -> Option<ConsumedPartition> {
     let key = (group.to_owned(), partition.clone());
     let now = reading.positions.get(&key)?;
+    let growth = writers::growth_of(partition, reading, earlier);
     let earlier = earlier.iter().find_map(|before| {
         let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
         Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
@@ -352,15 +354,19 @@ fn consumed(
     let commits = earlier.is_some_and(|(before, _)| before.committed != now.committed);
     let rate =
         |of: fn(&Position) -> i64| earlier.map(|(before, seconds)| (of(now) - of(before)) as f64 / seconds);
-    let uncommitted = rate(|position| position.end).filter(|_| commits);
+    let produced = rate(|position| position.end);
+    let uncommitted = match earlier {
+        Some(_) => produced.filter(|_| commits),
+        None => growth,
+    };
     let behind = (now.end - now.committed) as f64 - COMMIT_SECONDS * uncommitted.unwrap_or(0.0);
     Some(ConsumedPartition {
         topic: partition.topic.to_string(),
         partition: partition.partition,
-        lag: earlier.map(|_| behind.max(0.0)),
+        lag: earlier.map(drop).or(growth.map(drop)).map(|()| behind.max(0.0)),
         lag_slope: rate(|position| position.end - position.committed),
         consumed_per_second: rate(|position| position.committed),
-        produced_per_second: rate(|position| position.end),
+        produced_per_second: produced.or(growth),
         ..ConsumedPartition::default()
     })
 }
@@ -459,6 +465,29 @@ mod tests {
             "its first commit"
         );
         assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
+    }
+
+    /// Regression: until a group's second commit its lag was the clients' own gauges, by which one
+    /// that fell behind kept up.
+    #[test]
+    fn at_its_first_commit_a_partition_has_the_lag_that_the_growth_of_its_log_leaves() {
+        let lag = |end: i64| {
+            let mut windows = ClusterWindows::default();
+            let with_end = |at_ms, end, positions: &[_]| {
+                let mut one = reading(at_ms, positions);
+                one.writing.ends.insert(TopicPartition::new("t", 0), end);
+                one
+            };
+            windows.take(with_end(0, end - 4_000, &[]), &[]);
+            let observed = windows.take(with_end(10_000, end, &[(0, 5_000, end)]), &[]);
+            let partition = &observed[0].partitions[0];
+            assert_eq!(partition.produced_per_second, Some(400.0));
+            assert_eq!((partition.lag_slope, partition.consumed_per_second), (None, None));
+            partition.lag
+        };
+        // Five seconds of records may be read and not committed.
+        assert_eq!(lag(6_500), Some(0.0));
+        assert_eq!(lag(9_000), Some(2_000.0));
     }
 
     /// Regression: for a minute after a group's first commit its lag was the clients' own gauges,
