@@ -1,13 +1,14 @@
 //! Operations that ACLs denied, as facts about a connection.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Longer names of resources are cut: no topic has a longer name.
 const NAME_BYTES_MAX: usize = 249;
 
-/// Operations that are kept for one connection: the doctor advises one change at a time.
-const KEPT_MAX: usize = 4;
+/// The part of a resource's name that is kept.
+pub(crate) fn cut(name: &str) -> Arc<str> {
+    name[..name.floor_char_boundary(NAME_BYTES_MAX)].into()
+}
 
 /// What was denied, with the names that Kafka's tools have for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,61 +30,15 @@ impl DeniedOperation {
         DeniedOperation {
             operation,
             resource_type,
-            resource: resource[..resource.floor_char_boundary(NAME_BYTES_MAX)].into(),
+            resource: cut(resource),
             is_by_acl,
         }
-    }
-}
-
-/// The last different operations that one connection was denied, and how often.
-#[derive(Debug, Default)]
-pub struct DeniedHere {
-    total: AtomicU64,
-    /// The latest last.
-    last: Mutex<Vec<(DeniedOperation, u64)>>,
-}
-
-impl DeniedHere {
-    pub(crate) fn see(&self, denied: DeniedOperation) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last.iter().position(|(known, _)| *known == denied);
-        let before = known.map_or(0, |index| last.remove(index).1);
-        if last.len() == KEPT_MAX {
-            last.remove(0);
-        }
-        last.push((denied, before + 1));
-        self.total.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Without a lock: asked for each request of a connection that has moved no records.
-    pub fn is_empty(&self) -> bool {
-        self.total.load(Ordering::Relaxed) == 0
-    }
-
-    pub fn last(&self) -> Vec<(DeniedOperation, u64)> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_connection_keeps_its_last_denials() {
-        let here = DeniedHere::default();
-        assert!(here.is_empty());
-        for name in ["a", "b", "a", "c", "d", "e"] {
-            here.see(DeniedOperation::new("Write", "Topic", name, false));
-        }
-        let last = here.last();
-        let last: Vec<_> = last
-            .iter()
-            .map(|(denied, count)| (&*denied.resource, *count))
-            .collect();
-        assert_eq!(last, [("a", 2), ("c", 1), ("d", 1), ("e", 1)]);
-        assert!(!here.is_empty());
-    }
 
     #[test]
     fn a_long_name_is_cut_between_characters() {

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::primitives::Uuid;
 
-use crate::denied::DeniedHere;
+use crate::denied::{DeniedOperation, cut};
+use crate::last::Last;
 use crate::quota::mutation::MutationQuota;
 use crate::quota::registry::user_of;
 use crate::quota::{ClientQuota, Quotas};
@@ -59,8 +60,8 @@ pub struct ClientSoftware {
     pub version: Arc<str>,
 }
 
-/// What a client has said about itself on this connection so far, and what it was denied. The first
-/// statement counts.
+/// What a client has said about itself on this connection so far, what it was denied and what it
+/// asked for that does not exist. The first statement counts.
 #[derive(Debug, Default)]
 pub struct ClientIdentity {
     software: OnceLock<ClientSoftware>,
@@ -69,7 +70,8 @@ pub struct ClientIdentity {
     is_unasked: AtomicBool,
     /// Its interval; 0: it was given none.
     push_interval_ms: AtomicU32,
-    denied: DeniedHere,
+    denied: Last<DeniedOperation>,
+    unknown_topics: Last<Arc<str>>,
 }
 
 impl ClientIdentity {
@@ -85,8 +87,17 @@ impl ClientIdentity {
     }
 
     /// The operations that this connection was denied.
-    pub fn denied(&self) -> &DeniedHere {
+    pub fn denied(&self) -> &Last<DeniedOperation> {
         &self.denied
+    }
+
+    /// The topics whose metadata this connection asked for, and which do not exist.
+    pub fn unknown_topics(&self) -> &Last<Arc<str>> {
+        &self.unknown_topics
+    }
+
+    pub(crate) fn see_unknown_topic(&self, name: &str) {
+        self.unknown_topics.see(cut(name));
     }
 
     pub(crate) fn set_software(&self, name: &str, version: &str) {

@@ -11,6 +11,7 @@ use ottla_client::admin::{
 use ottla_client::config::Config;
 use ottla_lab::disk::cold::drop_from_cache;
 use ottla_lab::disk::read_limit::ReadLimit;
+use ottla_lab::doctor::observe::writers::silent_name;
 use ottla_lab::link::namespace::Namespace;
 use ottla_lab::scenario::model::LinkSpec;
 use serde_json::Value;
@@ -228,8 +229,9 @@ impl Stage {
         Ok(())
     }
 
-    /// What the doctor says of a client.
-    pub fn diagnosis(&self, client_id: &str, role: &str) -> Result<Option<Value>> {
+    /// What the doctor says of a client, or of the producers of `topic` that push nothing: beside
+    /// Apache Kafka their client ids are not known.
+    pub fn diagnosis(&self, client_id: &str, role: &str, topic: &str) -> Result<Option<Value>> {
         let mut command = Command::new(&self.ottla);
         let place = if self.collector.is_some() {
             "--collector"
@@ -256,9 +258,11 @@ impl Stage {
         );
         let examination: Value = serde_json::from_slice(&output.stdout)?;
         let clients = examination["clients"].as_array().context("clients")?;
-        let found = clients
-            .iter()
-            .find(|client| client["client_id"] == client_id && client["role"] == role);
+        let named = |name: &str| {
+            let is_it = |client: &&Value| client["client_id"] == name && client["role"] == role;
+            clients.iter().find(is_it)
+        };
+        let found = named(client_id).or_else(|| named(&silent_name(topic)));
         Ok(found.cloned())
     }
 }

@@ -416,7 +416,7 @@ impl Trial<'_> {
         let (id, mut load) = self.start("first", self.regime.way, &[], &[])?;
         if self.regime.is_starting {
             let seconds = load.watch(STARTED)?;
-            let diagnosis = self.stage.diagnosis(&id, self.role())?;
+            let diagnosis = self.stage.diagnosis(&id, self.role(), &self.topic)?;
             return Ok((diagnosis.unwrap_or_default(), seconds));
         }
         load.watch(first_asked(self.regime))?;
@@ -424,7 +424,7 @@ impl Trial<'_> {
         let mut last: Option<Value> = None;
         let began = load.seconds().len();
         loop {
-            let found = self.stage.diagnosis(&id, self.role())?;
+            let found = self.stage.diagnosis(&id, self.role(), &self.topic)?;
             let is_same = found.is_some()
                 && found.as_ref().map(|now| &now["verdict"]) == last.as_ref().map(|last| &last["verdict"]);
             let is_known = found

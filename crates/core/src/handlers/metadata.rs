@@ -28,7 +28,7 @@ use crate::placement::{ENTRIES_UNBOUNDED, count};
 use crate::quota::mutation::MutationQuota;
 use crate::refusal::Refusal;
 use crate::reply::ReplyBuffer;
-use crate::request::Request;
+use crate::request::{ClientIdentity, Request};
 use crate::submit::{ControllerReply, InternalTopic, submit};
 
 /// From this version on a missing listener is told apart from a missing leader.
@@ -42,6 +42,7 @@ const CREATION_WAIT_MS: u64 = 5_000;
 struct OwnedRequest {
     version: i16,
     listener_name: Arc<str>,
+    identity: Arc<ClientIdentity>,
     caller: Caller,
     topics: AskedTopics,
     cluster_operations: bool,
@@ -191,6 +192,7 @@ impl OwnedRequest {
         OwnedRequest {
             version,
             listener_name: request.connection.listener_name.clone(),
+            identity: request.connection.identity.clone(),
             caller,
             topics: AskedTopics::new(version, body),
             cluster_operations: body.include_cluster_authorized_operations,
@@ -311,6 +313,9 @@ impl OwnedRequest {
             None if topic_name_problem(name).is_some() => ErrorCode::InvalidTopicException,
             None => ErrorCode::UnknownTopicOrPartition,
         };
+        if error == ErrorCode::UnknownTopicOrPartition {
+            self.identity.see_unknown_topic(name);
+        }
         MetadataResponseTopic {
             error_code: error.code(),
             name: Some(name),

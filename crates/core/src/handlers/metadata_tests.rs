@@ -470,6 +470,20 @@ fn metadata_creates_a_topic_only_where_that_is_allowed() {
 }
 
 #[test]
+fn a_connection_remembers_the_missing_topics_that_it_asked_for() {
+    let broker = Broker::new(&[("auto.create.topics.enable", "false")]);
+    broker.create("there", 1, 7);
+    for _ in 0..3 {
+        broker.ask(ApiKey::Metadata, 12, |body| {
+            metadata(Some(&["orders", "there", "../x"]), true).encode(body, 12)
+        });
+    }
+    let unknown = broker.connection.identity.unknown_topics();
+    assert_eq!(unknown.last(), [("orders".into(), 3)]);
+    assert_eq!(unknown.total(), 3);
+}
+
+#[test]
 fn waiting_for_the_creation_of_a_topic_times_out() {
     let broker = Broker::new(&[]);
     let mut body = Vec::new();

@@ -27,6 +27,9 @@ pub struct Snapshot {
     pub consumer: Option<Consumer>,
     /// What the brokers saw of this client; one entry for each broker that reported.
     pub brokers: Vec<BrokerSide>,
+    /// What the cluster itself tells, whose brokers count nothing by client (Admin protocol).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSide>,
     /// Earlier windows of the same client with another number of threads, for contention (F22).
     pub earlier: Vec<Earlier>,
     /// Other clients that took time of the same brokers, heaviest first (tenant rules); at most a
@@ -488,6 +491,37 @@ pub struct BrokerSide {
     pub held: Vec<HeldPartition>,
     /// The operations that the broker denied this client in the window.
     pub denied: Vec<Denied>,
+    /// Topics that this client asked for in the window, and that do not exist.
+    pub unknown_topics: Vec<UnknownTopic>,
+}
+
+/// What a cluster tells of the topics that a producer writes to, and of its quota.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterSide {
+    /// By records, the heaviest first; at most a handful. Bytes are not known.
+    pub partitions: Vec<WrittenPartition>,
+    /// Partitions of these topics that grew, and the records of all of them.
+    pub partitions_written: Option<f64>,
+    pub records_per_second: Option<f64>,
+    /// As much as the client sends: no other writes there.
+    pub is_alone: bool,
+    /// `producer_byte_rate` of its client id.
+    pub quota_bytes_per_second: Option<f64>,
+    /// The entry stands for producers that push nothing.
+    pub silent: Option<SilentWriters>,
+}
+
+/// Producers of a topic that push nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SilentWriters {
+    pub topic: String,
+    pub count: f64,
+    /// All producers that write to it; which of them push is not known.
+    pub writers: f64,
+    /// Ids of writers, at most a handful.
+    pub producer_ids: Vec<i64>,
 }
 
 /// A partition of a consumer that stands still where a transaction begins that is not ended.
@@ -517,6 +551,14 @@ pub struct Denied {
     pub resource: String,
     /// An ACL denies it; otherwise none allows it.
     pub is_by_acl: bool,
+    pub count: f64,
+}
+
+/// A topic that a client asked a broker for, and that does not exist.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnknownTopic {
+    pub topic: String,
     pub count: f64,
 }
 

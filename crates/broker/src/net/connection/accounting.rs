@@ -24,6 +24,10 @@ const ROUND_TRIP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the positions of a connection's fetches in their partitions are noted.
 const POSITIONS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A connection that asked this often for topics that do not exist does not only look whether they
+/// are there.
+const ASKED_AGAIN: u64 = 5;
+
 /// More requests under way at the same time are not told apart.
 pub(super) const IN_FLIGHT_MAX: usize = 16;
 
@@ -186,7 +190,8 @@ impl Accounting {
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
     /// records, asks for a subscription to metrics (Java asks on another connection than the one
-    /// that it produces on), or is denied something: such a client moves no records.
+    /// that it produces on), is denied something, or asks again and again for a topic that does not
+    /// exist: such a client moves no records.
     fn activity_index(
         &mut self,
         context: &LoopContext,
@@ -197,8 +202,9 @@ impl Accounting {
     ) -> Option<ActivityIndex> {
         let is_data = request.moves_records();
         let facts = client.context();
-        let is_known =
-            is_data || facts.identity.instance_id().is_some() || !facts.identity.denied().is_empty();
+        let identity = &facts.identity;
+        let is_refused = identity.denied().total() > 0 || identity.unknown_topics().total() >= ASKED_AGAIN;
+        let is_known = is_data || identity.instance_id().is_some() || is_refused;
         if self.activity.is_none() && is_known {
             let who = Who {
                 connection_id: facts.connection_id,

@@ -27,12 +27,13 @@ use kept::{Judged, Kept};
 
 use super::adapters::{Hints, Reading, Software};
 use super::diagnosis::{Examination, Seen};
+use super::observe::writers::Pushing;
 use super::otlp;
 use super::promises::Ledger;
 use super::rules::inference::INTERVALS_SILENT;
 use super::snapshot::{
-    BrokerSide, Client, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings, Snapshot,
-    host_of,
+    BrokerSide, Client, ClusterSide, ConsumedPartition, Consumer, Host, Library, Neighbour, Role, Settings,
+    Snapshot, host_of,
 };
 use super::statements::Statements;
 
@@ -111,6 +112,9 @@ pub struct Observed {
     pub expelled: Vec<String>,
     /// For a consumer whose own metrics have no lag: derived from committed offsets.
     pub partitions: Vec<ConsumedPartition>,
+    pub cluster: Option<ClusterSide>,
+    /// It only adds to what an instance pushes, and says nothing without it.
+    pub is_complement: bool,
 }
 
 /// The history of many clients; every method may be called from any thread.
@@ -243,6 +247,22 @@ impl Collector {
         let mut snapshots = self.each(SHARDS, at_ms, |_| None, |snapshot| (snapshot, None));
         snapshots.sort_by_cached_key(order_key);
         snapshots
+    }
+
+    /// The producers that push, with the topics that they name.
+    pub fn pushing(&self, at_ms: i64) -> Vec<Pushing> {
+        let mut pushing = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let live = shard.values().filter(|instance| !is_expired(instance, at_ms));
+            for instance in live.filter(|instance| instance.client.role == Role::Producer) {
+                pushing.push(Pushing {
+                    client: instance.client.clone(),
+                    topics: summary::topics_written(&instance.window()),
+                });
+            }
+        }
+        pushing
     }
 
     /// Diagnoses every client, the worst first. A client whose pushes and observations are those of
@@ -458,7 +478,9 @@ fn keep(shard: &mut Shard, kept: Vec<(String, Kept)>) {
 
 fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {
     let telemetry = snapshot.telemetry;
-    let is_producing = sides.iter().any(|side| side.client.role == Role::Producer);
+    let is_producing = sides
+        .iter()
+        .any(|side| side.client.role == Role::Producer && !side.is_complement);
     if telemetry.is_silent && telemetry.pushes == Some(1) && is_producing {
         // One push says nothing about the time since; brokers do.
         snapshot.producer = None;
@@ -611,7 +633,9 @@ impl Observations {
     }
 
     fn rest(self) -> impl Iterator<Item = (ObservedKey, Vec<Arc<Observed>>, Option<Arc<Kept>>)> {
-        let rest = self.sides.into_iter();
+        let stands_alone =
+            |(_, (sides, _)): &(ObservedKey, Sides)| sides.iter().any(|side| !side.is_complement);
+        let rest = self.sides.into_iter().filter(stands_alone);
         rest.map(|(key, (sides, kept))| (key, sides, kept))
     }
 }
@@ -654,6 +678,7 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     if side.broker != BrokerSide::default() {
         snapshot.brokers.push(side.broker);
     }
+    snapshot.cluster = snapshot.cluster.take().or(side.cluster);
     for neighbour in side.neighbours {
         if snapshot
             .neighbours

@@ -191,6 +191,14 @@ fn topics(window: &Window<'_>) -> BTreeMap<String, Topic> {
     topics.collect()
 }
 
+/// Records per second of each topic that it has sent to.
+pub fn topics_written(window: &Window<'_>) -> BTreeMap<String, f64> {
+    let topics = topics(window).into_iter();
+    topics
+        .filter_map(|(name, topic)| Some((name, topic.records_per_second.filter(|rate| *rate > 0.0)?)))
+        .collect()
+}
+
 fn consumer(window: &Window<'_>) -> Consumer {
     use Measure::{self as M};
     let partitions = partitions(window);

@@ -668,6 +668,42 @@ fn what_brokers_saw_is_added_to_the_client_it_is_about() {
     assert!(snapshot.producer.is_some());
 }
 
+/// What a cluster tells of a topic is about the client that says that it writes to it. Without that
+/// client it is not about anyone.
+#[test]
+fn a_complement_is_no_client_of_its_own() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    pushes.push(10_000, &steady(10_000));
+    let complement = |instance_id: &str| Observed {
+        client: Client {
+            client_id: "p".to_owned(),
+            instance_id: Some(instance_id.to_owned()),
+            ..Client::default()
+        },
+        cluster: Some(ClusterSide {
+            records_per_second: Some(7.0),
+            ..ClusterSide::default()
+        }),
+        is_complement: true,
+        ..Observed::default()
+    };
+    collector.observe(complement("i"), pushes.now_ms);
+    collector.observe(complement("gone"), pushes.now_ms);
+    let snapshots = collector.snapshots(pushes.now_ms);
+    let [one] = &snapshots[..] else {
+        panic!("one client: {snapshots:?}")
+    };
+    assert_eq!(
+        one.cluster.as_ref().and_then(|side| side.records_per_second),
+        Some(7.0)
+    );
+    assert!(one.brokers.is_empty(), "no broker measured it");
+    let pushing = collector.pushing(pushes.now_ms);
+    assert_eq!(pushing.len(), 1);
+    assert_eq!(pushing[0].client.instance_id.as_deref(), Some("i"));
+}
+
 #[test]
 fn two_instances_of_one_client_id_do_not_share_a_brokers_view() {
     let collector = Collector::default();

@@ -1,15 +1,18 @@
 //! What any Kafka cluster tells of its clients by the Admin protocol: members of consumer groups,
-//! their committed offsets and the ends of their logs, quotas by client id, and whether any client
-//! is asked for metrics. For clients that push nothing it is all there is.
+//! their committed offsets and the ends of their logs, who writes to topics (`writers.rs`), quotas
+//! by client id, and whether any client is asked for metrics. For clients that push nothing it is
+//! all there is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use ottla_client::Error;
 use ottla_client::admin::{
-    Admin, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, QuotaMatch, TopicPartition,
+    Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, QuotaMatch,
+    TopicPartition,
 };
 
+use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
 use crate::numbers;
@@ -32,6 +35,9 @@ pub struct ClusterReading {
     pub at_ms: i64,
     /// Some client is asked for metrics (KIP-714).
     pub asks_for_metrics: bool,
+    /// The longest interval of those that are asked.
+    pub push_interval_ms: i64,
+    pub writing: Writing,
     /// By group id.
     pub groups: BTreeMap<String, Vec<Member>>,
     /// Of each group's partitions: the committed offset and the log's end.
@@ -39,6 +45,8 @@ pub struct ClusterReading {
     /// By client id, `None` for the default: bytes per second of a consumer. Empty as well where
     /// they are unknown.
     pub quotas: BTreeMap<Option<String>, f64>,
+    /// The same of a producer.
+    pub produce_quotas: BTreeMap<Option<String>, f64>,
     /// What this reading lacks.
     pub shortcomings: Vec<Shortcoming>,
 }
@@ -58,6 +66,12 @@ pub enum Shortcoming {
         of: usize,
     },
     Quotas(String),
+    /// The ends of topics, and their producers.
+    Topics {
+        followed: usize,
+        of: usize,
+    },
+    Writers(String),
 }
 
 impl fmt::Display for Shortcoming {
@@ -77,6 +91,13 @@ impl fmt::Display for Shortcoming {
                 count(followed),
                 count(of)
             ),
+            Shortcoming::Topics { followed, of } => write!(
+                f,
+                "{} of {} topics are followed, those of clients that push first; who else writes to the others is not known",
+                count(followed),
+                count(of)
+            ),
+            Shortcoming::Writers(why) => write!(f, "who writes to topics is unknown: {why}"),
             Shortcoming::Quotas(why) => {
                 write!(f, "quotas are unknown, whether there are any or not: {why}")
             }
@@ -102,9 +123,16 @@ pub struct Position {
 
 /// Asks the cluster; waits for its brokers.
 ///
+/// - `pushing`: the producers that push.
+/// - `windows`: that the last reading went to.
 /// - Errors: of a question that concerns all groups. A group or partition that cannot be asked
 ///   about is left out.
-pub fn ask(admin: &Admin, at_ms: i64) -> Result<ClusterReading, Error> {
+pub fn ask(
+    admin: &Admin,
+    at_ms: i64,
+    pushing: &[Pushing],
+    windows: &ClusterWindows,
+) -> Result<ClusterReading, Error> {
     let listed = admin.list_groups().wait()?;
     let consumers = listed.iter().filter(|(_, group)| {
         // KIP-848's have no protocol type of their own.
@@ -129,12 +157,21 @@ pub fn ask(admin: &Admin, at_ms: i64) -> Result<ClusterReading, Error> {
     let by_client = QuotaFilter::new()
         .component("client-id", QuotaMatch::Any)
         .strict();
-    let quotas = quotas(admin.describe_client_quotas(by_client).wait(), &mut shortcomings);
+    let limits = all_limits(admin.describe_client_quotas(by_client).wait(), &mut shortcomings);
+    let writing = writers::ask(admin, pushing, windows.ends(), &mut shortcomings);
+    let writing = writing.unwrap_or_else(|error| {
+        shortcomings.push(Shortcoming::Writers(error.to_string()));
+        Writing::default()
+    });
+    let intervals = push_intervals(admin)?;
     Ok(ClusterReading {
         at_ms,
-        asks_for_metrics: !admin.list_client_metrics_subscriptions().wait()?.is_empty(),
+        asks_for_metrics: !intervals.is_empty(),
+        push_interval_ms: intervals.into_iter().max().unwrap_or(INTERVAL_MS),
+        writing,
         positions,
-        quotas,
+        quotas: quotas(&limits, "consumer_byte_rate"),
+        produce_quotas: quotas(&limits, "producer_byte_rate"),
         groups,
         shortcomings,
     })
@@ -192,44 +229,72 @@ fn shorten<T>(partitions: &mut Vec<T>, count_max: usize, shortcomings: &mut Vec<
     }
 }
 
+/// The interval of each subscription to clients' metrics.
+fn push_intervals(admin: &Admin) -> Result<Vec<i64>, Error> {
+    let subscriptions = admin.list_client_metrics_subscriptions().wait()?;
+    let names: Vec<&str> = subscriptions.iter().map(|one| &*one.name).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let described = admin.describe_client_metrics_subscriptions(&names).wait()?;
+    let interval_ms = |entries: &_| ClientMetricsSubscription::from_entries(entries).ok()?.interval_ms;
+    let intervals = described
+        .into_values()
+        .map(|entries| entries.ok().and_then(|entries| interval_ms(&entries)));
+    Ok(intervals.map(|ms| ms.map_or(INTERVAL_MS, i64::from)).collect())
+}
+
 /// Clusters may forbid to describe them: `DescribeConfigs` of the cluster is needed.
-fn quotas<E: fmt::Display>(
+fn all_limits<E: fmt::Display>(
     described: Result<Described, E>,
     shortcomings: &mut Vec<Shortcoming>,
-) -> BTreeMap<Option<String>, f64> {
-    let described = described.unwrap_or_else(|error| {
+) -> Described {
+    described.unwrap_or_else(|error| {
         shortcomings.push(Shortcoming::Quotas(error.to_string()));
         Described::default()
-    });
-    let limits = described.into_iter().filter_map(|(entity, limits)| {
+    })
+}
+
+/// The limits of one kind by client id.
+fn quotas(described: &Described, kind: &str) -> BTreeMap<Option<String>, f64> {
+    let limits = described.iter().filter_map(|(entity, limits)| {
         let name = entity.get("client-id")?.clone();
-        Some((name, *limits.get("consumer_byte_rate")?))
+        Some((name, *limits.get(kind)?))
     });
     limits.collect()
 }
 
-/// Turns successive readings into observations of the groups' members.
+/// Turns successive readings into observations of the groups' members and of producers.
 #[derive(Debug, Default)]
 pub struct ClusterWindows {
     readings: VecDeque<ClusterReading>,
+    writers: Writers,
 }
 
 impl ClusterWindows {
-    /// Takes the next reading and returns one observation for every member.
-    pub fn take(&mut self, reading: ClusterReading) -> Vec<Observed> {
+    /// The ends of partitions in the last reading.
+    fn ends(&self) -> &BTreeMap<TopicPartition, i64> {
+        static NONE: BTreeMap<TopicPartition, i64> = BTreeMap::new();
+        self.readings.back().map_or(&NONE, |last| &last.writing.ends)
+    }
+
+    /// Takes the next reading and returns one observation for every member, for every producer of
+    /// `pushing`, and for every topic that others write to.
+    pub fn take(&mut self, reading: ClusterReading, pushing: &[Pushing]) -> Vec<Observed> {
         self.readings
             .retain(|earlier| earlier.at_ms > reading.at_ms - WINDOW_MS && earlier.at_ms < reading.at_ms);
-        let before = self.readings.front();
+        let earlier = &self.readings;
         let mut observed = Vec::new();
         for (group, members) in &reading.groups {
             let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
             for member in members {
-                let mut one = observation(&reading, before, group, member);
+                let mut one = observation(&reading, earlier, group, member);
                 one.group_members = Some(members.len() as f64);
                 one.group_partitions = (assigned > 0).then_some(assigned as f64);
                 observed.push(one);
             }
         }
+        observed.extend(self.writers.take(&reading, earlier, pushing));
         self.readings.push_back(reading);
         observed
     }
@@ -237,10 +302,11 @@ impl ClusterWindows {
 
 fn observation(
     reading: &ClusterReading,
-    before: Option<&ClusterReading>,
+    earlier: &VecDeque<ClusterReading>,
     group: &str,
     member: &Member,
 ) -> Observed {
+    let first = earlier.front();
     let quota = |name: Option<&str>| reading.quotas.get(&name.map(str::to_owned)).copied();
     Observed {
         client: Client {
@@ -251,14 +317,14 @@ fn observation(
             member_id: Some(member.id.clone()),
             ..Client::default()
         },
-        seconds: before.map_or(0.0, |before| (reading.at_ms - before.at_ms) as f64 / 1e3),
+        seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
         broker: BrokerSide {
             quota_bytes_per_second: quota(Some(&member.client_id)).or_else(|| quota(None)),
             ..BrokerSide::default()
         },
         is_off_at_broker: !reading.asks_for_metrics,
         partitions: (member.assignment.iter())
-            .filter_map(|partition| consumed(reading, before, group, partition))
+            .filter_map(|partition| consumed(reading, earlier, group, partition))
             .collect(),
         ..Observed::default()
     }
@@ -270,31 +336,37 @@ const COMMIT_SECONDS: f64 = 5.0;
 /// The lag behind the committed offset, without what arrived since a commit that is as old as
 /// commits of a group usually get: a reader at the end would otherwise seem to be behind by all
 /// that it has not committed yet. A group that does not commit any more has the whole lag. With one
-/// reading alone it is not known.
+/// reading of the partition alone it is not known; at the first commit it is where the growth of
+/// the log is.
 fn consumed(
     reading: &ClusterReading,
-    before: Option<&ClusterReading>,
+    earlier: &VecDeque<ClusterReading>,
     group: &str,
     partition: &TopicPartition,
 ) -> Option<ConsumedPartition> {
     let key = (group.to_owned(), partition.clone());
     let now = reading.positions.get(&key)?;
-    let earlier = before.and_then(|before| {
+    let growth = writers::growth_of(partition, reading, earlier);
+    let earlier = earlier.iter().find_map(|before| {
         let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
         Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
     });
     let commits = earlier.is_some_and(|(before, _)| before.committed != now.committed);
     let rate =
         |of: fn(&Position) -> i64| earlier.map(|(before, seconds)| (of(now) - of(before)) as f64 / seconds);
-    let uncommitted = rate(|position| position.end).filter(|_| commits);
+    let produced = rate(|position| position.end);
+    let uncommitted = match earlier {
+        Some(_) => produced.filter(|_| commits),
+        None => growth,
+    };
     let behind = (now.end - now.committed) as f64 - COMMIT_SECONDS * uncommitted.unwrap_or(0.0);
     Some(ConsumedPartition {
         topic: partition.topic.to_string(),
         partition: partition.partition,
-        lag: earlier.map(|_| behind.max(0.0)),
+        lag: earlier.map(drop).or(growth.map(drop)).map(|()| behind.max(0.0)),
         lag_slope: rate(|position| position.end - position.committed),
         consumed_per_second: rate(|position| position.committed),
-        produced_per_second: rate(|position| position.end),
+        produced_per_second: produced.or(growth),
         ..ConsumedPartition::default()
     })
 }
@@ -354,23 +426,26 @@ mod tests {
     fn quotas_that_may_not_be_described_are_unknown_and_not_none() {
         let mut shortcomings = Vec::new();
         let none: Result<Described, &str> = Ok(Described::default());
-        assert!(quotas(none, &mut shortcomings).is_empty() && shortcomings.is_empty());
-        assert!(quotas(Err("CLUSTER_AUTHORIZATION_FAILED"), &mut shortcomings).is_empty());
+        assert!(all_limits(none, &mut shortcomings).is_empty() && shortcomings.is_empty());
+        assert!(all_limits(Err("CLUSTER_AUTHORIZATION_FAILED"), &mut shortcomings).is_empty());
         let told = shortcomings[0].to_string();
         let expected = "quotas are unknown, whether there are any or not: CLUSTER_AUTHORIZATION_FAILED";
         assert_eq!(told, expected);
         let one = BTreeMap::from([("client-id".to_owned(), Some("reader".to_owned()))]);
         let limits = BTreeMap::from([("consumer_byte_rate".to_owned(), 1e6)]);
         let known: Result<Described, &str> = Ok([(one, limits)].into_iter().collect());
-        assert_eq!(quotas(known, &mut shortcomings)[&Some("reader".to_owned())], 1e6);
+        let limits = all_limits(known, &mut shortcomings);
+        let of_reader = |kind| quotas(&limits, kind).get(&Some("reader".to_owned())).copied();
+        assert_eq!(of_reader("consumer_byte_rate"), Some(1e6));
+        assert_eq!(of_reader("producer_byte_rate"), None);
         assert_eq!(shortcomings.len(), 1);
     }
 
     #[test]
     fn a_member_has_the_lag_and_the_rates_of_its_partitions() {
         let mut windows = ClusterWindows::default();
-        windows.take(reading(0, &[(0, 100, 200), (2, 5, 5)]));
-        let observed = windows.take(reading(10_000, &[(0, 150, 450), (1, 0, 7), (2, 5, 5)]));
+        windows.take(reading(0, &[(0, 100, 200), (2, 5, 5)]), &[]);
+        let observed = windows.take(reading(10_000, &[(0, 150, 450), (1, 0, 7), (2, 5, 5)]), &[]);
         let [one, two] = &observed[..] else {
             panic!("two members")
         };
@@ -392,13 +467,55 @@ mod tests {
         assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
     }
 
+    /// Regression: until a group's second commit its lag was the clients' own gauges, by which one
+    /// that fell behind kept up.
+    #[test]
+    fn at_its_first_commit_a_partition_has_the_lag_that_the_growth_of_its_log_leaves() {
+        let lag = |end: i64| {
+            let mut windows = ClusterWindows::default();
+            let with_end = |at_ms, end, positions: &[_]| {
+                let mut one = reading(at_ms, positions);
+                one.writing.ends.insert(TopicPartition::new("t", 0), end);
+                one
+            };
+            windows.take(with_end(0, end - 4_000, &[]), &[]);
+            let observed = windows.take(with_end(10_000, end, &[(0, 5_000, end)]), &[]);
+            let partition = &observed[0].partitions[0];
+            assert_eq!(partition.produced_per_second, Some(400.0));
+            assert_eq!((partition.lag_slope, partition.consumed_per_second), (None, None));
+            partition.lag
+        };
+        // Five seconds of records may be read and not committed.
+        assert_eq!(lag(6_500), Some(0.0));
+        assert_eq!(lag(9_000), Some(2_000.0));
+    }
+
+    /// Regression: for a minute after a group's first commit its lag was the clients' own gauges,
+    /// and one that fell behind on Apache Kafka was said to catch up.
+    #[test]
+    fn a_partition_is_compared_with_the_first_reading_that_has_it() {
+        let mut windows = ClusterWindows::default();
+        windows.take(reading(0, &[]), &[]);
+        windows.take(reading(10_000, &[(0, 100, 400)]), &[]);
+        let observed = windows.take(reading(20_000, &[(0, 200, 800), (1, 5, 9)]), &[]);
+        let [zero, one] = &observed[0].partitions[..] else {
+            panic!("two partitions: {:?}", observed[0].partitions)
+        };
+        assert_eq!((zero.lag, zero.lag_slope), (Some(400.0), Some(30.0)));
+        assert_eq!(
+            (zero.consumed_per_second, zero.produced_per_second),
+            (Some(10.0), Some(40.0))
+        );
+        assert_eq!((one.lag, one.lag_slope), (None, None), "its first commit");
+    }
+
     /// Regression: consumers that kept up on Apache Kafka were said to fall behind.
     #[test]
     fn what_is_not_committed_yet_is_no_lag_while_a_group_commits() {
         let lag = |later: (i64, i64)| {
             let mut windows = ClusterWindows::default();
-            windows.take(reading(0, &[(0, 96_000, 100_000)]));
-            let observed = windows.take(reading(10_000, &[(0, later.0, later.1)]));
+            windows.take(reading(0, &[(0, 96_000, 100_000)]), &[]);
+            let observed = windows.take(reading(10_000, &[(0, later.0, later.1)]), &[]);
             observed[0].partitions[0].lag
         };
         // 1,000 records/s, and the last commit was four seconds ago.
@@ -410,7 +527,7 @@ mod tests {
     #[test]
     fn members_with_one_client_id_on_one_host_are_listed_each() {
         let collector = Collector::default();
-        for observed in ClusterWindows::default().take(reading(0, &[(0, 100, 200), (2, 5, 9)])) {
+        for observed in ClusterWindows::default().take(reading(0, &[(0, 100, 200), (2, 5, 9)]), &[]) {
             collector.observe(observed, 0);
         }
         let mut snapshots = collector.snapshots(1);

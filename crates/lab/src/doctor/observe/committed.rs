@@ -201,6 +201,7 @@ mod tests {
             }),
             other_micros: 0,
             denied: Vec::new(),
+            unknown_topics: Vec::new(),
             round_trip_micros: None,
             smoothed_micros: None,
             sending_micros: 0,

@@ -53,6 +53,8 @@ pub struct ConnectionCounts {
     pub other_micros: u64,
     /// The last different operations that it was denied.
     pub denied: Vec<DeniedCounts>,
+    /// The last different topics that it asked for, and that do not exist, with how often.
+    pub unknown_topics: Vec<(Arc<str>, u64)>,
     /// The path's round trip as measured by the kernel.
     pub round_trip_micros: Option<u32>,
     /// The same with what queues on the way, where the broker is sending; and the time in which it

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod windows;
 mod instances;
 mod committed;
+pub mod writers;
 mod membership;
 mod written;
 mod host;

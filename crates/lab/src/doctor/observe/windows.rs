@@ -1,7 +1,7 @@
 //! Turns a broker's counters per connection into the doctor's readings per client: a sliding window
 //! of one minute over all connections of a client, with its heaviest neighbours.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::written::Written;
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{
     BrokerSide, Client, Codec, ConsumedPartition, Denied, HeldPartition, Host, Neighbour, Origin, Role,
-    Setting, Settings,
+    Setting, Settings, UnknownTopic,
 };
 
 /// Slices of a window: twelve of five seconds are a minute.
@@ -31,6 +31,9 @@ const CLIENTS_MAX: usize = 16_384;
 /// A connection on which the broker was sending for this share of a slice shows what queues on the
 /// way; otherwise a delayed acknowledgement looks the same.
 const SENDING_SHARE: f64 = 0.5;
+
+/// A client that asks for a topic this often in a window does not only look whether it is there.
+const ASKED_AGAIN: u64 = 5;
 
 /// At most this many neighbours are named, each with at least this share of the event loops' time.
 const NEIGHBOURS_MAX: usize = 3;
@@ -82,6 +85,8 @@ pub(super) struct ClientSums {
     loaded_micros: Option<u32>,
     /// How often each operation was denied.
     denied: BTreeMap<DeniedWhat, u64>,
+    /// How often it asked for each topic that does not exist.
+    unknown_topics: BTreeMap<Arc<str>, u64>,
     /// A consumer's first and last position in each partition.
     pub(super) positions: BTreeMap<(Arc<str>, i32), (Stand, Stand)>,
 }
@@ -108,6 +113,9 @@ impl ClientSums {
         self.loaded_micros = later.loaded_micros.or(self.loaded_micros);
         for (what, count) in &later.denied {
             *self.denied.entry(what.clone()).or_default() += count;
+        }
+        for (topic, count) in &later.unknown_topics {
+            *self.unknown_topics.entry(topic.clone()).or_default() += count;
         }
         self.software = later.software.clone().or_else(|| self.software.take());
         // A partition that is no longer fetched was reassigned to another member.
@@ -139,18 +147,40 @@ impl ClientSums {
         for denied in &now.denied {
             let earlier = before.iter().find(|earlier| earlier.what == denied.what);
             let earlier = earlier.map_or(0, |earlier| earlier.count);
-            // A smaller count: it was displaced meanwhile, and counts from zero.
-            let more = denied.count.checked_sub(earlier).unwrap_or(denied.count);
+            let more = more(denied.count, earlier);
             if more > 0 {
                 *self.denied.entry(denied.what.clone()).or_default() += more;
             }
         }
     }
 
+    /// Adds the missing topics that a connection asked for since `before`.
+    fn add_unknown_topics(&mut self, now: &ConnectionCounts, before: Option<&ConnectionCounts>) {
+        let before = before.map_or(&[][..], |before| &before.unknown_topics);
+        for (topic, count) in &now.unknown_topics {
+            let earlier = before.iter().find(|(earlier, _)| earlier == topic);
+            let more = more(*count, earlier.map_or(0, |(_, count)| *count));
+            if more > 0 {
+                *self.unknown_topics.entry(topic.clone()).or_default() += more;
+            }
+        }
+    }
+
+    /// Whether it says something: it moves records, or tries and gets nowhere.
+    fn is_told(&self) -> bool {
+        let asks_again = self.unknown_topics.values().any(|count| *count >= ASKED_AGAIN);
+        self.api.requests > 0 || !self.denied.is_empty() || asks_again
+    }
+
     /// Event loop time that the client took, in microseconds.
     fn loop_micros(&self) -> u64 {
         self.api.handled_micros + self.other_micros
     }
+}
+
+/// What was added to a count. A smaller one was displaced meanwhile, and counts from zero.
+fn more(now: u64, before: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
 }
 
 /// Returns the role of the client that was denied something: that in which it moves records, or
@@ -173,6 +203,7 @@ fn add_connection(
     now: &ConnectionCounts,
     before: Option<&ConnectionCounts>,
     elapsed_micros: u64,
+    members: &HashSet<&str>,
 ) {
     let sending = before.map_or(0, |before| {
         now.sending_micros.saturating_sub(before.sending_micros)
@@ -180,6 +211,8 @@ fn add_connection(
     let is_sending = sending as f64 >= SENDING_SHARE * elapsed_micros.max(1) as f64;
     let none = RequestCounts::default();
     let denied_role = denied_role(now);
+    let asks_to_write =
+        !now.unknown_topics.is_empty() && now.fetch.is_none() && !members.contains(&*now.client_id);
     let produce_before = before.and_then(|before| before.produce.as_ref());
     let fetch_before = before.and_then(|before| before.fetch.as_ref());
     let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
@@ -188,12 +221,16 @@ fn add_connection(
         (Role::Consumer, now.fetch.as_ref(), fetch_before),
     ] {
         let is_denied = denied_role == Some(role);
-        let Some(api) = api.or(is_denied.then_some(&none)) else {
+        let is_asking = asks_to_write && role == Role::Producer;
+        let Some(api) = api.or((is_denied || is_asking).then_some(&none)) else {
             continue;
         };
         let sums = clients.entry(Key::of(now, role)).or_default();
         if is_denied {
             sums.add_denied(now, before);
+        }
+        if is_asking {
+            sums.add_unknown_topics(now, before);
         }
         sums.api.merge(&api.since(api_before.unwrap_or(&none)));
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
@@ -302,7 +339,7 @@ impl Windows {
                 sums.connections = 0;
             }
         }
-        clients.retain(|_, sums| sums.api.requests > 0 || !sums.denied.is_empty());
+        clients.retain(|_, sums| sums.is_told());
         let observed = self.observe(&whole, &clients, &memberships);
         self.previous = Some(reading);
         self.remember(&whole, &clients);
@@ -494,9 +531,11 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
         .collect();
     let mut clients: HashMap<Key, ClientSums> = HashMap::new();
     let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
+    let members = now.groups.iter().flat_map(|group| &group.members);
+    let members: HashSet<&str> = members.map(|member| &*member.client_id).collect();
     for connection in &now.connections {
         let before = earlier.get(&connection.connection_id).copied();
-        add_connection(&mut clients, connection, before, elapsed_micros);
+        add_connection(&mut clients, connection, before, elapsed_micros, &members);
     }
     for sums in clients.values_mut() {
         sums.written.end();
@@ -532,6 +571,13 @@ fn denied((what, count): (&DeniedWhat, &u64)) -> Denied {
         resource_type: what.resource_type.to_owned(),
         resource: what.resource.to_string(),
         is_by_acl: what.is_by_acl,
+        count: *count as f64,
+    }
+}
+
+fn unknown_topic((topic, count): (&Arc<str>, &u64)) -> UnknownTopic {
+    UnknownTopic {
+        topic: topic.to_string(),
         count: *count as f64,
     }
 }
@@ -584,6 +630,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         partitions_written: sums.written.count(),
         held: held(whole, sums),
         denied: sums.denied.iter().map(denied).collect(),
+        unknown_topics: sums.unknown_topics.iter().map(unknown_topic).collect(),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
         arriving_share: arriving(sums).filter(|_| is_producer),
         arrival_pause_ms: ratio(api.pause_squares as f64 / 1e3, api.read_micros).filter(|_| is_producer),
@@ -685,7 +732,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    use crate::doctor::observe::counts::{DeniedCounts, FetchCounts};
+    use crate::doctor::observe::counts::{DeniedCounts, FetchCounts, GroupCounts, MemberCounts};
     use crate::machine::host::HostCounts;
 
     fn denied(operation: &'static str, count: u64) -> DeniedCounts {
@@ -737,6 +784,7 @@ mod tests {
             written: None,
             other_micros: 0,
             denied: Vec::new(),
+            unknown_topics: Vec::new(),
             round_trip_micros: Some(2_500),
             smoothed_micros: Some(4_000),
             sending_micros: 10_000 * requests,
@@ -796,6 +844,50 @@ mod tests {
         let read = ("Read".to_owned(), 7.0);
         let both = told(20, &[("Describe", 1), ("Read", 7)]);
         assert!(both.contains(&(Role::Consumer, vec![read])), "{both:?}");
+    }
+
+    #[test]
+    fn a_producer_that_asks_again_and_again_for_a_topic_is_seen() {
+        let client = |asked: u64| ConnectionCounts {
+            produce: None,
+            unknown_topics: vec![("orders".into(), asked)],
+            ..producer(1, "p", 0)
+        };
+        let group = GroupCounts {
+            group_id: "g".into(),
+            members: vec![MemberCounts {
+                member_id: "p-1".into(),
+                client_id: "p".into(),
+                client_host: "/10.0.0.1".into(),
+                rebalance_timeout_ms: 300_000,
+                session_timeout_ms: 45_000,
+            }],
+            partition_count: 1,
+            late: Vec::new(),
+            committed: Vec::new(),
+        };
+        let told = |asked: [u64; 2], connection: fn(ConnectionCounts) -> ConnectionCounts, groups: &[_]| {
+            let mut windows = Windows::default();
+            windows.take(reading(0, 0, vec![connection(client(asked[0]))]));
+            let mut later = reading(5, 0, vec![connection(client(asked[1]))]);
+            later.groups = groups.to_vec();
+            let told = windows.take(later);
+            let of = |one: &Observed| (one.client.role, one.broker.unknown_topics.clone());
+            told.iter().map(of).collect::<Vec<_>>()
+        };
+        let orders = UnknownTopic {
+            topic: "orders".to_owned(),
+            count: 7.0,
+        };
+        let found = [(Role::Producer, vec![orders])];
+        assert_eq!(told([3, 10], |connection| connection, &[]), found);
+        assert_eq!(told([3, 5], |connection| connection, &[]), [], "it only looked");
+        assert_eq!(told([3, 10], |connection| connection, &[group]), [], "it reads");
+        let reading = |connection| ConnectionCounts {
+            fetch: Some(RequestCounts::default()),
+            ..connection
+        };
+        assert_eq!(told([3, 10], reading, &[]), []);
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         count,
     });
     let denied = denied.collect();
+    let unknown_topics = who.identity.unknown_topics().last();
     ConnectionCounts {
         connection_id: who.connection_id,
         client_id: who.client_id,
@@ -71,6 +72,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
         denied,
+        unknown_topics,
         round_trip_micros: activity.path.map(|path| path.round_trip_micros),
         smoothed_micros: activity.path.map(|path| path.smoothed_micros),
         sending_micros: activity.path.map_or(0, |path| path.sending_micros),

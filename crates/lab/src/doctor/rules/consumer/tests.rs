@@ -76,6 +76,37 @@ fn full_speed_is_catching_up() {
     within(line.result, 2_100_000.0 / 276_000.0, 0.1);
 }
 
+/// Processing takes 4 ms a record; the brokers' view of the lag came in for some partitions only.
+#[test]
+fn a_lag_whose_course_is_not_known_does_not_shrink() {
+    let mut consumer = Consumer {
+        records_per_second: Some(237.0),
+        poll_idle_share: Some(0.35),
+        fetch_ms: Some(40.0),
+        fetches_per_second: Some(6.0),
+        ..full_speed()
+    };
+    let lags = |slope: Option<f64>| {
+        let mut lags = partitions(&[(1_360.0, 0.0, 79.0); 3]);
+        for partition in &mut lags {
+            partition.lag_slope = slope;
+            partition.produced_per_second = slope.map(|slope| 79.0 + slope);
+        }
+        lags
+    };
+    consumer.partitions = lags(None);
+    let diagnosis = check(&of(consumer.clone()), Verdict::NotEnoughData);
+    assert!(
+        diagnosis.summary.contains("the course of the lag"),
+        "{}",
+        diagnosis.summary
+    );
+    consumer.partitions = lags(Some(54.0));
+    check(&of(consumer.clone()), Verdict::Processing);
+    consumer.partitions = lags(Some(-54.0));
+    check(&of(consumer), Verdict::CatchingUp);
+}
+
 #[test]
 fn full_speed_that_is_not_enough_is_the_consumer() {
     let falling_behind = Consumer {

@@ -15,6 +15,11 @@
 //! is judged by the broker's view alone (`silent.rs`). So is one that pushed once and has not for
 //! 2.5 of its intervals: its one push says nothing about the time since.
 //!
+//! On Apache Kafka a client that pushes nothing is not known by name. Leaders of partitions
+//! remember the ids of idempotent producers: a topic with more of them than clients that push is
+//! listed with how many those are, once they have written for 20 s and for one and a half push
+//! intervals.
+//!
 //! **How certain a verdict is.** High: client and broker agree (X_b = R × S within 5 %, F1; R_n of
 //! both within 5 %), the verdict depends on no inferred setting, and the client's queue is known.
 //! Medium: one side only, an inferred or assumed setting, or a broker blamed by times averaged over
@@ -28,7 +33,7 @@
 //! does not send, and settings that nothing states, each with the way to tell it.
 
 use crate::doctor::diagnosis::{Confidence, Step, Verdict, Words};
-use crate::doctor::snapshot::Library;
+use crate::doctor::snapshot::{Library, SilentWriters};
 use crate::doctor::used::Used;
 use crate::formulas::{buffer, latency};
 
@@ -109,12 +114,53 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     Evidence::TooLittle(too_little(reading))
 }
 
+fn of_silent_writers(writers: &SilentWriters) -> String {
+    let ids: Vec<String> = writers.producer_ids.iter().map(i64::to_string).collect();
+    let more = if (ids.len() as f64) < writers.writers {
+        ", …"
+    } else {
+        ""
+    };
+    let noun = if writers.writers == 1.0 {
+        "producer id"
+    } else {
+        "producer ids"
+    };
+    let named = format!("{noun} {}{more}", ids.join(", "));
+    if writers.count < writers.writers {
+        return format!(
+            "{} producers write to topic {} ({named}), and no more than {} of them push metrics.",
+            number(writers.writers),
+            writers.topic,
+            number(writers.writers - writers.count)
+        );
+    }
+    let verb = if writers.count == 1.0 {
+        " writes"
+    } else {
+        "s write"
+    };
+    format!(
+        "{} producer{verb} to topic {} ({named}) without pushing metrics, and this cluster tells nothing else of them.",
+        number(writers.count),
+        writers.topic
+    )
+}
+
 fn has_rate(reading: &Reading<'_>) -> bool {
     reading.records_per_second.is_some() || reading.requests_per_second.is_some()
 }
 
+/// The producers of a topic that push nothing, where the entry stands for them.
+fn silent_writers<'a>(reading: &Reading<'a>) -> Option<&'a SilentWriters> {
+    reading.snapshot.cluster.as_ref()?.silent.as_ref()
+}
+
 fn too_little(reading: &Reading<'_>) -> String {
     let telemetry = &reading.snapshot.telemetry;
+    if let Some(writers) = silent_writers(reading) {
+        return of_silent_writers(writers);
+    }
     let mut words = format!(
         "not enough data yet: {} pushes, {} requests",
         telemetry.pushes.unwrap_or(0),
@@ -314,6 +360,12 @@ fn no_pushes(reading: &Reading<'_>) -> String {
     let client = &reading.snapshot.client;
     let name = client.software_name.as_deref().unwrap_or("name unknown");
     let version = client.software_version.as_deref().unwrap_or("version unknown");
+    if silent_writers(reading).is_some() && !reading.snapshot.telemetry.is_off_at_broker {
+        return "Their metrics, and their client ids: a subscription that matches them, a library that pushes (Java 3.7, librdkafka 2.5 and later) \
+                without enable.metrics.push=false, and a request in flight that is free for the push; or brokers that count requests by client, as \
+                Ottla's do."
+            .to_owned();
+    }
     let seen = if reading.snapshot.brokers.is_empty() {
         "nothing is known from a broker either"
     } else {

@@ -8,12 +8,21 @@
 //! |---|---|---|
 //! | E1 buffer exhausted | any | the consequence of a ceiling that a later rule names; a larger buffer only delays the same failure |
 //! | E2 records expire | failed records without a broker's error, or a queue near delivery.timeout.ms | the queue time gauge excludes expired batches, so it may look short |
-//! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here) | nothing else is meaningful before |
+//! | E3 topic or leader unknown | `md` > 0.01, excluding the first fetch of a client that has just started (half a second here), or a topic that was asked for five times and is not there | nothing else is meaningful before |
 //! | E4 retries or errors | more than 1 record in 1,000, or any error code of a broker | by code |
 //!
-//! **FAILING** is the verdict where `send()` waits for metadata a tenth of the time or more, and at
-//! least five seconds, or a broker has answered that the topic is unknown or not allowed: a client
-//! that starts waits for metadata of topics that exist.
+//! **A topic that does not exist.** A Java client asks for its metadata again and again, at most
+//! once in a second, and each `send()` fails after max.block.ms with a `TimeoutException`. Such a
+//! wait is not in `md`, which counts waits that end with metadata; the record counts as failed and
+//! was never in a batch. A broker that notes which missing topics are asked for names the topic.
+//! Without it the client's own numbers are the sign: records fail, or none is sent, none was ever
+//! in a batch, and metadata is asked for now although it would be good for minutes. An idle
+//! producer asks for none.
+//!
+//! **FAILING** is the verdict where nothing leaves and one of these is seen, where `send()` waits
+//! for metadata a tenth of the time or more, and at least five seconds, or where a broker has
+//! answered that the topic is unknown or not allowed: a client that starts waits for metadata of
+//! topics that exist.
 //!
 //! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost
 //! 3,190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
@@ -28,6 +37,7 @@ use super::super::words::known;
 use super::evidence::confidence;
 use super::promise;
 use super::reading::{Reading, clean};
+use super::unsent::Unsent;
 use super::{Rule, rule};
 use crate::numbers::{number, percent};
 
@@ -58,6 +68,7 @@ pub(crate) struct Failing {
     pub is_expiring: bool,
     pub is_unreachable: bool,
     pub has_retries: bool,
+    pub unsent: Unsent,
     /// Errors in brokers' responses, by code.
     pub errors: BTreeMap<String, f64>,
     exhausted: f64,
@@ -84,11 +95,14 @@ impl Failing {
             .queue_ms_max
             .is_some_and(|most| most >= 0.9 * reading.settings.delivery_timeout_ms.value);
         let is_unreachable = is_unreachable(reading, &errors);
+        let unsent = Unsent::of(reading, failed);
+        let left = (left - unsent.failed).max(0.0);
         let is_certain = expired > 0.0 || (failed > 0.0 && is_late);
         Failing {
             is_exhausted: exhausted > 0.0,
             is_expiring: is_certain || (left > UNEXPLAINED * failed && !is_unreachable),
             is_unreachable,
+            unsent,
             has_retries: retried > 0.0 && retried > RETRIED * sent.max(1.0),
             errors,
             exhausted,
@@ -129,6 +143,9 @@ fn ask(reading: &Reading<'_>) -> Found {
         )
         .contributing(findings)
         .recommend(Some(reachable_topic(failing)));
+    }
+    if let Some(found) = failing.unsent.found(numbers.clone()) {
+        return found.contributing(findings);
     }
     let names: Vec<String> = findings.iter().map(|found| format!("{:?}", found.id)).collect();
     let answer = if names.is_empty() {
@@ -187,7 +204,11 @@ fn findings(reading: &Reading<'_>, failing: &Failing) -> Vec<Finding> {
             buffer_exhausted as fn(&Reading<'_>, &Failing) -> String,
         ),
         (failing.is_expiring, FindingId::E2, records_expire),
-        (failing.is_unreachable, FindingId::E3, unreachable_topic),
+        (
+            failing.is_unreachable || failing.unsent.topic.is_some() || failing.unsent.is_asking,
+            FindingId::E3,
+            unreachable_topic,
+        ),
         (
             failing.has_retries || !failing.errors.is_empty(),
             FindingId::E4,
@@ -231,6 +252,9 @@ fn records_expire(reading: &Reading<'_>, failing: &Failing) -> String {
 }
 
 fn unreachable_topic(_: &Reading<'_>, failing: &Failing) -> String {
+    if !failing.is_unreachable {
+        return failing.unsent.sentence();
+    }
     format!(
         "send() waits {} s per second for metadata: the topic is missing, not authorised, or its leader cannot be reached",
         number(failing.metadata_wait)

@@ -8,6 +8,7 @@
 mod silent;
 mod quota;
 mod failing;
+mod unsent;
 mod skew;
 mod sender_thread;
 mod broker;

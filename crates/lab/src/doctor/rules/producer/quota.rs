@@ -4,9 +4,12 @@
 //! slow one. **Numbers**: the throttle time that the client was given (`th`), and the broker's own
 //! figure for this client; a figure for all of a broker's clients does not count.
 //!
-//! **Threshold**: a mean throttle of 1 ms in the window, or any that the broker reports. **Which
-//! quota**: bytes, where bytes per second are at the byte quota or no request quota is known;
-//! otherwise the share of request time, which fewer and larger requests lower first.
+//! **Threshold**: a mean throttle of 1 ms in the window, or any that the broker reports. A broker
+//! that throttles a client delays its pushes too, so that one on Apache Kafka may have pushed
+//! before it was throttled, and not since: then 0.8 of the byte quota that the cluster has for its
+//! client id, by the ends of its partitions, while it does not come to push or records wait.
+//! **Which quota**: bytes, where bytes per second are at the byte quota or no request quota is
+//! known; otherwise the share of request time, which fewer and larger requests lower first.
 //!
 //! **The promise**: the rate grows with the byte quota; how far depends on what the application
 //! offers, which no client says.
@@ -18,6 +21,7 @@ use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 
 use super::super::found::Found;
 use super::super::words::known;
+use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Reading, positive};
@@ -28,6 +32,8 @@ use crate::numbers::{bytes, number, percent};
 pub(crate) const RULE: Rule = rule("producer 1", "Does the broker slow it down on purpose?", ask);
 
 const TOLD_MS: f64 = 1.0;
+/// The share of a byte quota from which on it limits.
+const REACHED: f64 = 0.8;
 
 struct Throttle {
     ms: f64,
@@ -48,14 +54,18 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("th", told, "ms"),
         known("throttle of the broker", Some(by_broker), "ms"),
     ];
-    let is_throttled = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
+    let is_told = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
+    let is_throttled = is_told || is_at_the_clusters(reading);
     if !is_throttled || reading.snapshot.telemetry.restarted {
         return Found::nothing(numbers, "no");
     }
-    let bytes_per_second = own.iter().find_map(|side| positive(side.quota_bytes_per_second));
+    let bytes_per_second = own
+        .iter()
+        .find_map(|side| positive(side.quota_bytes_per_second))
+        .or_else(|| positive(reading.snapshot.cluster.as_ref()?.quota_bytes_per_second));
     let share = own.iter().find_map(|side| positive(side.quota_request_share));
     let is_at_byte_quota =
-        bytes_per_second.is_none_or(|quota| reading.bytes_per_second.unwrap_or(0.0) >= 0.8 * quota);
+        bytes_per_second.is_none_or(|quota| reading.bytes_per_second.unwrap_or(0.0) >= REACHED * quota);
     let throttle = Throttle {
         ms: told.unwrap_or(0.0).max(by_broker),
         bytes_per_second,
@@ -71,14 +81,15 @@ fn ask(reading: &Reading<'_>) -> Found {
         (_, Some(quota), _) => format!("it has used up its byte quota of {}/s", bytes(quota)),
         _ => "it has used up its byte quota, as far as the client can see".to_owned(),
     };
-    let text = format!(
-        "The broker holds this client back on purpose, by {} ms a request: {limit}.",
-        number(throttle.ms)
-    );
+    let by = match is_told {
+        true => format!(", by {} ms a request", number(throttle.ms)),
+        false => String::new(),
+    };
+    let text = format!("The broker holds this client back on purpose{by}: {limit}.");
     Found::verdict(
         numbers,
         Verdict::Quota,
-        confidence(reading, Verdict::Quota, false),
+        confidence(reading, Verdict::Quota, !is_told),
         text.clone(),
     )
     .finding(FindingId::Q1, text)
@@ -89,6 +100,24 @@ fn ask(reading: &Reading<'_>) -> Found {
         "max.in.flight.requests.per.connection",
         "more requests at once reach the same quota",
     )
+}
+
+/// Whether it has reached the byte quota that the cluster has for it, and something holds it back.
+fn is_at_the_clusters(reading: &Reading<'_>) -> bool {
+    let is_silent = reading.snapshot.telemetry.is_silent;
+    let used = || {
+        let cluster = reading.snapshot.cluster.as_ref()?;
+        let quota = positive(cluster.quota_bytes_per_second)?;
+        // What it pushed last is from before.
+        let bytes = match is_silent {
+            true => {
+                positive(cluster.records_per_second).filter(|_| cluster.is_alone)? * reading.record_bytes()?
+            }
+            false => positive(reading.bytes_per_second)?,
+        };
+        Some(bytes / quota)
+    };
+    (is_silent || reading.backlog != Backlog::None) && used().is_some_and(|used| used >= REACHED)
 }
 
 fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
@@ -107,7 +136,9 @@ fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
     let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
     let high = cut(&ceilings, 2.0 * now);
     let mut promise = promise::records(now, 0.9 * high, high);
-    if throttle.is_of_request_time {
+    if reading.snapshot.telemetry.is_silent {
+        promise.unknown = Some("what it sends now: its last push is from before".to_owned());
+    } else if throttle.is_of_request_time {
         promise.unknown = Some("how much of the broker's time a larger request saves".to_owned());
     } else if throttle.bytes_per_second.is_none() {
         promise.unknown = Some("the quota, and how much the application offers".to_owned());
@@ -131,7 +162,58 @@ mod tests {
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::snapshot::{BrokerSide, ClusterSide, Telemetry};
+
+    /// 2 MB/s offered of 500 kB/s on Apache Kafka: it pushed once, before it was throttled.
+    #[test]
+    fn a_client_at_the_clusters_quota_that_does_not_come_to_push_is_throttled() {
+        let row = Row {
+            records: 1_900.0,
+            requests: 270.0,
+            request_bytes: 7_100.0,
+            batch: 7_000.0,
+            latency: 3.0,
+            queue: Some(5.0),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.seconds = 1.2;
+        snapshot.telemetry = Telemetry {
+            pushes: Some(1),
+            has_subscription: true,
+            push_interval_ms: Some(1_000.0),
+            is_silent: true,
+            ..Telemetry::default()
+        };
+        assert_eq!(examine(&snapshot).verdict, Verdict::NotEnoughData);
+        snapshot.cluster = Some(ClusterSide {
+            records_per_second: Some(520.0),
+            is_alone: true,
+            quota_bytes_per_second: Some(500_000.0),
+            ..ClusterSide::default()
+        });
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Quota, "{diagnosis:#?}");
+        assert!(
+            diagnosis.summary.contains("byte quota of 488 KiB/s"),
+            "{}",
+            diagnosis.summary
+        );
+        assert!(diagnosis.recommendation.unwrap().promise.unknown.is_some());
+        let changes: [fn(&mut crate::doctor::Snapshot); 4] = [
+            // Far below it.
+            |other| other.cluster.as_mut().unwrap().records_per_second = Some(100.0),
+            |other| other.cluster.as_mut().unwrap().is_alone = false,
+            |other| other.cluster.as_mut().unwrap().quota_bytes_per_second = None,
+            // It pushes when it is due.
+            |other| other.telemetry.is_silent = false,
+        ];
+        for change in changes {
+            let mut other = snapshot.clone();
+            change(&mut other);
+            assert_ne!(examine(&other).verdict, Verdict::Quota, "{other:#?}");
+        }
+    }
 
     #[test]
     fn a_quota_s_promise_is_a_rate_and_can_fail() {

@@ -12,7 +12,9 @@
 //! batch.size carries more of it in each (F30). Measured: 90 % of records with one key and small
 //! batches; partitions gained nothing, batch.size all.
 //!
-//! **Numbers**: U of each broker; bytes and batches of each partition, as brokers count them.
+//! **Numbers**: U of each broker; bytes and batches of each partition, as brokers count them. Where
+//! they do not, as Apache Kafka, the records of each partition by the ends of the logs: those of
+//! this client where it says that it sent about as many, otherwise with low confidence.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::snapshot::WrittenPartition;
@@ -61,15 +63,16 @@ fn ask(reading: &Reading<'_>) -> Found {
     }
     let is_slow =
         reading.backlog != Backlog::None && matches!(reading.bound, Bound::Pipe | Bound::Blocked(_));
-    match hot_partition(reading) {
-        Some((hot, share)) if is_slow => of_key(reading, numbers, hot, share),
-        Some((hot, share)) => Found::nothing(
+    match hot_partition(reading).or_else(|| hot_at_cluster(reading)) {
+        Some(hot) if is_slow => of_key(reading, numbers, hot),
+        Some(hot) => Found::nothing(
             numbers,
             format!(
-                "{}-{} gets {} of the bytes, and nothing waits for it",
-                hot.topic,
-                hot.partition,
-                percent(share)
+                "{}-{} gets {} of the {}, and nothing waits for it",
+                hot.partition.topic,
+                hot.partition.partition,
+                percent(hot.share),
+                hot.of
             ),
         ),
         None if is_slow && has_uneven_batches(reading) => of_uneven(reading, numbers),
@@ -127,8 +130,40 @@ fn of_brokers(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, hot: &Pipe
         .refusals(refusals::of_memory(reading))
 }
 
-/// The partition that gets most of the bytes, and its share of them.
-fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<(&'r WrittenPartition, f64)> {
+/// The partition that gets most of the bytes, or records.
+struct Hot<'r> {
+    partition: &'r WrittenPartition,
+    share: f64,
+    of: &'static str,
+    /// Others may have written them.
+    is_doubtful: bool,
+}
+
+/// By the ends of the topics' partitions, where no broker counts by client.
+fn hot_at_cluster<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
+    let cluster = reading.snapshot.cluster.as_ref()?;
+    let hot = cluster.partitions.first()?;
+    let (rate, all) = (
+        positive(hot.records_per_second)?,
+        positive(cluster.records_per_second)?,
+    );
+    let share = is_hot(rate, all, positive(cluster.partitions_written)?)?;
+    Some(Hot {
+        partition: hot,
+        share,
+        of: "records",
+        is_doubtful: !cluster.is_alone,
+    })
+}
+
+/// The share of a partition that is hot among `count`.
+fn is_hot(rate: f64, all: f64, count: f64) -> Option<f64> {
+    let others = (all - rate) / (count - 1.0).max(1.0);
+    let share = rate / all.max(1e-9);
+    (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some(share)
+}
+
+fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
     let sides = || reading.snapshot.brokers.iter();
     let rate = |partition: &WrittenPartition| {
         positive(partition.bytes_per_second).or(positive(partition.records_per_second))
@@ -152,10 +187,12 @@ fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<(&'r WrittenPartition, 
             .sum::<f64>(),
     };
     let all = whole.max(listed.iter().sum());
-    let rate = rate(hot)?;
-    let others = (all - rate) / (count - 1.0).max(1.0);
-    let share = rate / all.max(1e-9);
-    (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some((hot, share))
+    Some(Hot {
+        partition: hot,
+        share: is_hot(rate(hot)?, all, count)?,
+        of: "bytes",
+        is_doubtful: false,
+    })
 }
 
 /// Under a backlog the batches of even partitions are all full; where the largest are and the mean
@@ -193,26 +230,22 @@ fn of_uneven(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>) -> Found {
     .refusals(refusals::of_memory(reading))
 }
 
-fn of_key(
-    reading: &Reading<'_>,
-    numbers: impl Into<UsedNumbers>,
-    hot: &WrittenPartition,
-    share: f64,
-) -> Found {
+fn of_key(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, hot: Hot<'_>) -> Found {
     let text = format!(
-        "One partition, {}-{}, gets {} of the bytes: its batches queue, and the memory they hold stops the others.",
-        hot.topic,
-        hot.partition,
-        percent(share)
+        "One partition, {}-{}, gets {} of the {}: its batches queue, and the memory they hold stops the others.",
+        hot.partition.topic,
+        hot.partition.partition,
+        percent(hot.share),
+        hot.of
     );
     let is_filled = reading.backlog == Backlog::Hard;
     let change = larger_batches(reading)
         .or_else(|| is_filled.then(|| larger_than_largest(reading)).flatten())
         .or_else(|| second_producer(reading));
-    Found::verdict(
+    let found = Found::verdict(
         numbers,
         Verdict::Skew,
-        confidence(reading, Verdict::Skew, false),
+        confidence(reading, Verdict::Skew, hot.is_doubtful),
         text.clone(),
     )
     .finding(FindingId::B2, text)
@@ -221,15 +254,19 @@ fn of_key(
         PARTITIONS,
         "records with one key go to one partition, however many there are",
     )
-    .refusals(refusals::of_pipe(reading))
+    .refusals(refusals::of_pipe(reading));
+    match hot.is_doubtful {
+        true => found.missing("how much of it is this client's: others write to the topic, and its brokers do not count by client"),
+        false => found,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::diagnosis::{Confidence, Verdict};
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::{BrokerSide, WrittenPartition};
+    use crate::doctor::snapshot::{BrokerSide, ClusterSide, WrittenPartition};
 
     #[test]
     fn a_hot_key_needs_larger_batches_and_no_partitions() {
@@ -282,6 +319,43 @@ mod tests {
         let diagnosis = examine(&unseen);
         assert_eq!(diagnosis.verdict, Verdict::Skew, "{diagnosis:#?}");
         assert_eq!(diagnosis.recommendation.unwrap().set, "batch.size=16384");
+        // Nor where the cluster's ends of logs tell the records of each.
+        let of_records = |partition, rate| WrittenPartition {
+            topic: "orders".to_owned(),
+            partition,
+            records_per_second: Some(rate),
+            ..WrittenPartition::default()
+        };
+        let mut by_ends = snapshot.clone();
+        by_ends.brokers[0].partitions.clear();
+        by_ends.brokers[0].partitions_written = None;
+        // Batches that are all as large as each other tell nothing.
+        by_ends.producer.as_mut().unwrap().batch_bytes = Some(3_000.0);
+        assert_ne!(examine(&by_ends).verdict, Verdict::Skew);
+        by_ends.cluster = Some(ClusterSide {
+            partitions: vec![of_records(3, 1_300.0), of_records(0, 150.0)],
+            partitions_written: Some(6.0),
+            records_per_second: Some(2_000.0),
+            is_alone: true,
+            ..ClusterSide::default()
+        });
+        let alone = examine(&by_ends);
+        assert_eq!(alone.verdict, Verdict::Skew, "{alone:#?}");
+        assert!(
+            alone.summary.contains("orders-3, gets 65 % of the records"),
+            "{}",
+            alone.summary
+        );
+        assert_eq!(alone.recommendation.unwrap().set, "batch.size=16384");
+        by_ends.cluster.as_mut().unwrap().is_alone = false;
+        let shared = examine(&by_ends);
+        assert_eq!(
+            (shared.verdict, shared.confidence),
+            (Verdict::Skew, Confidence::Low)
+        );
+        assert!(shared.missing.iter().any(|words| words.contains("others write")));
+        by_ends.cluster.as_mut().unwrap().partitions[0] = of_records(3, 400.0);
+        assert_ne!(examine(&by_ends).verdict, Verdict::Skew);
         // Even partitions are none.
         snapshot.brokers[0].partitions = (0..6).map(|id| partition(id, 160_000.0)).collect();
         assert_ne!(examine(&snapshot).verdict, Verdict::Skew);

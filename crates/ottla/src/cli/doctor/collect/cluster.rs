@@ -24,10 +24,11 @@ pub fn watch(program: &'static str, config: &Config, collector: Arc<Collector>) 
         let mut windows = ClusterWindows::default();
         let mut told = Told::default();
         loop {
-            let shortcomings = match ask(&admin, now_ms()) {
+            let pushing = collector.pushing(now_ms());
+            let shortcomings = match ask(&admin, now_ms(), &pushing, &windows) {
                 Ok(mut reading) => {
                     let shortcomings = std::mem::take(&mut reading.shortcomings);
-                    for observed in windows.take(reading) {
+                    for observed in windows.take(reading, &pushing) {
                         collector.observe(observed, now_ms());
                     }
                     shortcomings

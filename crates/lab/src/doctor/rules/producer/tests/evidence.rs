@@ -3,7 +3,9 @@
 use super::rows::{ROW, Row};
 use crate::doctor::diagnosis::{Confidence, Diagnosis, FindingId, Verdict};
 use crate::doctor::rules::examine;
-use crate::doctor::snapshot::{BrokerSide, Client, Host, Library, Node, Producer, Snapshot, Telemetry};
+use crate::doctor::snapshot::{
+    BrokerSide, Client, ClusterSide, Host, Library, Node, Producer, SilentWriters, Snapshot, Telemetry,
+};
 
 const LIVE: Row = Row {
     name: "live",
@@ -45,6 +47,41 @@ fn at_least_two_pushes_are_needed() {
     let mut restarted = pushed(6, 60.0);
     restarted.telemetry.restarted = true;
     assert_eq!(examine(&restarted).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
+fn producers_of_a_topic_that_push_nothing_are_counted() {
+    let mut snapshot = Snapshot::default();
+    snapshot.telemetry.pushes = Some(0);
+    let of = |count, writers| {
+        Some(ClusterSide {
+            silent: Some(SilentWriters {
+                topic: "orders".to_owned(),
+                count,
+                writers,
+                producer_ids: vec![4_001, 4_002],
+            }),
+            ..ClusterSide::default()
+        })
+    };
+    snapshot.cluster = of(1.0, 3.0);
+    let some = examine(&snapshot);
+    assert_eq!(some.verdict, Verdict::NotEnoughData);
+    let expected = "3 producers write to topic orders (producer ids 4001, 4002, …), and no more than 2 of them push metrics.";
+    assert_eq!(some.summary, expected);
+    assert!(
+        some.missing
+            .iter()
+            .any(|words| words.starts_with("Their metrics")),
+        "{:?}",
+        some.missing
+    );
+    snapshot.cluster = of(2.0, 2.0);
+    let all = examine(&snapshot).summary;
+    assert!(
+        all.starts_with("2 producers write to topic orders (producer ids 4001, 4002) without"),
+        "{all}"
+    );
 }
 
 #[test]
