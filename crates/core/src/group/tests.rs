@@ -986,7 +986,7 @@ fn a_transactional_commit_to_a_group_in_use_names_all_of_a_member_or_nothing() {
     ] {
         let commit = OffsetCommitRequest {
             is_transactional: true,
-            ..commit_of(member.clone(), "")
+            ..commit_of(member, "")
         };
         assert_eq!(bench.commit_as(commit), expected, "{member:?}");
     }
