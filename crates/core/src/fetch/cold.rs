@@ -42,6 +42,7 @@ pub struct ColdFetch {
 /// The result of a cold fetch.
 pub struct ColdPass {
     pub targets: Vec<Target>,
+    /// To be answered: its flags, which say whether to go on waiting, are not kept.
     pub pass: ReadPass,
     /// How long a thread worked on it, waits for the device included.
     pub disk_micros: u64,
@@ -100,7 +101,6 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
             let wanted = region.bytes.min(share.max(read.first_batch_bytes));
             if device_bytes > 0 && device_bytes + wanted > LOAD_BYTES {
                 read.take_away();
-                pass.has_cold = true;
                 continue;
             }
             if wanted < region.bytes {
@@ -115,13 +115,11 @@ fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (Rea
                         .as_ref()
                         .map(|partition| partition.cannot_read(&error));
                     read.fail(code.unwrap_or(ErrorCode::KafkaStorageError));
-                    pass.is_urgent = true;
                     continue;
                 }
             }
         }
         bytes += read.reached_bytes;
-        pass.is_cut |= read.is_cut;
     }
     pass.bytes = bytes;
     (pass, device_bytes)

@@ -539,4 +539,82 @@ mod tests {
         assert_ne!(opened.session_id, 0);
         assert_eq!(sessions.count(), 1);
     }
+
+    #[test]
+    fn partitions_with_records_take_turns_and_others_keep_their_place() {
+        let sessions = FetchSessions::new(10);
+        let mut fetch = open(&sessions, &["a", "b", "c"]);
+        for (epoch, order) in [(1, ["b", "c", "a"]), (2, ["c", "a", "b"]), (3, ["a", "b", "c"])] {
+            assert!(fetch.mentions(&fetch.partitions[0], false, 100, sent(1)));
+            for partition in &fetch.partitions[1..] {
+                fetch.mentions(partition, false, 0, sent(1));
+            }
+            fetch = sessions
+                .begin(
+                    request(fetch.session_id, epoch),
+                    vec![],
+                    &[],
+                    Moment::from_micros(6),
+                )
+                .unwrap();
+            let expected = order.map(|name| format!("{:?}", TopicRef::Name(name.into())));
+            assert_eq!(names(&fetch), expected);
+        }
+        assert!(
+            !fetch.mentions(&fetch.partitions[1], false, 0, sent(1)),
+            "nothing is new"
+        );
+        assert!(
+            fetch.mentions(&fetch.partitions[1], false, 1, sent(1)),
+            "old records are told"
+        );
+    }
+
+    #[test]
+    fn the_epoch_after_the_last_one_is_1() {
+        assert_eq!([1, i32::MAX - 1, i32::MAX].map(next_epoch), [2, i32::MAX, 1]);
+    }
+
+    #[test]
+    fn only_sessions_that_take_long_to_drop_are_dropped_elsewhere() {
+        let sessions = FetchSessions::new(10);
+        for count in [ENTRIES_MAX, ENTRIES_MAX + 1] {
+            let partitions = (0..count).map(|index| partition("a", index as i32, 0)).collect();
+            let opened = sessions.begin(request(0, 0), partitions, &[], Moment::from_micros(5));
+            let session_id = opened.unwrap().session_id;
+            let mut last = sessions
+                .begin(request(session_id, -1), vec![], &[], Moment::from_micros(6))
+                .unwrap();
+            assert_eq!(last.take_large_gone().is_some(), count > ENTRIES_MAX);
+            assert!(last.take_large_gone().is_none());
+        }
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn a_session_is_evicted_after_two_minutes_and_counted() {
+        let sessions = FetchSessions::new(1);
+        open(&sessions, &["a"]);
+        for (micros, is_opened) in [(119_999_999, false), (120_000_000, true)] {
+            let now = Moment::from_micros(5 + micros);
+            let opened = sessions.begin(request(0, 0), vec![partition("b", 0, 0)], &[], now);
+            assert_eq!(opened.unwrap().session_id != 0, is_opened, "{micros}");
+            assert_eq!(sessions.evicted(), u64::from(is_opened));
+        }
+    }
+
+    /// Two requests may find room for one session each, while there is one slot.
+    #[test]
+    fn a_slot_is_given_once_and_an_id_too() {
+        let sessions = FetchSessions::new(2);
+        let first = open(&sessions, &["a"]).session_id;
+        lock(&sessions.cache).ids_given = 0;
+        let second = open(&sessions, &["b"]).session_id;
+        assert!(second != 0 && second != first, "the same draw");
+        let now = Moment::from_micros(6);
+        let session = SharedSession::new(request(0, 0), &[], now);
+        assert!(lock(&sessions.cache).add(2, session, now).is_none());
+        sessions.close(first);
+        assert_eq!(sessions.count(), 1);
+    }
 }

@@ -75,7 +75,7 @@ impl Default for GroupConfig {
             initial_rebalance_delay_ms: 3_000,
             group_size_max: i32::MAX as usize,
             offset_metadata_length_max: 4_096,
-            offsets_retention_ms: 7 * 24 * 60 * 60 * 1_000,
+            offsets_retention_ms: 604_800_000,
             offsets_retention_check_interval_ms: 600_000,
             offset_commit_timeout_ms: 5_000,
             batch_bytes_max: 1_048_588,

@@ -206,3 +206,22 @@ fn committed(group: &Group, committed_max: usize) -> Vec<CommittedOverview> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_poll_is_told_from_other_departures() {
+        let late = "consumer poll timeout has expired.";
+        for (why, expected) in [
+            (Departure::left(Some(late)), true),
+            (Departure::left(Some("the consumer is being closed")), false),
+            (Departure::left(None), false),
+            (Departure::DidNotRejoin, true),
+            (Departure::SessionExpired, false),
+        ] {
+            assert_eq!(why.is_late_poll(), expected, "{why:?}");
+        }
+    }
+}

@@ -394,6 +394,45 @@ mod tests {
         assert!(value.len() <= stored.size_bytes());
     }
 
+    /// It decides whether a rebalance fits into a batch.
+    #[test]
+    fn the_size_of_a_group_counts_everything_that_clients_chose() {
+        let text = |bytes: usize| -> Arc<str> { "x".repeat(bytes).into() };
+        let member = |bytes| StoredMember {
+            member_id: text(bytes),
+            group_instance_id: Some(text(2 * bytes)),
+            client_id: text(4 * bytes),
+            client_host: text(8 * bytes),
+            rebalance_timeout_ms: 0,
+            session_timeout_ms: 0,
+            subscription: vec![0; 16 * bytes].into(),
+            assignment: vec![0; 32 * bytes].into(),
+        };
+        let stored = StoredGroup {
+            protocol_type: Some(text(100)),
+            protocol: Some(text(200)),
+            leader: Some(text(400)),
+            members: vec![member(1), member(1_000)],
+            ..StoredGroup::empty(Timestamp(0))
+        };
+        assert_eq!(stored.size_bytes(), 64 + 700 + 2 * 64 + 63 * 1_001);
+    }
+
+    #[test]
+    fn a_timestamp_of_0_is_one() {
+        let value = CommittedOffset {
+            expire_timestamp: Some(Timestamp(0)),
+            leader_epoch: -1,
+            topic_id: Uuid::ZERO,
+            ..committed()
+        };
+        check_round_trip(offset(Some(value)));
+        check_round_trip(GroupRecord::Group {
+            group: "g".into(),
+            value: Some(Arc::new(StoredGroup::empty(Timestamp(0)))),
+        });
+    }
+
     #[test]
     fn an_unknown_record_type_is_skipped_and_an_unknown_value_version_is_not() {
         assert_eq!(GroupRecord::decode(b"\x01\0whatever", Some(b"x")), Ok(None));

@@ -29,6 +29,7 @@ use ottla_wire::messages::offset_fetch::{
 };
 use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse};
 use ottla_wire::primitives::{Reader, Uuid};
+use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
 use crate::config::NodeConfig;
 use crate::controller::topics::{NewTopic, TopicToDelete};
@@ -65,6 +66,7 @@ struct TestExecutor {
     syncs: Mutex<Vec<Arc<dyn Syncable>>>,
     control: Mutex<Vec<Job>>,
     cold_reads: Mutex<Vec<Job>>,
+    deadline_changes: AtomicU64,
 }
 
 impl Executor for TestExecutor {
@@ -79,7 +81,9 @@ impl Executor for TestExecutor {
         self.cold_reads.lock().unwrap().push(Box::new(job));
     }
 
-    fn deadline_changed(&self) {}
+    fn deadline_changed(&self) {
+        self.deadline_changes.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl NodeExecutor for TestExecutor {
@@ -590,6 +594,106 @@ fn a_member_whose_connection_closes_while_it_waits_is_gone_after_its_session() {
     broker.pass(10_000);
     broker.settle();
     assert_eq!(broker.member_count(), 0);
+}
+
+#[test]
+fn each_request_that_waits_for_others_gets_its_own_answer() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let mut joins =
+        [GROUP, NEIGHBOUR].map(|group| broker.send(ApiKey::JoinGroup, 3, &join_body_of(group, 3, "")));
+    assert_eq!(joins.each_mut().map(|join| join.is_answered(&broker)), [false; 2]);
+    broker.pass(0);
+    broker.settle();
+    assert_eq!(joins.each_mut().map(|join| join.is_answered(&broker)), [true; 2]);
+}
+
+#[test]
+fn a_member_whose_connection_closes_does_not_hold_up_a_rebalance() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let leader = check_join(&broker, 3);
+    check_sync(&broker, 3, &leader);
+    let second = broker.send(ApiKey::JoinGroup, 3, &join_body(3, ""));
+    broker.settle();
+    assert_eq!(broker.member_count(), 2);
+    drop(second);
+    broker.node.maintain();
+    for expected in [2, 1] {
+        broker.pass(5_000);
+        assert_eq!(broker.heartbeat(&leader), ErrorCode::RebalanceInProgress);
+        assert_eq!(broker.member_count(), expected);
+    }
+}
+
+#[test]
+fn a_coordinator_that_could_not_write_answers_all_and_is_loaded_again_a_second_later() {
+    let disk = MemoryDisk::new(1);
+    let broker = Broker::first_start(&disk);
+    let _first = broker.commit(5);
+    broker.settle();
+    let mut parked = broker.send(ApiKey::JoinGroup, 3, &join_body_of(NEIGHBOUR, 3, ""));
+    disk.fail_next_sync();
+    let _failed = broker.commit(6);
+    broker.settle();
+    assert!(!parked.is_answered(&broker));
+    let unavailable = ErrorCode::CoordinatorNotAvailable;
+    assert_eq!(broker.commit(7).commit_error(&broker), unavailable);
+    assert!(parked.is_answered(&broker));
+    let joined = decode(&parked.reply.bytes, |reader| {
+        error(JoinGroupResponse::decode(reader, 3).unwrap().error_code)
+    });
+    assert_eq!(joined, unavailable);
+    for (ms, expected) in [(999, unavailable), (1, ErrorCode::CoordinatorLoadInProgress)] {
+        broker.pass(ms);
+        assert_eq!(broker.commit(8).commit_error(&broker), expected);
+    }
+}
+
+#[test]
+fn the_shell_is_told_when_something_is_due_earlier() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let told = || broker.executor.deadline_changes.swap(0, Ordering::Relaxed);
+    assert!(told() > 0, "the expiry of offsets");
+    let retention = broker.node.groups.next_deadline().unwrap();
+    let _commit = broker.commit(5);
+    broker.settle();
+    assert_eq!(told(), 0);
+    let leader = check_join(&broker, 3);
+    assert!(told() > 0);
+    assert!(broker.node.groups.next_deadline().unwrap() < retention);
+    check_sync(&broker, 3, &leader);
+    told();
+    assert_eq!(broker.heartbeat(&leader), ErrorCode::None);
+    assert_eq!(told(), 0);
+}
+
+#[test]
+fn a_snapshot_tells_of_all_groups_and_of_the_ends_of_what_they_read() {
+    let broker = Broker::first_start(&MemoryDisk::new(1));
+    let node = &broker.node;
+    let leader = check_join(&broker, 3);
+    check_sync(&broker, 3, &leader);
+    assert_eq!(node.groups.readings(&node.storage).len(), 1, "without offsets");
+    let mut batch = BatchBuilder::new(BatchOptions::default());
+    batch.append(0, None, Some(b"v"), &[]);
+    let partition = node.partition(broker.topic_id(), 0).unwrap();
+    partition
+        .append_internal(node.services(), &batch.finish())
+        .unwrap();
+    let commit = commit_body(9, Uuid::ZERO, (&leader, 1), 5);
+    broker.ask(ApiKey::OffsetCommit, 9, &commit);
+
+    let overviews = node.groups.overview(&node.storage);
+    let readings = node.groups.readings(&node.storage);
+    assert_eq!((overviews.len(), readings.len()), (1, 1));
+    for overview in [&overviews[0], &readings[0].overview] {
+        assert_eq!((&*overview.group_id, overview.members.len()), (GROUP, 1));
+        let committed = &overview.committed[0];
+        assert_eq!((&*committed.topic, committed.offset, committed.end), ("t", 5, 1));
+    }
+    let progress = node.groups.progress(10);
+    let group = &progress.groups[0];
+    assert_eq!((&*group.group_id, group.member_count), (GROUP, 1));
+    assert_eq!((&*group.committed[0].topic, group.committed[0].offset), ("t", 5));
 }
 
 #[test]

@@ -933,6 +933,94 @@ fn only_members_of_the_current_generation_may_commit() {
     assert_eq!(bench.fetch_offset("t"), Some(5));
 }
 
+/// A commit of offset 1 for partition 0 of `t`.
+fn commit_of<'a>(member: MemberRequest<'a>, metadata: &'a str) -> OffsetCommitRequest<'a> {
+    let partition = OffsetCommitPartition {
+        partition: 0,
+        offset: 1,
+        leader_epoch: -1,
+        metadata,
+        error: ErrorCode::None,
+    };
+    OffsetCommitRequest {
+        member,
+        topics: vec![OffsetCommitTopic {
+            name: "t",
+            topic_id: ID,
+            partitions: vec![partition],
+        }],
+        ..OffsetCommitRequest::default()
+    }
+}
+
+#[test]
+fn generation_0_is_one_of_a_member() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.commit(of("m", 0), "t", 5), ErrorCode::IllegalGeneration);
+    let ids = bench.stable(&[member()]);
+    bench.leave(vec![(&ids[0], None)]);
+    assert_eq!(bench.state(), "Empty");
+    assert_eq!(bench.commit(of("m", 0), "t", 5), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.commit(NOBODY, "t", 5), ErrorCode::None);
+}
+
+/// KIP-447: a producer may name the group alone, but what it names of a member must be right.
+#[test]
+fn a_transactional_commit_to_a_group_in_use_names_all_of_a_member_or_nothing() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member()]);
+    let unknown = ErrorCode::UnknownMemberId;
+    for (member, expected) in [
+        (NOBODY, ErrorCode::None),
+        (of("", 0), unknown),
+        (of("", 1), unknown),
+        (of(&ids[0], -1), ErrorCode::IllegalGeneration),
+        (of(&ids[0], 1), ErrorCode::None),
+        (
+            MemberRequest {
+                group_instance_id: Some("i"),
+                ..NOBODY
+            },
+            unknown,
+        ),
+    ] {
+        let commit = OffsetCommitRequest {
+            is_transactional: true,
+            ..commit_of(member, "")
+        };
+        assert_eq!(bench.commit_as(commit), expected, "{member:?}");
+    }
+}
+
+#[test]
+fn the_largest_commit_fits_into_one_batch_by_its_estimate() {
+    let metadata = "0123456789";
+    let bytes = 96 + GROUP.len() + "t".len() + metadata.len();
+    for (batch_bytes_max, expected) in [
+        (bytes, ErrorCode::None),
+        (bytes - 1, ErrorCode::InvalidCommitOffsetSize),
+    ] {
+        let mut bench = Bench::with(GroupConfig {
+            batch_bytes_max,
+            ..GroupConfig::default()
+        });
+        assert_eq!(bench.commit_as(commit_of(NOBODY, metadata)), expected);
+    }
+}
+
+/// As Java counts.
+#[test]
+fn the_length_of_metadata_is_counted_in_utf_16_units() {
+    let mut bench = Bench::new();
+    for (metadata, expected) in [
+        ("x".repeat(4_096), ErrorCode::None),
+        ("ü".repeat(4_096), ErrorCode::None),
+        ("ü".repeat(4_097), ErrorCode::OffsetMetadataTooLarge),
+    ] {
+        assert_eq!(bench.commit_as(commit_of(NOBODY, &metadata)), expected);
+    }
+}
+
 #[test]
 fn an_unknown_group_has_its_own_code_for_clients_that_know_it() {
     let mut bench = Bench::new();
@@ -1124,6 +1212,62 @@ fn a_commit_with_its_own_retention_expires_by_it() {
 }
 
 #[test]
+fn an_offset_expires_at_the_end_of_its_retention_and_not_before() {
+    let minute = 60_000;
+    let mut bench = Bench::with(GroupConfig {
+        offsets_retention_ms: 10 * i64::from(minute),
+        ..GroupConfig::default()
+    });
+    let with_retention = |retention_ms| OffsetCommitRequest {
+        retention_ms: Some(retention_ms),
+        ..commit_of(NOBODY, "")
+    };
+    bench.commit(NOBODY, "u", 5);
+    bench.commit_as(with_retention(10 * i64::from(minute)));
+    bench.pass(minute);
+    bench.commit(NOBODY, "v", 5);
+    bench.pass(9 * minute);
+    let found = ["t", "u", "v"].map(|topic| bench.fetch_offset(topic));
+    assert_eq!(found, [None, None, Some(5)]);
+    bench.pass(10 * minute);
+    assert_eq!(bench.fetch_offset("v"), None);
+}
+
+/// It is not known which topics such a group still reads.
+#[test]
+fn offsets_of_a_group_in_use_stay_unless_it_is_stable_and_its_subscriptions_are_known() {
+    let config = GroupConfig {
+        offsets_retention_ms: 1_000,
+        offsets_retention_check_interval_ms: 1_000,
+        ..GroupConfig::default()
+    };
+    let of_another_kind = JoinRequest {
+        protocol_type: "connect",
+        ..member()
+    };
+    let unreadable = JoinRequest {
+        protocols: vec![("range", &b"?"[..])],
+        ..member()
+    };
+    for (request, is_rebalancing, expected) in [
+        (of_another_kind, false, Some(5)),
+        (unreadable, false, Some(5)),
+        (member(), true, Some(5)),
+        (member(), false, None),
+    ] {
+        let mut bench = Bench::with(config.clone());
+        let ids = bench.stable(&[request]);
+        assert_eq!(bench.commit(of(&ids[0], 1), "t", 5), ErrorCode::None);
+        if is_rebalancing {
+            bench.join(&member());
+            assert_eq!(bench.state(), "PreparingRebalance");
+        }
+        bench.pass(2_000);
+        assert_eq!(bench.fetch_offset("t"), expected);
+    }
+}
+
+#[test]
 fn an_offset_is_deleted_unless_its_topic_is_in_use() {
     let mut bench = Bench::new();
     let request = JoinRequest {
@@ -1229,6 +1373,8 @@ fn a_group_of_another_protocol_keeps_its_records_and_its_offsets_are_served() {
     assert_eq!(bench.join_error(&member()), ErrorCode::InconsistentGroupProtocol);
     assert_eq!(bench.commit(NOBODY, "t", 6), ErrorCode::UnknownMemberId);
     assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
+    bench.pass(GroupConfig::default().offsets_retention_ms as i32);
+    assert_eq!(bench.fetch_offset("t"), Some(5), "its coordinator expires them");
     assert_eq!(bench.log.len(), record_count);
 }
 
@@ -1386,6 +1532,63 @@ fn an_expiry_keeps_a_group_with_pending_offsets() {
     bench.machine.apply_marker(1, false);
     bench.pass(600_000);
     assert!(bench.machine.group(GROUP).is_none());
+}
+
+#[test]
+fn a_group_at_its_capacity_after_a_replay_goes_on() {
+    let mut bench = Bench::with(GroupConfig {
+        group_size_max: 2,
+        ..GroupConfig::default()
+    });
+    bench.stable(&[member(), member()]);
+    bench.replay();
+    assert_eq!(bench.state(), "Stable");
+}
+
+#[test]
+fn nobody_leaves_an_unknown_group() {
+    let mut bench = Bench::new();
+    let left = bench.leave(vec![("m", None), ("n", Some("i"))]);
+    assert_eq!(left, [ErrorCode::UnknownMemberId; 2]);
+}
+
+#[test]
+fn a_sync_that_names_another_protocol_is_refused() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member()]);
+    for (protocol_type, protocol_name, expected) in [
+        ("consumer", "range", ErrorCode::None),
+        ("connect", "range", ErrorCode::InconsistentGroupProtocol),
+        ("consumer", "uniform", ErrorCode::InconsistentGroupProtocol),
+    ] {
+        let ticket = bench.send(GroupRequest::Sync(SyncRequest {
+            member: of(&ids[0], 1),
+            protocol_type: Some(protocol_type),
+            protocol_name: Some(protocol_name),
+            ..SyncRequest::default()
+        }));
+        assert_eq!(bench.synced(ticket).error, expected);
+    }
+}
+
+#[test]
+fn a_sync_whose_connection_closed_gives_its_member_one_more_session() {
+    let mut bench = Bench::new();
+    let tickets = [bench.join(&member()), bench.join(&member())];
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    let joined = tickets.map(|ticket| bench.joined(ticket));
+    let leader = joined[0].leader.clone();
+    let is_follower = |reply: &&JoinReply| reply.member_id != leader;
+    let follower = joined.iter().find(is_follower).unwrap();
+    let ticket = bench.sync(of(&follower.member_id, 1), Vec::new());
+    bench.machine.abandon(bench.now, GROUP, ticket);
+    let members = |bench: &Bench| bench.machine.group(GROUP).unwrap().members.len();
+    bench.pass(SESSION_MS - 1);
+    bench.heartbeat(of(&leader, 1));
+    assert_eq!(members(&bench), 2);
+    bench.pass(1);
+    assert_eq!(members(&bench), 1);
 }
 
 #[test]

@@ -84,3 +84,25 @@ impl MemberIds {
         .into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_ids_are_random_and_marked_as_such() {
+        let mut ids = MemberIds::new(7);
+        let ids: Vec<Arc<str>> = (0..64).map(|_| ids.next("c")).collect();
+        let at = |index: usize| -> std::collections::BTreeSet<char> {
+            ids.iter().filter_map(|id| id.chars().nth(index)).collect()
+        };
+        assert!(
+            ids.iter().all(|id| id.starts_with("c-") && id.len() == 38),
+            "{ids:?}"
+        );
+        assert_eq!(String::from_iter(at(16)), "4", "the version");
+        assert_eq!(String::from_iter(at(21)), "89ab", "the variant");
+        let digits = (2..38).filter(|index| ![10, 15, 16, 20, 21, 25].contains(index));
+        assert!(digits.clone().all(|index| at(index).len() > 8), "{ids:?}");
+    }
+}

@@ -48,6 +48,7 @@ use crate::config::NodeConfig;
 use crate::node::{Job, LongAnswer, Node, NodeExecutor};
 use crate::pending::{Handled, PendingReply};
 use crate::placement::is_long;
+use crate::quota::ClientQuota;
 use crate::reply::{ReplyBuffer, WaitKind};
 use crate::request::{ConnectionContext, Request};
 use crate::services::{ColdRead, Executor, Syncable};
@@ -71,6 +72,14 @@ impl Clock for TestClock {
 struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
     syncs: Mutex<Vec<Arc<dyn Syncable>>>,
+    cold_reads: Arc<Mutex<Vec<DoneRead>>>,
+}
+
+/// A cold read that ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DoneRead {
+    pub(crate) estimated_bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Executor for TestExecutor {
@@ -79,8 +88,13 @@ impl Executor for TestExecutor {
     }
 
     fn cold_read(&self, read: ColdRead) {
-        let job = |node: &Node| {
-            (read.job)(node.services());
+        let done = self.cold_reads.clone();
+        let job = move |node: &Node| {
+            let (estimated_bytes, bytes) = (read.bytes, (read.job)(node.services()));
+            done.lock().unwrap().push(DoneRead {
+                estimated_bytes,
+                bytes,
+            });
         };
         self.jobs.lock().unwrap().push(Box::new(job));
     }
@@ -190,6 +204,11 @@ impl Broker {
         self.clock.0.fetch_add(ms * 1_000, Ordering::Relaxed);
     }
 
+    /// From now on requests are those of a connection with this quota.
+    pub(crate) fn connect_with(&mut self, quota: Option<Arc<ClientQuota>>) {
+        self.connection.quota = quota;
+    }
+
     /// From now on requests are those of another user.
     pub(crate) fn connect_as(&mut self, principal: &str) {
         self.connection.principal = principal.into();
@@ -222,12 +241,19 @@ impl Broker {
         count
     }
 
-    /// Runs the syncs that were asked for.
-    pub(crate) fn sync(&self) {
+    /// Runs the syncs that were asked for, and returns how many those were.
+    pub(crate) fn sync(&self) -> usize {
         let syncs = std::mem::take(&mut *self.executor.syncs.lock().unwrap());
+        let count = syncs.len();
         syncs
             .into_iter()
             .for_each(|sync| sync.run_sync(self.node.services()));
+        count
+    }
+
+    /// Returns the cold reads that ran since the last call.
+    pub(crate) fn cold_reads(&self) -> Vec<DoneRead> {
+        std::mem::take(&mut *self.executor.cold_reads.lock().unwrap())
     }
 
     /// Returns the answer, after the controller has done its work.

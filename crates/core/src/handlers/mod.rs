@@ -66,6 +66,8 @@ pub(crate) mod write_txn_markers;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod cold_fetch_tests;
+#[cfg(test)]
 mod denial_tests;
 #[cfg(test)]
 pub(crate) mod metadata_tests;

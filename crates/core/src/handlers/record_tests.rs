@@ -2,7 +2,8 @@
 //! served.
 
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, Wake, Waker};
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
@@ -15,16 +16,16 @@ use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 
 use super::metadata_tests::{Broker, error, poll, read};
-use crate::partition::Partition;
+use crate::partition::{Partition, Requests, Traffic};
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{Ending, ReplyBuffer};
 use crate::services::Syncable;
 
 const PRODUCE_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 12;
-const PAGE_CACHE: [(&str, &str); 1] = [("ottla.durability", "page-cache")];
+pub(super) const PAGE_CACHE: [(&str, &str); 1] = [("ottla.durability", "page-cache")];
 
-fn batch_of(value_bytes: usize) -> Vec<u8> {
+pub(super) fn batch_of(value_bytes: usize) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     builder.append(1_790_000_000_000, None, Some(&vec![b'v'; value_bytes]), &[]);
     builder.finish()
@@ -43,7 +44,7 @@ fn transactional_batch(producer_id: i64, value: &str) -> Vec<u8> {
     builder.finish()
 }
 
-fn partition(broker: &Broker, topic: &str, index: i32) -> Arc<Partition> {
+pub(super) fn partition(broker: &Broker, topic: &str, index: i32) -> Arc<Partition> {
     let topic_id = broker.node.image().topic(topic).unwrap().id;
     broker.node.partition(topic_id, index).unwrap()
 }
@@ -92,20 +93,23 @@ fn produced(reply: &ReplyBuffer) -> ErrorCode {
 
 /// The answer of a fetch for one partition.
 #[derive(Debug, Default, PartialEq)]
-struct Answered {
-    error: Option<ErrorCode>,
-    offsets: Vec<i64>,
+pub(super) struct Answered {
+    pub(super) error: Option<ErrorCode>,
+    pub(super) offsets: Vec<i64>,
     diverging: Option<(i32, i64)>,
     aborted: Option<Vec<(i64, i64)>>,
 }
 
-struct Fetch {
-    partitions: Vec<FetchPartition>,
-    max_bytes: i32,
-    isolation_level: i8,
+#[derive(Default)]
+pub(super) struct Fetch {
+    pub(super) partitions: Vec<FetchPartition>,
+    pub(super) max_bytes: i32,
+    pub(super) min_bytes: i32,
+    pub(super) max_wait_ms: i32,
+    pub(super) isolation_level: i8,
 }
 
-fn from(offset: i64) -> FetchPartition {
+pub(super) fn from(offset: i64) -> FetchPartition {
     FetchPartition {
         partition: 0,
         fetch_offset: offset,
@@ -120,6 +124,7 @@ fn fetch_at(broker: &Broker, isolation_level: i8) -> Answered {
         partitions: vec![from(0)],
         max_bytes: 1_000_000,
         isolation_level,
+        ..Fetch::default()
     };
     fetch_all(broker, fetch).remove(0)
 }
@@ -128,15 +133,22 @@ fn fetch_one(broker: &Broker, partition: FetchPartition) -> Answered {
     let fetch = Fetch {
         partitions: vec![partition],
         max_bytes: 1_000_000,
-        isolation_level: 0,
+        ..Fetch::default()
     };
     fetch_all(broker, fetch).remove(0)
 }
 
 /// Fetches from topic `t`, without waiting.
 fn fetch_all(broker: &Broker, fetch: Fetch) -> Vec<Answered> {
+    let (handled, reply) = send_fetch(broker, fetch);
+    assert!(matches!(handled, Handled::Replied));
+    answered(&reply)
+}
+
+pub(super) fn send_fetch(broker: &Broker, fetch: Fetch) -> (Handled, ReplyBuffer) {
     let request = FetchRequest {
-        max_wait_ms: 0,
+        max_wait_ms: fetch.max_wait_ms,
+        min_bytes: fetch.min_bytes,
         max_bytes: fetch.max_bytes,
         isolation_level: fetch.isolation_level,
         session_epoch: -1,
@@ -150,8 +162,12 @@ fn fetch_all(broker: &Broker, fetch: Fetch) -> Vec<Answered> {
     let (mut body, mut reply) = (Vec::new(), ReplyBuffer::default());
     request.encode(&mut body, FETCH_VERSION);
     let handled = broker.send(ApiKey::Fetch, FETCH_VERSION, &body, &mut reply);
-    assert!(matches!(handled, Handled::Replied));
-    let bytes = with_regions(&reply);
+    (handled, reply)
+}
+
+/// What the answer of a fetch says about its partitions.
+pub(super) fn answered(reply: &ReplyBuffer) -> Vec<Answered> {
+    let bytes = with_regions(reply);
     let response = read(&bytes, |reader| FetchResponse::decode(reader, FETCH_VERSION));
     let partitions = response.responses[0].partitions.iter();
     let answered = partitions.map(|partition| Answered {
@@ -432,7 +448,7 @@ fn only_the_first_batch_of_an_answer_may_exceed_the_limits() {
         let fetch = Fetch {
             partitions: partitions.to_vec(),
             max_bytes,
-            isolation_level: 0,
+            ..Fetch::default()
         };
         let answered = fetch_all(&broker, fetch).into_iter();
         answered.map(|answered| answered.offsets).collect::<Vec<_>>()
@@ -442,4 +458,214 @@ fn only_the_first_batch_of_an_answer_may_exceed_the_limits() {
     assert_eq!(both(0, 0), [vec![0], vec![]]);
     assert_eq!(both(11_000, 1_000_000), [vec![0], vec![0]]);
     assert_eq!(both(1_000_000, 1_000_000), [vec![0, 1], vec![0, 1]]);
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A fetch that waits, and what it is woken by.
+struct Waiting {
+    bell: Arc<Bell>,
+    pending: Box<dyn PendingReply>,
+    reply: ReplyBuffer,
+}
+
+impl Waiting {
+    fn start(broker: &Broker, fetch: Fetch) -> Waiting {
+        let (Handled::Pending(pending), reply) = send_fetch(broker, fetch) else {
+            panic!("answered at once");
+        };
+        let mut waiting = Waiting {
+            bell: Arc::default(),
+            pending,
+            reply,
+        };
+        assert_eq!(waiting.poll(broker), Poll::Pending);
+        waiting
+    }
+
+    fn poll(&mut self, broker: &Broker) -> Poll<()> {
+        let waker = Waker::from(self.bell.clone());
+        self.pending.poll(&broker.node, &waker, &mut self.reply)
+    }
+
+    fn was_woken(&self) -> bool {
+        self.bell.0.swap(0, Ordering::Relaxed) > 0
+    }
+}
+
+fn patient(isolation_level: i8, min_bytes: i32) -> Fetch {
+    Fetch {
+        partitions: vec![from(0)],
+        max_bytes: 1_000_000,
+        min_bytes,
+        max_wait_ms: 1_000,
+        isolation_level,
+    }
+}
+
+#[test]
+fn a_waiting_fetch_is_woken_by_records_that_it_may_see() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    let (partition, services) = (partition(&broker, "t", 0), broker.node.services());
+    let append = |batch: &[u8]| partition.append_internal(services, batch).unwrap();
+    let batch = transactional_batch(7, "open");
+    let mut of_all = Waiting::start(&broker, patient(0, 2 * batch.len() as i32));
+    let mut of_committed = Waiting::start(&broker, patient(1, batch.len() as i32));
+    append(&batch);
+    assert!(!of_all.was_woken() && !of_committed.was_woken());
+    append(&transactional_batch(8, "open"));
+    assert!(of_all.was_woken() && !of_committed.was_woken());
+    assert_eq!(of_all.poll(&broker), Poll::Ready(()));
+    assert_eq!(answered(&of_all.reply)[0].offsets, [0, 1]);
+    assert_eq!(of_committed.poll(&broker), Poll::Pending);
+    let marker = TransactionMarker {
+        producer_id: 7,
+        producer_epoch: 0,
+        result: TransactionResult::Abort,
+        coordinator_epoch: 0,
+    };
+    partition.append_marker(services, marker, 0).unwrap();
+    assert!(of_committed.was_woken());
+    assert_eq!(of_committed.poll(&broker), Poll::Ready(()));
+    let committed = answered(&of_committed.reply).remove(0);
+    assert_eq!(committed.aborted, Some(vec![(7, 0)]));
+}
+
+#[test]
+fn a_waiting_fetch_is_told_that_its_topic_is_gone() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    let mut waiting = Waiting::start(&broker, patient(0, 1));
+    partition(&broker, "t", 0).delete();
+    assert!(waiting.was_woken());
+    assert_eq!(waiting.poll(&broker), Poll::Ready(()));
+    let error = answered(&waiting.reply)[0].error;
+    assert_eq!(error, Some(ErrorCode::UnknownTopicOrPartition));
+    assert!(partition(&broker, "t", 0).hold_directory_name().is_none());
+}
+
+#[test]
+fn a_fetch_that_is_given_up_leaves_nothing_behind() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    let Waiting { bell, pending, .. } = Waiting::start(&broker, patient(0, 1));
+    let other = Waiting::start(&broker, patient(0, 1));
+    drop(pending);
+    assert_eq!(Arc::strong_count(&bell), 1);
+    produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    assert!(other.was_woken() && bell.0.load(Ordering::Relaxed) == 0);
+}
+
+#[test]
+fn an_error_is_answered_without_delay_and_counted() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+    let beyond = Fetch {
+        partitions: vec![from(5)],
+        ..patient(0, 1)
+    };
+    let (handled, reply) = send_fetch(&broker, beyond);
+    assert!(matches!(handled, Handled::Replied));
+    assert_eq!(answered(&reply)[0].error, Some(ErrorCode::OffsetOutOfRange));
+    let (_, reply) = send_fetch(&broker, patient(0, 1));
+    let bytes = batch_of(1).len() as u64;
+    assert_eq!(reply.seen.fetched_bytes, bytes);
+    let traffic = partition(&broker, "t", 0).traffic();
+    let expected = Traffic {
+        records_in: 1,
+        bytes_in: bytes,
+        bytes_out: bytes,
+        requests: Requests {
+            produce: 1,
+            produce_failed: 0,
+            fetch: 2,
+            fetch_failed: 1,
+        },
+    };
+    assert_eq!(traffic, expected);
+    let mut damaged = batch_of(1);
+    *damaged.last_mut().unwrap() ^= 1;
+    assert_eq!(
+        produce(&broker, "t", 1, &damaged).ok(),
+        Some(ErrorCode::CorruptMessage)
+    );
+    let requests = partition(&broker, "t", 0).traffic().requests;
+    assert_eq!((requests.produce, requests.produce_failed), (2, 1));
+}
+
+/// More would hold up the event loop.
+#[test]
+fn at_most_256_partitions_of_an_answer_carry_records() {
+    let broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 260, 7);
+    for index in 3..260 {
+        partition(&broker, "t", index)
+            .append_internal(broker.node.services(), &batch_of(1))
+            .unwrap();
+    }
+    let partitions = (0..260).map(|partition| FetchPartition { partition, ..from(0) });
+    let fetch = Fetch {
+        partitions: partitions.collect(),
+        max_bytes: 1_000_000,
+        ..Fetch::default()
+    };
+    let answered = fetch_all(&broker, fetch);
+    let counts: Vec<usize> = answered.iter().map(|answered| answered.offsets.len()).collect();
+    assert_eq!(
+        (&counts[..3], &counts[3..259], counts[259]),
+        (&[0; 3][..], &[1; 256][..], 0)
+    );
+}
+
+/// The next sync covers what is appended before it begins.
+#[test]
+fn a_partition_asks_for_one_sync_at_a_time() {
+    let broker = Broker::new(&[]);
+    broker.create("t", 1, 7);
+    broker.sync();
+    for _ in 0..3 {
+        assert!(produce(&broker, "t", 1, &batch_of(1)).is_err(), "not synced");
+    }
+    assert_eq!(broker.sync(), 1);
+    assert_eq!(fetch_one(&broker, from(0)).offsets, [0, 1, 2]);
+}
+
+#[test]
+fn an_epoch_that_the_log_has_skipped_diverges_where_the_one_before_ended() {
+    let mut broker = Broker::new(&PAGE_CACHE);
+    broker.create("t", 1, 7);
+    let epoch = partition(&broker, "t", 0).leader_epoch();
+    for restart in 0..3 {
+        if restart > 0 {
+            let (disk, config) = (broker.disk.clone(), (*broker.node.config()).clone());
+            drop(broker);
+            broker = Broker::on(disk, config);
+        }
+        if restart != 1 {
+            produce(&broker, "t", 1, &batch_of(1)).ok().unwrap();
+        }
+    }
+    let (log, newest) = (
+        partition(&broker, "t", 0),
+        partition(&broker, "t", 0).leader_epoch(),
+    );
+    assert_eq!(
+        [0, 1, 2].map(|offset| log.epoch_at(offset)),
+        [epoch, newest, newest]
+    );
+    let partition = FetchPartition {
+        last_fetched_epoch: epoch + 1,
+        ..from(1)
+    };
+    assert_eq!(fetch_one(&broker, partition).diverging, Some((epoch, 1)));
 }

@@ -339,8 +339,8 @@ fn verification_is_switched_off_while_the_broker_runs() {
     assert_eq!(produce(&broker, Client::Old, producer, 0, 0), ErrorCode::None);
 }
 
-pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64) -> ErrorCode {
-    let request = TxnOffsetCommitRequest {
+fn offset_commit(producer: Producer, offset: i64) -> TxnOffsetCommitRequest<'static> {
+    TxnOffsetCommitRequest {
         transactional_id: ID,
         group_id: GROUP,
         producer_id: producer.0,
@@ -355,7 +355,11 @@ pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, o
             }],
         }],
         ..Default::default()
-    };
+    }
+}
+
+pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, offset: i64) -> ErrorCode {
+    let request = offset_commit(producer, offset);
     let bytes = ask(broker, ApiKey::TxnOffsetCommit, version, |body| {
         request.encode(body, version);
     });
@@ -364,9 +368,8 @@ pub(crate) fn commit_offset(broker: &Broker, version: i16, producer: Producer, o
     error(response.topics[0].partitions[0].error_code)
 }
 
-/// The committed offset, as a reader that waits for transactions gets it.
-pub(crate) fn committed(broker: &Broker) -> Result<i64, ErrorCode> {
-    let request = OffsetFetchRequest {
+fn offset_fetch() -> OffsetFetchRequest<'static> {
+    OffsetFetchRequest {
         groups: vec![OffsetFetchRequestGroup {
             group_id: GROUP,
             member_epoch: -1,
@@ -379,7 +382,12 @@ pub(crate) fn committed(broker: &Broker) -> Result<i64, ErrorCode> {
         }],
         require_stable: true,
         ..Default::default()
-    };
+    }
+}
+
+/// The committed offset, as a reader that waits for transactions gets it.
+pub(crate) fn committed(broker: &Broker) -> Result<i64, ErrorCode> {
+    let request = offset_fetch();
     let bytes = ask(broker, ApiKey::OffsetFetch, 9, |body| request.encode(body, 9)).unwrap();
     let response = read(&bytes, |reader| OffsetFetchResponse::decode(reader, 9));
     let found = &response.groups[0].topics[0].partitions[0];
@@ -420,6 +428,42 @@ fn offsets_count_when_their_transaction_commits_and_not_before() {
             assert_eq!(committed(&broker), Ok(expected), "{client:?}");
         }
     }
+}
+
+/// Sends a request, and returns how many rounds of syncs its answer waits for.
+fn rounds(broker: &Broker, api_key: ApiKey, version: i16, encode: impl Fn(&mut Vec<u8>)) -> usize {
+    let (mut body, mut reply) = (Vec::new(), ReplyBuffer::default());
+    encode(&mut body);
+    let Handled::Pending(mut pending) = broker.send(api_key, version, &body, &mut reply) else {
+        return 0;
+    };
+    let mut rounds = 0;
+    while poll(broker, &mut pending, &mut reply) == Poll::Pending {
+        broker.settle();
+        rounds += usize::from(broker.sync() > 0);
+        assert!(rounds < 10);
+    }
+    rounds
+}
+
+#[test]
+fn offsets_of_a_transaction_are_answered_when_they_are_durable_and_so_is_their_end() {
+    let broker = broker_with(&[]);
+    let producer = init(&broker);
+    let commit = |offset| {
+        rounds(&broker, ApiKey::TxnOffsetCommit, 5, |body| {
+            offset_commit(producer, offset).encode(body, 5);
+        })
+    };
+    assert_eq!(commit(7), 2, "the transaction, and the offsets in it");
+    assert_eq!(commit(8), 1, "the offsets");
+    end(&broker, Client::New, producer, true).unwrap();
+    tick(&broker);
+    let fetch = rounds(&broker, ApiKey::OffsetFetch, 9, |body| {
+        offset_fetch().encode(body, 9);
+    });
+    assert_eq!(fetch, 1, "a power cut could still take the marker back");
+    assert_eq!(committed(&broker), Ok(8));
 }
 
 #[test]

@@ -49,3 +49,16 @@ impl Partition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_damaged_place_is_reported_once_and_not_very_many_are() {
+        let unreadable = Unreadable::default();
+        let places: Vec<String> = (0..=PLACES_MAX).map(|index| index.to_string()).collect();
+        let news = || places.iter().filter(|place| unreadable.is_news(place)).count();
+        assert_eq!([news(), news()], [PLACES_MAX, 0]);
+    }
+}

@@ -257,18 +257,9 @@ impl Quotas {
     /// recognises it.
     fn other(&self, state: &mut RegistryState, names: (&Arc<str>, &Arc<str>), now: Moment) -> ClientQuota {
         let others: Arc<str> = OTHERS.into();
-        let version = self.version.load(Ordering::Relaxed);
-        if state
-            .others
-            .as_ref()
-            .is_none_or(|others| others.version != version)
-        {
-            let usage = state
-                .others
-                .as_ref()
-                .map_or_else(Arc::default, |others| others.usage.clone());
+        if state.others.is_none() {
             let common = limits_of(&state.quotas, (&others, &others), (&others, &others));
-            let common = self.make(state, (&others, &others), common, usage, now);
+            let common = self.make(state, (&others, &others), common, Arc::default(), now);
             state.others = Some(Arc::new(common));
         }
         let usage = state.others.as_ref().expect("made above").usage.clone();
@@ -359,5 +350,43 @@ fn report(client: &Arc<ClientQuota>, quotas: &ClientQuotas) -> ClientReport {
         rates: client.usage.rates(),
         // One reference is the registry's, one the list's that this is made from.
         is_connected: Arc::strong_count(client) > 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::limits::CLIENT_ID;
+
+    #[derive(Debug)]
+    struct At(AtomicU64);
+
+    impl Clock for At {
+        fn moment(&self) -> Moment {
+            Moment::from_micros(self.0.load(Ordering::Relaxed))
+        }
+
+        fn timestamp(&self) -> crate::time::Timestamp {
+            panic!("quotas do not ask the wall clock")
+        }
+    }
+
+    #[test]
+    fn the_buckets_of_forgotten_clients_are_given_back() {
+        let limit = BTreeMap::from([("producer_byte_rate".into(), 1.0)]);
+        let limits = ClientQuotas::from([(vec![(CLIENT_ID.into(), None)], limit)]);
+        let clock = Arc::new(At(AtomicU64::new(0)));
+        let quotas = Quotas::new(QuotaConfig::default(), Arc::new(limits), clock.clone(), true);
+        let buckets = || quotas.lock().buckets.len();
+        let held = quotas.client("u", "a");
+        quotas.client("u", "b");
+        quotas.maintain();
+        assert_eq!(buckets(), 2);
+        clock.0.store(2 * IDLE_MICROS, Ordering::Relaxed);
+        quotas.maintain();
+        assert_eq!(buckets(), 1);
+        drop(held);
+        quotas.maintain();
+        assert_eq!(buckets(), 0);
     }
 }

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
 
 use super::limits::{CLIENT_ID, ClientQuotas, IP, USER, limits_of};
+use super::mutation::MutationQuota;
 use super::registry::CLIENTS_MAX;
 use super::{ClientQuota, QuotaConfig, QuotaKind, Quotas};
+use crate::handlers::metadata_tests::Broker;
 use crate::request::ConnectionContext;
 use crate::tenant::TenantId;
 use crate::time::{Clock, Moment, Timestamp};
@@ -183,7 +186,14 @@ fn request_time_is_percent_of_one_loop_and_throttled_by_one_window_at_a_time() {
 
 #[test]
 fn a_fetch_reads_at_most_one_window_and_waits_for_shared_debt() {
-    let (quotas, _) = start(QuotaConfig::default(), &[(&[(CLIENT_ID, None)], FETCH, 5_000.0)]);
+    let lines: [Line<'_>; 1] = [(&[(CLIENT_ID, None)], FETCH, 5_000.0)];
+    let of_two_seconds = QuotaConfig {
+        window: Duration::from_secs(2),
+        ..QuotaConfig::default()
+    };
+    let (quotas, _) = start(of_two_seconds, &lines);
+    assert_eq!(quotas.client("u", "c").fetch_bytes_max(), 10_000);
+    let (quotas, _) = start(QuotaConfig::default(), &lines);
     let client = quotas.client("u", "c");
     assert_eq!(client.fetch_bytes_max(), 5_000);
     assert_eq!(client.answered(ApiKey::Fetch, 5_000, Moment::from_micros(0)), 0);
@@ -336,7 +346,7 @@ fn unbounded_names_share_one_bucket_and_quotas_set_by_name_apply() {
         4_000
     );
     drop(held);
-    clock.set(Moment::from_micros(63 * SECOND));
+    clock.set(Moment::from_micros(62 * SECOND));
     assert_eq!(
         produce(&quotas.client("u", "latest"), 0, Moment::from_micros(63 * SECOND)),
         0
@@ -356,6 +366,106 @@ fn a_long_name_is_not_kept() {
     let report = quotas.report();
     assert_eq!(report.len(), 1);
     assert_eq!(&*report[0].client_id, "other");
+    for (bytes, kept) in [(256, 0), (30_000, 0), (255, 2)] {
+        let name = "n".repeat(bytes);
+        quotas.client(&name, "c");
+        quotas.client("u", &name);
+        assert_eq!(quotas.report().len(), 1 + kept, "{bytes}");
+    }
+}
+
+#[test]
+fn a_client_without_connection_is_known_for_an_hour() {
+    let (quotas, clock) = start(QuotaConfig::default(), &[]);
+    let clients = || {
+        let report = quotas.report();
+        let clients = report.iter();
+        clients
+            .map(|client| (client.client_id.to_string(), client.is_connected))
+            .collect::<Vec<_>>()
+    };
+    let known = |name: &str, is_connected| (name.to_owned(), is_connected);
+    let held = quotas.client("u", "a");
+    assert_eq!(clients(), [known("a", true)]);
+    drop(held);
+    assert_eq!(clients(), [known("a", false)]);
+    quotas.maintain();
+    clock.set(Moment::from_micros(100 * SECOND));
+    quotas.client("u", "b");
+    assert_eq!(clients(), [known("a", false), known("b", false)]);
+    for (micros, count) in [(3_600 * SECOND - 1, 2), (3_600 * SECOND, 1)] {
+        clock.set(Moment::from_micros(micros));
+        quotas.maintain();
+        assert_eq!(clients().len(), count, "{micros}");
+    }
+}
+
+#[test]
+fn a_bucket_stays_while_it_is_held_or_in_debt() {
+    let lines: [Line<'_>; 1] = [(&[(USER, None)], PRODUCE, 1.0)];
+    let (quotas, clock) = start(QuotaConfig::default(), &lines);
+    // Held and full: the next client id of the user shares it.
+    let first = quotas.client("u", "a");
+    quotas.maintain();
+    let second = quotas.client("u", "b");
+    assert_eq!(produce(&first, 10_001, Moment::from_micros(0)), 10_000_000);
+    assert_eq!(produce(&second, 0, Moment::from_micros(0)), 10_000_000);
+    // Still in debt when its clients are forgotten.
+    clock.set(Moment::from_micros(SECOND));
+    quotas.maintain();
+    drop((first, second));
+    let later = Moment::from_micros(4_000 * SECOND);
+    clock.set(later);
+    quotas.maintain();
+    assert!(quotas.report().is_empty());
+    assert_eq!(produce(&quotas.client("u", "c"), 0, later), 6_000_000);
+}
+
+/// KIP-599.
+#[test]
+fn changes_are_refused_or_throttled_once_their_quota_is_in_debt() {
+    let config = QuotaConfig {
+        controller_window: Duration::from_secs(10),
+        ..QuotaConfig::default()
+    };
+    let lines: [Line<'_>; 1] = [(&[(CLIENT_ID, None)], "controller_mutation_rate", 1.0)];
+    let now = Moment::from_micros(0);
+    for is_strict in [true, false] {
+        let (quotas, _) = start(config, &lines);
+        let request = || MutationQuota::new(Some(quotas.client("u", "c")), is_strict, now);
+        let mut quota = request();
+        // Ten seconds' worth is free, and the request that exceeds it is served.
+        assert!(quota.take(10).is_ok());
+        assert_eq!(quota.throttle_ms(), 0);
+        assert!(quota.take(5).is_ok());
+        let told = quota.throttle_ms();
+        let again = quota.take(1).map_err(|refusal| refusal.code);
+        if is_strict {
+            assert_eq!((told, again), (0, Err(ErrorCode::ThrottlingQuotaExceeded)));
+            assert_eq!(quota.throttle_ms(), 5_000);
+        } else {
+            assert_eq!((told, again), (5_000, Ok(())));
+            assert_eq!(quota.throttle_ms(), 6_000);
+        }
+        let fresh = request();
+        assert_eq!(fresh.throttle_ms(), 0);
+    }
+    let dry = QuotaConfig {
+        is_dry_run: true,
+        ..config
+    };
+    let (quotas, _) = start(dry, &lines);
+    let mut quota = MutationQuota::new(Some(quotas.client("u", "c")), true, now);
+    assert!((0..3).all(|_| quota.take(20).is_ok()));
+    assert_eq!(quota.throttle_ms(), 0);
+}
+
+#[test]
+fn whether_quotas_are_only_counted_is_configured() {
+    for (value, expected) in [("true", true), ("false", false)] {
+        let broker = Broker::new(&[("ottla.quota.dry.run", value)]);
+        assert_eq!(broker.node.quotas.is_dry_run(), expected);
+    }
 }
 
 #[test]
@@ -390,6 +500,48 @@ fn connections_are_limited_by_the_rate_of_their_address() {
     assert_eq!(many("10.0.0.7"), 2, "full again and forgotten in between");
     quotas.follow(&Arc::default(), false);
     assert_eq!(many("10.0.0.7"), 200, "no quota, no limit");
+}
+
+#[test]
+fn a_connection_rate_below_one_per_window_admits_one_after_that_time_and_0_is_no_limit() {
+    let rate = "connection_creation_rate";
+    let (quotas, _) = start(
+        QuotaConfig::default(),
+        &[
+            (&[(IP, Some("10.0.0.1"))], rate, 0.5),
+            (&[(IP, Some("10.0.0.2"))], rate, 0.0),
+        ],
+    );
+    let admit = |address: &str, micros| {
+        quotas
+            .connections
+            .admit(address.parse().unwrap(), Moment::from_micros(micros))
+    };
+    let refused = Err(Duration::from_secs(1));
+    let one = [0, 0, 2 * SECOND, 2 * SECOND].map(|micros| admit("10.0.0.1", micros));
+    assert_eq!(one, [Ok(()), refused, Ok(()), refused]);
+    assert!((0..10).all(|_| admit("10.0.0.2", 0).is_ok()));
+}
+
+#[test]
+fn very_many_addresses_share_one_limit_until_others_have_been_quiet() {
+    let (quotas, clock) = start(
+        QuotaConfig::default(),
+        &[(&[(IP, None)], "connection_creation_rate", 1.0)],
+    );
+    let admit = |index: u32, micros| {
+        let address = std::net::Ipv4Addr::from(index).into();
+        quotas
+            .connections
+            .admit(address, Moment::from_micros(micros))
+            .is_ok()
+    };
+    assert!((0..10_000).all(|index| admit(index, 0)));
+    assert_eq!([10_000, 10_001].map(|index| admit(index, 0)), [true, false]);
+    clock.set(Moment::from_micros(10 * SECOND));
+    quotas.maintain();
+    let later = [10_002, 10_003, 10_003].map(|index| admit(index, 10 * SECOND));
+    assert_eq!(later, [true, true, false]);
 }
 
 /// A machine that slept, one that was stopped for a year, a clock at its end, and one set back to

@@ -165,6 +165,9 @@ mod tests {
             }
             usage.add(QuotaKind::Request, 250_000);
             usage.sample(Moment::from_micros(second * SECOND));
+            if second == 5 {
+                assert!((usage.rates().now[2] - 12.5).abs() < 1e-9, "half of ten seconds");
+            }
             if second == 10 {
                 assert_eq!(usage.rates().now[0], 100_000.0);
             }
@@ -188,5 +191,20 @@ mod tests {
         }
         let throttle_ms = usage.rates().throttle_ms[QuotaKind::Fetch as usize];
         assert!((throttle_ms - 220.0).abs() < 1e-9, "{throttle_ms}");
+    }
+
+    #[test]
+    fn the_peak_of_a_second_is_taken_from_spans_of_half_a_second_or_more() {
+        let usage = Usage::default();
+        usage.sample(Moment::from_micros(0));
+        usage.add(QuotaKind::Fetch, 1_000);
+        let peak_at = |micros| {
+            usage.sample(Moment::from_micros(micros));
+            usage.rates().peak_second[QuotaKind::Fetch as usize]
+        };
+        assert_eq!(
+            [499_999, 500_000, 1_000_000].map(peak_at),
+            [0.0, 2_000.0, 2_000.0]
+        );
     }
 }

@@ -209,6 +209,10 @@ mod tests {
         check(r"\<a\>", &["<a>"], &["a"]);
         check("a{", &["a{"], &["a"]);
         check("a{,2}", &["a{,2}"], &["aa"]);
+        check("a{2", &["a{2"], &["aa"]);
+        check("a{1000}", &[&"a".repeat(1_000)], &["a"]);
+        check(r"a+\Qb\E+", &["abb"], &["ab+"]);
+        check(r"[[:digit:]&&b]", &["1", "&", "b"], &["c"]);
         check("a{2,}b", &["aab", "aaab"], &["ab"]);
         check("(?i)orders", &["ORDERS"], &["order"]);
         check("(?P<name>a+)-(?:b|c)", &["aa-b"], &["a-d"]);
@@ -218,7 +222,17 @@ mod tests {
     #[test]
     fn what_re2_refuses_is_refused() {
         for expression in [
-            "a**", "a+*", "a{2}{3}", "a{1001}", "(?x)a", "[a--b]", "[a", "a\\", r"(a)\1",
+            "a**",
+            "a+*",
+            "a{2}{3}",
+            "a{1001}",
+            "a{1001,}",
+            "a{1,1001}",
+            "(?x)a",
+            "[a--b]",
+            "[a",
+            "a\\",
+            r"(a)\1",
         ] {
             assert!(compile(expression).is_err(), "{expression}");
         }

@@ -9,7 +9,7 @@ use ottla_wire::primitives::Uuid;
 use crate::access::Caller;
 use crate::group::config::{ConsumerConfig, GroupConfig};
 use crate::group::machine::Machine;
-use crate::group::record::GroupRecord;
+use crate::group::record::{GroupRecord, StoredGroup};
 use crate::group::reply::{GroupReply, Step};
 use crate::group::request::{
     GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
@@ -316,6 +316,249 @@ fn a_member_that_does_not_give_up_partitions_in_time_is_fenced() {
 }
 
 #[test]
+fn the_time_to_give_up_partitions_runs_after_a_replay_too() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    bench.owning("a", 2, &[0, 1, 2, 3]);
+    bench.replay();
+    for _ in 0..3 {
+        bench.owning("a", 2, &[0, 1, 2, 3]);
+        bench.beat(bench.plain("b", 3)).unwrap();
+        bench.pass(REBALANCE_MS / 3);
+    }
+    assert_eq!(bench.error(bench.plain("a", 2)), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.describe().members.len(), 1);
+}
+
+#[test]
+fn most_votes_choose_the_assignor_and_the_first_one_wins_a_tie() {
+    for (votes, expected) in [
+        ([None, None], "uniform"),
+        ([Some("range"), None], "range"),
+        ([Some("range"), Some("uniform")], "uniform"),
+    ] {
+        let mut bench = Bench::new();
+        for (member_id, assignor) in ["a", "b"].into_iter().zip(votes) {
+            let request = ConsumerHeartbeat {
+                assignor,
+                ..bench.joining(member_id)
+            };
+            bench.beat(request).unwrap();
+        }
+        assert_eq!(bench.describe().assignor, expected, "{votes:?}");
+    }
+    assert!(matches!(Assignor::of("range"), Some(Assignor::Range)));
+    assert!(Assignor::of("sticky").is_none());
+}
+
+#[test]
+fn a_heartbeat_that_changes_nothing_is_not_written() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let count = bench.log.len();
+    bench.owning("a", 2, &[0, 1, 2, 3]);
+    assert_eq!(bench.log.len(), count);
+}
+
+/// The wall clock may go back.
+#[test]
+fn a_clock_that_went_back_does_not_stop_assignments() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.now.timestamp.0 -= 3_600_000;
+    let mut request = bench.joining("b");
+    request.settings.assignment_interval_ms = 1_000;
+    assert_eq!(bench.beat(request).unwrap().member_epoch, 3);
+}
+
+#[test]
+fn what_a_member_no_longer_subscribes_to_is_taken_from_it_at_once_and_given_to_others() {
+    let mut bench = Bench::new();
+    bench.topics = Arc::new(TopicsImage::of(&[("t", T, 1), ("u", U, 1)]));
+    let both = |bench: &Bench, member_id| ConsumerHeartbeat {
+        topic_names: Some(vec!["t", "u"]),
+        ..bench.joining(member_id)
+    };
+    let request = both(&bench, "a");
+    bench.beat(request).unwrap();
+    let narrowed = ConsumerHeartbeat {
+        topic_names: Some(vec!["t"]),
+        settings: GroupSettings {
+            assignment_interval_ms: 10_000,
+            ..bench.plain("a", 2).settings
+        },
+        ..bench.plain("a", 2)
+    };
+    let reply = bench.beat(narrowed).unwrap();
+    assert_eq!(partitions(&reply), Some([(T, 0)].into()));
+
+    // The topics of the group stay the same, and its assignment does not.
+    let mut bench = Bench::new();
+    bench.topics = Arc::new(TopicsImage::of(&[("t", T, 2), ("u", U, 2)]));
+    for member_id in ["a", "b"] {
+        let request = both(&bench, member_id);
+        bench.beat(request).unwrap();
+    }
+    let epoch = bench.describe().epoch;
+    let narrowed = ConsumerHeartbeat {
+        topic_names: Some(vec!["t"]),
+        ..bench.plain("a", 2)
+    };
+    bench.beat(narrowed).unwrap();
+    assert_eq!(bench.describe().epoch, epoch + 1);
+}
+
+/// A client sends all its fields when it may have missed an answer.
+#[test]
+fn a_full_heartbeat_is_answered_with_the_assignment() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let full = ConsumerHeartbeat {
+        member_epoch: 2,
+        ..bench.joining("a")
+    };
+    let partial = [
+        ConsumerHeartbeat {
+            rebalance_timeout_ms: None,
+            ..full.clone()
+        },
+        ConsumerHeartbeat {
+            topic_names: None,
+            ..full.clone()
+        },
+        ConsumerHeartbeat {
+            owned: None,
+            ..full.clone()
+        },
+    ];
+    for request in partial {
+        assert_eq!(of_t(&bench.beat(request).unwrap()), None);
+    }
+    assert_eq!(of_t(&bench.beat(full).unwrap()), Some(vec![0, 1, 2, 3]));
+}
+
+#[test]
+fn a_group_of_classic_members_is_no_consumer_group() {
+    let mut bench = Bench::new();
+    let join = JoinRequest {
+        group_id: GROUP,
+        session_timeout_ms: 10_000,
+        rebalance_timeout_ms: 10_000,
+        protocol_type: "consumer",
+        protocols: vec![("range", b"")],
+        ..JoinRequest::default()
+    };
+    let step = bench
+        .machine
+        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
+    bench.take(step);
+    bench.pass(0);
+    let request = bench.joining("a");
+    assert_eq!(bench.error(request), ErrorCode::GroupIdNotFound);
+}
+
+#[test]
+fn the_record_of_an_empty_classic_group_is_removed_when_it_becomes_a_consumer_group() {
+    let mut bench = Bench::new();
+    let stored = StoredGroup::empty(bench.now.timestamp);
+    bench.log.push(GroupRecord::Group {
+        group: GROUP.into(),
+        value: Some(Arc::new(stored)),
+    });
+    bench.machine = Machine::new(bench.config.clone(), 1);
+    bench.log.iter().for_each(|record| bench.machine.apply(record));
+    bench.join("a");
+    let is_removal = |record: &GroupRecord| matches!(record, GroupRecord::Group { value: None, .. });
+    assert!(bench.log.iter().any(is_removal));
+    bench.replay();
+}
+
+#[test]
+fn generation_0_is_not_that_of_a_tool() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.beat(bench.plain("a", -1)).unwrap();
+    assert_eq!(bench.commit("", 0, 3), ErrorCode::UnknownMemberId);
+    assert_eq!(bench.commit("", -1, 3), ErrorCode::None);
+}
+
+/// Compaction leaves only the last record of each key, in any order of the keys.
+#[test]
+fn a_group_is_the_same_when_assignments_come_before_their_members() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let before = bench.describe();
+    let is_current = |record: &GroupRecord| {
+        matches!(
+            record,
+            GroupRecord::Consumer {
+                record: ConsumerRecord::Current(..),
+                ..
+            }
+        )
+    };
+    let (first, rest): (Vec<_>, Vec<_>) = bench.log.iter().cloned().partition(is_current);
+    let mut machine = Machine::new(bench.config.clone(), 2);
+    for record in first.iter().chain(&rest) {
+        machine.apply(record);
+    }
+    bench.machine = machine;
+    assert_eq!(bench.describe().members[0].assigned, before.members[0].assigned);
+}
+
+#[test]
+fn a_check_of_offsets_leaves_a_consumer_group_that_is_in_use_or_has_some() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let pass = |bench: &mut Bench| {
+        for _ in 0..30 {
+            bench.beat(bench.plain("a", 2)).unwrap();
+            bench.pass(SESSION_MS / 2);
+        }
+    };
+    pass(&mut bench);
+    assert_eq!(bench.describe().members.len(), 1, "without offsets");
+    bench.commit("a", 2, 0);
+    bench.beat(bench.plain("a", -1)).unwrap();
+    let epoch = bench.describe().epoch;
+    bench.pass(1_200_000);
+    assert_eq!(bench.describe().epoch, epoch, "without members");
+}
+
+#[test]
+fn an_expression_that_only_one_member_had_is_forgotten_with_it() {
+    let mut bench = Bench::new();
+    let request = ConsumerHeartbeat {
+        topic_names: None,
+        regex: Some("t"),
+        ..bench.joining("a")
+    };
+    bench.beat(request).unwrap();
+    bench.join("b");
+    let count = |bench: &Bench| {
+        let group = bench.machine.group(GROUP).unwrap();
+        group.consumer.as_ref().unwrap().regexes.len()
+    };
+    assert_eq!(count(&bench), 1);
+    bench.beat(bench.plain("a", -1)).unwrap();
+    assert_eq!(count(&bench), 0);
+}
+
+#[test]
+fn uniform_takes_what_is_too_much_and_gives_the_odd_ones_to_as_many() {
+    let t: &[Uuid] = &[T];
+    let own = |range: std::ops::Range<i32>| range.map(|index| (T, index)).collect::<Vec<_>>();
+    let (first, second) = (own(0..2), own(2..4));
+    let members = [("a", t, &first[..]), ("b", t, &second[..]), ("c", t, &[])];
+    let assigned = Assignor::Uniform.assign(&input(&members, &[(T, 4)]));
+    assert_eq!(["a", "b", "c"].map(|member| assigned[member].len()), [2, 1, 1]);
+    let all = own(0..4);
+    let assigned = Assignor::Uniform.assign(&input(&[("a", t, &all[..]), ("b", t, &[])], &[(T, 4)]));
+    assert_eq!(["a", "b"].map(|member| assigned[member].len()), [2, 2]);
+}
+
+#[test]
 fn a_silent_member_is_fenced_at_the_end_of_its_session_and_after_a_replay_too() {
     let mut bench = Bench::new();
     bench.join("a");
@@ -396,6 +639,11 @@ fn a_static_member_returns_under_another_id_to_what_it_had() {
         bench.error(instance(bench.plain("x", 2))),
         ErrorCode::FencedInstanceId
     );
+    assert_eq!(
+        bench.error(instance(bench.plain("a", 99))),
+        ErrorCode::FencedMemberEpoch
+    );
+    assert_eq!(bench.beat(joining(&bench, "a")).unwrap().member_epoch, 2);
     let reply = bench.beat(instance(bench.plain("a", -2))).unwrap();
     assert_eq!(reply.member_epoch, -2);
     bench.replay();
@@ -436,7 +684,7 @@ fn a_tool_removes_static_members_by_their_instance_and_no_others() {
     };
     bench.beat(request).unwrap();
     bench.join("b");
-    let members = vec![("", Some("i")), ("", Some("x")), ("b", None)];
+    let members = vec![("b", Some("i")), ("a", Some("i")), ("", Some("x")), ("b", None)];
     let leave = LeaveRequest {
         reason: None,
         group_id: GROUP,
@@ -447,7 +695,8 @@ fn a_tool_removes_static_members_by_their_instance_and_no_others() {
     };
     let errors: Vec<ErrorCode> = left.iter().map(|member| member.error).collect();
     let unknown = ErrorCode::UnknownMemberId;
-    assert_eq!(errors, [ErrorCode::None, unknown, unknown]);
+    let fenced = ErrorCode::FencedInstanceId;
+    assert_eq!(errors, [fenced, ErrorCode::None, unknown, unknown]);
     assert_eq!(bench.describe().members.len(), 1);
     bench.replay();
 }
@@ -556,6 +805,7 @@ fn a_transactional_commit_is_checked_if_it_names_anything_of_a_member() {
     assert_eq!(commit(&mut bench, "", -1, None), ErrorCode::None);
     assert_eq!(commit(&mut bench, "gone", -1, None), unknown);
     assert_eq!(commit(&mut bench, "", -1, Some("i")), unknown);
+    assert_eq!(commit(&mut bench, "", 0, None), unknown);
     assert_eq!(commit(&mut bench, "", 1, None), unknown);
 }
 
@@ -700,8 +950,18 @@ fn an_expression_finds_topics_that_appear_later() {
         ("u2", U, 1),
         ("x", Uuid([3; 16]), 1),
     ]));
-    bench.pass(10_000);
+    let epoch = bench.describe().epoch;
+    bench.pass(9_999);
     bench.beat(bench.plain("a", 2)).unwrap();
+    let found = |bench: &Bench| {
+        let group = bench.machine.group(GROUP).unwrap();
+        group.consumer.as_ref().unwrap().regexes["t|u.*"].topics.len()
+    };
+    assert_eq!(found(&bench), 1, "looked for every ten seconds");
+    bench.pass(1);
+    bench.beat(bench.plain("a", 2)).unwrap();
+    assert_eq!(found(&bench), 2);
+    assert!(bench.describe().epoch > epoch);
     let reply = bench.owning("a", 2, &[0]);
     let described = bench.describe();
     assert_eq!(
