@@ -128,6 +128,8 @@ fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is
     );
 }
 
+/// A committed transaction of producer 7, two other records, and an aborted transaction of two
+/// batches: the only line of the index.
 #[test]
 fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
     let aborted_after = |damage: &dyn Fn(&mut [u8])| {
@@ -135,11 +137,13 @@ fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
         let mut log = create(&disk);
         commit_transaction(&mut log, 7);
         append_many(&mut log, 2);
-        let second = BatchOptions {
-            base_sequence: 1,
-            ..of_producer(7)
-        };
-        append_one(&mut log, second, b"key", b"value");
+        for base_sequence in [1, 2] {
+            let batch = BatchOptions {
+                base_sequence,
+                ..of_producer(7)
+            };
+            append_one(&mut log, batch, b"key", b"value");
+        }
         write_abort(&mut log, 7);
         checkpoint(&mut log);
         log.close().expect("closed");
@@ -148,22 +152,24 @@ fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
         let mut bytes = written.clone();
         damage(&mut bytes);
         disk.write_file(&index, &bytes);
-        let (log, _) = open(&disk, true, 6);
+        let (log, report) = open(&disk, true, 7);
         assert_eq!(disk.read_file(&index).expect("there"), written, "written again");
-        let aborted = log.reader().aborted_transactions(0, 6);
+        assert_eq!(report.rebuilt_indexes, usize::from(bytes != written));
+        let aborted = log.reader().aborted_transactions(0, 7);
         let [aborted] = aborted[..] else {
             panic!("{aborted:?}");
         };
         (aborted.producer_id, aborted.first_offset, aborted.last_offset)
     };
     let truth = aborted_after(&|_| {});
-    assert_eq!(truth, (7, 4, 5));
-    // The last byte of each field: producer id, first and last offset.
-    for (field, value) in [(9, 6), (17, 0), (17, 2), (25, 1)] {
+    assert_eq!(truth, (7, 4, 6));
+    // The last byte of the producer id, of the first offset (of another transaction, of a marker, of
+    // a record without one, of a later batch) and of the last one (of a batch, of another marker).
+    for (field, value) in [(9, 6), (17, 0), (17, 1), (17, 2), (17, 5), (25, 5)] {
         assert_eq!(
             aborted_after(&|bytes| bytes[field] = value),
             truth,
-            "byte {field}"
+            "byte {field} becomes {value}"
         );
     }
 }
@@ -180,6 +186,8 @@ fn a_last_stable_offset_that_hides_a_later_abort_is_not_believed() {
     log.close().expect("closed");
     let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
     let mut bytes = disk.read_file(&index).expect("there");
+    let (_, report) = open(&disk, true, 4);
+    assert_eq!(report.rebuilt_indexes, 0);
     let last_stable = ABORTED_BYTES - 1;
     assert_eq!(
         bytes[last_stable], 1,

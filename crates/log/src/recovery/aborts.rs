@@ -57,7 +57,24 @@ fn is_contradicted(segments: &[Arc<Segment>], entry: &AbortedTransaction) -> io:
         && !first.header.is_control()
         && first.header.producer_id == entry.producer_id
         && first.header.base_offset == entry.first_offset;
-    Ok(!begins || ends_before(segments, &first, entry)?)
+    Ok(!begins || has_begun_before(&first, entry)? || ends_before(segments, &first, entry)?)
+}
+
+/// Returns whether the producer's transaction has a batch before `first`, as far as the headers in
+/// front of it tell.
+fn has_begun_before(first: &Found<'_>, entry: &AbortedTransaction) -> io::Result<bool> {
+    let segment = first.segment;
+    let from = first.position.saturating_sub(WALKED_BYTES_MAX);
+    let start = segment.position_where(ReadMode::Blocking, |index| u64::from(index.position) <= from)?;
+    let mut scanner = BatchScanner::new(&*segment.file, start, first.position, Trust::Headers);
+    let mut is_open = false;
+    while let Scanned::Batch { header, .. } = scanner.next()? {
+        // Compaction leaves an empty batch of a transaction whose marker is gone.
+        if header.producer_id == entry.producer_id && header.record_count > 0 {
+            is_open = header.is_transactional() && !header.is_control();
+        }
+    }
+    Ok(is_open)
 }
 
 /// Returns whether the producer's transaction that begins with `first` ends before the marker that
