@@ -24,7 +24,10 @@ use crate::interop::toolchain;
 /// With the shortest interval that both brokers accept and clients keep to.
 const SUBSCRIPTION: [(&str, &str); 2] = [
     ("interval.ms", "1000"),
-    ("metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer."),
+    (
+        "metrics",
+        "org.apache.kafka.producer.,org.apache.kafka.consumer.,ottla.",
+    ),
 ];
 
 /// The principal of all clients here.
