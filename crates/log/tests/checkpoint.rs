@@ -163,8 +163,8 @@ fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
     };
     let truth = aborted_after(&|_| {});
     assert_eq!(truth, (7, 4, 6));
-    // The last byte of the producer id, of the first offset (another transaction's, a marker's, that
-    // of a record in none, of a later batch), of the last one (a batch's).
+    // The last byte of the producer id, of the first offset (another transaction's, a marker's,
+    // that of a record in none, of a later batch), of the last one (a batch's).
     for (field, value) in [(9, 6), (17, 0), (17, 1), (17, 2), (17, 5), (25, 5)] {
         assert_eq!(
             aborted_after(&|bytes| bytes[field] = value),
