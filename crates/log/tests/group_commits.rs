@@ -117,13 +117,7 @@ fn a_leader_epoch_without_records_is_not_written() {
 fn the_snapshot_at_the_beginning_of_a_segment_outlives_later_checkpoints() {
     let disk = MemoryDisk::new(1);
     let batch = batch_at(&[START_MS], 10, BatchOptions::default());
-    let mut log = created_with(
-        &disk,
-        LogConfig {
-            segment_bytes: 2 * batch.len() as u32,
-            ..config()
-        },
-    );
+    let mut log = created_with(&disk, two_per_segment(&batch, config()));
     let mut write = |count: usize| {
         for _ in 0..count {
             try_append(&mut log, &batch, START_MS).expect("appended");

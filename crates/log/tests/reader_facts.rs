@@ -215,16 +215,13 @@ fn a_silent_producer_expires_in_a_log_that_is_in_use() {
 fn a_gap_left_by_compaction_is_empty_up_to_the_bound() {
     let disk = MemoryDisk::new(1);
     let batch = batch_at(&[START_MS], 10, BatchOptions::default());
-    let mut log = created_with(
-        &disk,
-        LogConfig {
-            segment_bytes: 2 * batch.len() as u32,
-            compact: true,
-            delete: false,
-            min_cleanable_dirty_ratio: 0.0,
-            ..config()
-        },
-    );
+    let compacting = LogConfig {
+        compact: true,
+        delete: false,
+        min_cleanable_dirty_ratio: 0.0,
+        ..config()
+    };
+    let mut log = created_with(&disk, two_per_segment(&batch, compacting));
     (0..3).for_each(|_| append_at(&mut log, START_MS));
     checkpoint(&mut log);
     log.reader().load_compaction_times(0).expect("readable");

@@ -18,13 +18,7 @@ const PAGE_BYTES: u64 = 4096;
 fn a_segment_holds_what_fits_exactly() {
     let disk = MemoryDisk::new(1);
     let batch = batch_at(&[START_MS], 10, BatchOptions::default());
-    let mut log = created_with(
-        &disk,
-        LogConfig {
-            segment_bytes: 2 * batch.len() as u32,
-            ..LogConfig::default()
-        },
-    );
+    let mut log = created_with(&disk, two_per_segment(&batch, LogConfig::default()));
     for _ in 0..5 {
         try_append(&mut log, &batch, START_MS).expect("appended");
     }

@@ -13,11 +13,10 @@ use serde_json::Value;
 
 use super::machine::{cpu_seconds, memory_mib};
 use super::metrics::Samples;
-use super::session::{self, figure, generate};
+use super::session::{self, MILLION, figure, generate};
 use super::{Durability, Lab, Plan};
 use crate::interop::server::{Server, Target};
 
-const MILLION: f64 = 1_000_000.0;
 const MANY_PARTITIONS: &str = "1000";
 const BEHIND: &str = "behind";
 /// The steady producer beside the reader: 5 MB/s.

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 const PARTITIONS: &str = "6";
-const MILLION: f64 = 1_000_000.0;
+pub const MILLION: f64 = 1_000_000.0;
 /// 256 MB: they are read again before a machine that reclaims its page cache could take them away.
 pub const CONSUMED_RECORDS: u32 = 1_000_000;
 

@@ -77,7 +77,10 @@ fn attach(pid: u32, prefix: &Path, threads: usize) -> Result<Child> {
         if let Some(status) = strace.try_wait()? {
             bail!("strace ended with {status}: it must be allowed to trace other processes");
         }
-        ensure!(Instant::now() < until, "strace does not attach");
+        if Instant::now() > until {
+            detach(strace)?;
+            bail!("strace does not attach to all threads");
+        }
         thread::sleep(Duration::from_millis(50));
     }
     Ok(strace)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -207,24 +207,23 @@ fn outcome(tests: &[Test], id: u32) -> Result<&'static str> {
 }
 
 impl Program {
+    /// The names of its tests, without those that only run on demand.
     fn tests(&self) -> Result<Vec<String>> {
-        let mut command = Command::new(&self.path);
-        let listed = command
+        let ignored = self.listed(&["--ignored"])?;
+        let mut names = self.listed(&[])?;
+        names.retain(|name| !ignored.contains(name));
+        Ok(names)
+    }
+
+    fn listed(&self, more: &[&str]) -> Result<Vec<String>> {
+        let output = Command::new(&self.path)
             .args(["--list", "--format=terse"])
+            .args(more)
             .current_dir(&self.directory)
             .output()?;
-        let text = String::from_utf8(listed.stdout)?;
-        let is_ignored = Command::new(&self.path)
-            .args(["--list", "--format=terse", "--ignored"])
-            .current_dir(&self.directory)
-            .output()?;
-        let ignored = String::from_utf8(is_ignored.stdout)?;
-        let ignored: BTreeSet<&str> = ignored.lines().collect();
-        let names = text.lines().filter(|line| !ignored.contains(line));
-        Ok(names
-            .filter_map(|line| line.strip_suffix(": test"))
-            .map(str::to_owned)
-            .collect())
+        let text = String::from_utf8(output.stdout)?;
+        let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
     }
 
     fn trace(&self, name: &str) -> Result<Test> {
@@ -240,8 +239,14 @@ impl Program {
             "{name} of {} fails without any change",
             self.path.display()
         );
-        let reached = fs::read_to_string(&trace).unwrap_or_default();
-        let _ = fs::remove_file(&trace);
+        // A test that reaches no mutant writes no file.
+        let reached = match fs::read_to_string(&trace) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            reached => {
+                fs::remove_file(&trace).context("the trace of a test")?;
+                reached.context("the trace of a test")?
+            }
+        };
         Ok(Test {
             program: self.clone(),
             name: name.to_owned(),

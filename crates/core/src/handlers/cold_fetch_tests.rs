@@ -72,13 +72,17 @@ fn fetch_of(partitions: Vec<FetchPartition>) -> Fetch {
 
 /// The answer of a fetch that waits for the device.
 fn after_load(broker: &Broker, fetch: Fetch) -> (Vec<Answered>, ReplyBuffer) {
+    after_load_while(broker, fetch, || assert_eq!(broker.settle(), 1))
+}
+
+fn after_load_while(broker: &Broker, fetch: Fetch, load: impl FnOnce()) -> (Vec<Answered>, ReplyBuffer) {
     let (handled, mut reply) = send_fetch(broker, fetch);
     let Handled::Pending(mut pending) = handled else {
         panic!("answered although nothing is in memory");
     };
     assert_eq!(poll(broker, &mut pending, &mut reply), Poll::Pending);
     assert_eq!(pending.waits_for(), WaitKind::ColdRead);
-    assert_eq!(broker.settle(), 1);
+    load();
     assert_eq!(poll(broker, &mut pending, &mut reply), Poll::Ready(()));
     (answered(&reply), reply)
 }
@@ -271,6 +275,29 @@ fn records_of_an_earlier_process_are_served_up_to_the_first_damaged_one() {
     );
     assert_eq!(reply.seen.fetched_bytes, 3 * BATCH as u64);
     assert_eq!(loaded(&broker, vec![at(0, 2)]), [[2, 3]]);
+}
+
+/// The device refuses one call of the load; the first, or a later one.
+#[test]
+fn what_cannot_be_loaded_is_an_error_without_records_until_it_can() {
+    let mut refused = Vec::new();
+    for grants in 0..4 {
+        let broker = cold(1, &[BATCH; 2]);
+        let (answer, _) = after_load_while(&broker, fetch_of(vec![at(0, 0)]), || {
+            broker.disk.begin_shortage(grants, 1);
+            assert_eq!(broker.settle(), 1);
+            refused.push(broker.disk.end_shortage() == 0);
+        });
+        let is_refused = refused.last() == Some(&true);
+        assert_eq!(answer[0].error.is_some(), is_refused, "after {grants} calls");
+        assert_eq!(answer[0].offsets.is_empty(), is_refused, "after {grants} calls");
+        broker.disk.evict();
+        assert_eq!(loaded(&broker, vec![at(0, 0)]), [[0, 1]]);
+    }
+    assert!(
+        refused.contains(&true),
+        "the load makes no call that can be refused"
+    );
 }
 
 /// Other clients may have used up a shared quota meanwhile.

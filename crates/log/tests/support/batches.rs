@@ -38,6 +38,14 @@ pub fn one_batch_per_segment() -> LogConfig {
     }
 }
 
+/// A segment holds two batches of this size.
+pub fn two_per_segment(batch: &[u8], more: LogConfig) -> LogConfig {
+    LogConfig {
+        segment_bytes: 2 * batch.len() as u32,
+        ..more
+    }
+}
+
 /// One record per timestamp.
 pub fn batch_at(timestamps: &[i64], value_bytes: usize, options: BatchOptions) -> Vec<u8> {
     let mut builder = BatchBuilder::new(options);

@@ -438,17 +438,21 @@ fn a_full_heartbeat_is_answered_with_the_assignment() {
     assert_eq!(of_t(&bench.beat(full).unwrap()), Some(vec![0, 1, 2, 3]));
 }
 
-#[test]
-fn a_group_of_classic_members_is_no_consumer_group() {
-    let mut bench = Bench::new();
-    let join = JoinRequest {
+fn classic_join() -> JoinRequest<'static> {
+    JoinRequest {
         group_id: GROUP,
         session_timeout_ms: 10_000,
         rebalance_timeout_ms: 10_000,
         protocol_type: "consumer",
         protocols: vec![("range", b"")],
         ..JoinRequest::default()
-    };
+    }
+}
+
+#[test]
+fn a_group_of_classic_members_is_no_consumer_group() {
+    let mut bench = Bench::new();
+    let join = classic_join();
     let step = bench
         .machine
         .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
@@ -817,14 +821,7 @@ fn classic_members_of_a_consumer_group_are_expelled_when_it_is_loaded() {
     bench.join("a");
     bench.load_with_classic("a");
     assert_eq!(bench.describe().state, "Empty");
-    let join = JoinRequest {
-        group_id: GROUP,
-        session_timeout_ms: 10_000,
-        rebalance_timeout_ms: 10_000,
-        protocol_type: "consumer",
-        protocols: vec![("range", b"")],
-        ..JoinRequest::default()
-    };
+    let join = classic_join();
     let step = bench
         .machine
         .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
@@ -858,14 +855,7 @@ fn a_group_with_members_is_neither_deleted_nor_joined_by_classic_members() {
     let mut bench = Bench::new();
     bench.join("a");
     assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);
-    let join = JoinRequest {
-        group_id: GROUP,
-        session_timeout_ms: 10_000,
-        rebalance_timeout_ms: 10_000,
-        protocol_type: "consumer",
-        protocols: vec![("range", b"")],
-        ..JoinRequest::default()
-    };
+    let join = classic_join();
     match bench.ask(GroupRequest::Join(join.clone())) {
         GroupReply::Join(reply) => assert_eq!(reply.error, ErrorCode::InconsistentGroupProtocol),
         other => panic!("{other:?}"),
