@@ -12,6 +12,7 @@ use ottla_log::{
 };
 use ottla_wire::records::batch::{Batch, HEADER_BYTES};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
+use support::batches::{created_with, one_batch_per_segment, reopened_with};
 use support::numbered::*;
 use support::opening::{clean, file, position_of, try_open, unclean};
 
@@ -46,6 +47,14 @@ fn commit_transaction(log: &mut PartitionLog, producer_id: i64) {
 
 fn begin_transaction(log: &mut PartitionLog, producer_id: i64) {
     append_one(log, of_producer(producer_id), b"key", b"value");
+}
+
+fn append_batch(log: &mut PartitionLog, producer_id: i64, base_sequence: i32) {
+    let options = BatchOptions {
+        base_sequence,
+        ..of_producer(producer_id)
+    };
+    append_one(log, options, b"key", b"value");
 }
 
 fn write_abort(log: &mut PartitionLog, producer_id: i64) {
@@ -128,21 +137,18 @@ fn an_emptied_index_of_aborted_transactions_is_rebuilt_and_one_without_aborts_is
     );
 }
 
-/// A committed transaction of producer 7, two other records, and an aborted transaction of two
-/// batches: the only line of the index.
+/// Committed transactions of the producers 7 and 8, another record, and an aborted transaction of
+/// two batches: the only line of the index.
 #[test]
 fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
-    let aborted_after = |damage: &dyn Fn(&mut [u8])| {
+    let aborted_after = |changes: &[(usize, u8)]| {
         let disk = MemoryDisk::new(1);
         let mut log = create(&disk);
         commit_transaction(&mut log, 7);
-        append_many(&mut log, 2);
+        commit_transaction(&mut log, 8);
+        append_many(&mut log, 1);
         for base_sequence in [1, 2] {
-            let batch = BatchOptions {
-                base_sequence,
-                ..of_producer(7)
-            };
-            append_one(&mut log, batch, b"key", b"value");
+            append_batch(&mut log, 7, base_sequence);
         }
         write_abort(&mut log, 7);
         checkpoint(&mut log);
@@ -150,28 +156,57 @@ fn an_index_of_aborted_transactions_that_the_log_contradicts_is_rebuilt() {
         let index = Path::new(DIRECTORY).join("00000000000000000000.txnindex");
         let written = disk.read_file(&index).expect("there");
         let mut bytes = written.clone();
-        damage(&mut bytes);
+        for (position, value) in changes {
+            bytes[*position] = *value;
+        }
         disk.write_file(&index, &bytes);
-        let (log, report) = open(&disk, true, 7);
+        let (log, report) = open(&disk, true, 8);
         assert_eq!(disk.read_file(&index).expect("there"), written, "written again");
         assert_eq!(report.rebuilt_indexes, usize::from(bytes != written));
-        let aborted = log.reader().aborted_transactions(0, 7);
+        let aborted = log.reader().aborted_transactions(0, 8);
         let [aborted] = aborted[..] else {
             panic!("{aborted:?}");
         };
         (aborted.producer_id, aborted.first_offset, aborted.last_offset)
     };
-    let truth = aborted_after(&|_| {});
-    assert_eq!(truth, (7, 4, 6));
-    // The last byte of the producer id, of the first offset (another transaction's, a marker's,
-    // that of a record in none, of a later batch), of the last one (a batch's).
-    for (field, value) in [(9, 6), (17, 0), (17, 1), (17, 2), (17, 5), (25, 5)] {
-        assert_eq!(
-            aborted_after(&|bytes| bytes[field] = value),
-            truth,
-            "byte {field} becomes {value}"
-        );
+    let truth = aborted_after(&[]);
+    assert_eq!(truth, (7, 5, 7));
+    // The last bytes of the fields.
+    let (producer, first, last, stable) = (9, 17, 25, 33);
+    for changes in [
+        &[(producer, 8)][..],
+        // Another transaction's batch, a marker, another producer's batch, a record in no
+        // transaction, a later batch.
+        &[(first, 0)],
+        &[(first, 1)],
+        &[(first, 2)],
+        &[(first, 4)],
+        &[(first, 6)],
+        // A batch in place of the marker.
+        &[(last, 6), (stable, 7)],
+    ] {
+        assert_eq!(aborted_after(changes), truth, "{changes:?}");
     }
+}
+
+/// The marker of the transaction that the line names by mistake is in a later segment.
+#[test]
+fn a_transaction_is_followed_across_segments() {
+    let disk = MemoryDisk::new(1);
+    let mut log = created_with(&disk, one_batch_per_segment());
+    commit_transaction(&mut log, 7);
+    append_batch(&mut log, 7, 1);
+    write_abort(&mut log, 7);
+    checkpoint(&mut log);
+    log.close().expect("closed");
+    let index = Path::new(DIRECTORY).join("00000000000000000003.txnindex");
+    let mut bytes = disk.read_file(&index).expect("there");
+    assert_eq!(bytes[17], 2, "where it begins");
+    bytes[17] = 0;
+    disk.write_file(&index, &bytes);
+    let log = reopened_with(&disk, one_batch_per_segment(), 4);
+    let aborted = log.reader().aborted_transactions(0, 4);
+    assert_eq!(aborted[0].first_offset, 2);
 }
 
 #[test]

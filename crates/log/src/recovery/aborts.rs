@@ -53,8 +53,8 @@ fn is_contradicted(segments: &[Arc<Segment>], entry: &AbortedTransaction) -> io:
     let Some(first) = batch_with(segments, entry.first_offset)? else {
         return Ok(false);
     };
+    // That it is no marker is seen by `ends_before`.
     let begins = first.header.is_transactional()
-        && !first.header.is_control()
         && first.header.producer_id == entry.producer_id
         && first.header.base_offset == entry.first_offset;
     Ok(!begins || has_begun_before(&first, entry)? || ends_before(segments, &first, entry)?)
