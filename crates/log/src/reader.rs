@@ -62,6 +62,9 @@ pub struct ReadRegion {
     pub first_batch_bytes: u64,
     /// Only in `ReadMode::Resident`: more data follows, but on the device.
     pub is_cut: bool,
+    /// `max_bytes` ended the region, and a second region of this size is not all in memory: a reader
+    /// that goes on will soon have to wait.
+    pub is_cold_behind: bool,
     /// Where the region begins, to account for the lag in bytes.
     pub at: SegmentPosition,
     /// Only in `ReadMode::Blocking`: the bytes were written before this process started and must be
@@ -336,7 +339,9 @@ impl View {
         }
         let end = self.bound_position(index, bound_offset, mode)?;
         let segment = &self.segments[index];
-        let mut bytes = u64::from(max_bytes).min(end.saturating_sub(first.position));
+        let limit = u64::from(max_bytes);
+        let is_limited = limit < end.saturating_sub(first.position);
+        let mut bytes = limit.min(end.saturating_sub(first.position));
         if bytes < first.bytes {
             if !min_one_batch {
                 return Ok(Read::Empty);
@@ -357,6 +362,8 @@ impl View {
         let (reached_bytes, is_cut) = (region.bytes, region.bytes < bytes);
         let mut end_offset = bound_offset.min(self.next_base(index));
         let cut_at = region.position + region.bytes;
+        let next_end = (cut_at + limit).min(end);
+        let is_cold_behind = is_limited && !segment.file.is_resident(next_end.saturating_sub(1), 1);
         if cut_at < end && region.bytes <= first.bytes {
             end_offset = first.last_offset + 1;
         } else if cut_at < end
@@ -374,6 +381,7 @@ impl View {
             region,
             reached_bytes,
             is_cut,
+            is_cold_behind,
             base_offset: first.base_offset,
             end_offset,
             first_batch_bytes: first.bytes,

@@ -259,6 +259,45 @@ fn records_proven_by_a_checkpoint_but_missing_refuse_the_log() {
     check_refused(&beyond, options, last_name, "everything below 5000 was durable");
 }
 
+/// Regression: with the checkpoint of recovery points lost, too, everything from the damage on was
+/// cut.
+#[test]
+fn after_a_clean_stop_nothing_intact_is_cut_although_the_recovery_point_is_unknown() {
+    let intact = closed(100);
+    let segment = &files(&intact, ".log")[0];
+    let disk = intact.fork(1);
+    // Without index entries the whole segment is walked.
+    for suffix in [".index", ".timeindex"] {
+        disk.write_file(&file(0, suffix), b"");
+    }
+    let damaged = position_of(&disk, segment, 40);
+    disk.corrupt(segment, damaged + 16, 1);
+    let (log, report) = try_open(&disk, clean()).expect("opens");
+    assert_eq!(found(&report), [(FindingKind::Damaged, segment.clone(), damaged)]);
+    assert_eq!(log.end_offset(), 100);
+    check_readable_except(&log, &[40]);
+
+    let (first, name) = (closed(1), "00000000000000000000.log");
+    for (disk, nth, reason) in [
+        (intact.fork(1), 99, "offset 120, expected 99"),
+        (first, 0, "it begins with offset 120"),
+    ] {
+        let mut bytes = disk.read_file(segment).expect("there");
+        let at = position_of(&disk, segment, nth) as usize;
+        bytes[at..at + 8].copy_from_slice(&i64::to_be_bytes(120));
+        disk.write_file(segment, &bytes);
+        check_refused(&disk, clean(), name, reason);
+    }
+    // An unfinished batch at the end may be cut.
+    let disk = intact.fork(1);
+    disk.corrupt(segment, position_of(&disk, segment, 99) + 70, 1);
+    let (log, report) = try_open(&disk, clean()).expect("opens");
+    assert_eq!(
+        (log.end_offset(), report.findings[0].kind),
+        (99, FindingKind::CutEnd)
+    );
+}
+
 #[test]
 fn a_missing_first_segment_refuses_the_log_where_its_start_is_known() {
     let disk = closed(300);

@@ -9,7 +9,7 @@ use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_log::{BatchToAppend, FindingKind, LogConfig, OpenOptions, PartitionLog, ReadMode, RecoveryReport};
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::Batch;
+use ottla_wire::records::batch::{Batch, NO_TIMESTAMP};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use support::numbered::*;
 use support::opening::*;
@@ -685,6 +685,24 @@ fn indexes_of_a_closed_segment_that_are_missing_or_torn_are_rebuilt() {
             disk.write_file(path, &[&bytes[..], &[0]].concat());
         });
     }
+}
+
+/// Their time index is empty, which looked like a lost one.
+#[test]
+fn closed_segments_of_records_without_timestamps_are_whole() {
+    let disk = MemoryDisk::new(1);
+    let mut log = create(&disk);
+    (0..2_000).for_each(|_| append_at(&mut log, NO_TIMESTAMP));
+    log.close().expect("closed");
+    assert!(files(&disk, ".log").len() > 1 && !contents_of(&disk, 0, ".index").is_empty());
+    assert!(contents_of(&disk, 0, ".timeindex").is_empty());
+    let (_, report) = try_open(&disk, unclean(2_000)).expect("opens");
+    assert_eq!(report.rebuilt_indexes, 0);
+
+    let disk = closed(300);
+    disk.write_file(&file(0, ".timeindex"), b"");
+    let (_, report) = try_open(&disk, unclean(300)).expect("opens");
+    assert_eq!(report.rebuilt_indexes, 1, "these records have timestamps");
 }
 
 #[test]

@@ -14,10 +14,15 @@ use super::{DiskFile, FileRegion};
 /// A file is hot this close to its end: its writer, and readers at the tail, need these pages.
 const TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
+/// A read of fewer bytes says little about the device's speed.
+const MEASURED_BYTES_MIN: u64 = 64 * 1024;
+
 /// Loads ranges of files, and lets the oldest leave the page cache when there are too many.
 #[derive(Debug)]
 pub struct ColdCache {
     bytes_max: u64,
+    /// Bytes that the device gave in a millisecond lately; 0 while that is not known.
+    speed: AtomicU64,
     loaded: Mutex<Loaded>,
     read_bytes: AtomicU64,
     forgotten_bytes: AtomicU64,
@@ -42,10 +47,36 @@ impl ColdCache {
     pub fn new(bytes_max: u64) -> ColdCache {
         ColdCache {
             bytes_max,
+            speed: AtomicU64::new(0),
             loaded: Mutex::default(),
             read_bytes: AtomicU64::new(0),
             forgotten_bytes: AtomicU64::new(0),
         }
+    }
+
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Notes that the device gave `bytes` in `micros`.
+    pub fn note_speed(&self, bytes: u64, micros: u64) {
+        if bytes < MEASURED_BYTES_MIN || micros == 0 {
+            return;
+        }
+        let sample = (bytes.saturating_mul(1_000) / micros).max(1);
+        let before = self.speed.load(Ordering::Relaxed);
+        // Of two threads at the same time one sample may be lost.
+        let after = match before {
+            0 => sample,
+            before => before - before / 8 + sample / 8,
+        };
+        self.speed.store(after.max(1), Ordering::Relaxed);
+    }
+
+    /// Returns what the device gives in this time at the speed of its last reads; 0 while that is
+    /// not known.
+    pub fn bytes_in(&self, milliseconds: u64) -> u64 {
+        self.speed.load(Ordering::Relaxed).saturating_mul(milliseconds)
     }
 
     /// Makes sure that the pages of `region` are in the page cache. May wait for the device.
@@ -137,6 +168,22 @@ mod tests {
             position,
             bytes: MIB,
         }
+    }
+
+    #[test]
+    fn the_speed_of_the_device_is_that_of_its_last_reads() {
+        let cache = ColdCache::new(MIB);
+        assert_eq!(cache.bytes_in(4), 0);
+        for (bytes, micros) in [(MIB, 0), (MEASURED_BYTES_MIN - 1, 1)] {
+            cache.note_speed(bytes, micros);
+            assert_eq!(cache.bytes_in(4), 0, "{bytes} bytes in {micros} µs say nothing");
+        }
+        cache.note_speed(MIB, 1_000);
+        assert_eq!(cache.bytes_in(4), 4 * MIB);
+        cache.note_speed(MIB, 2_000);
+        assert_eq!(cache.bytes_in(16), 15 * MIB);
+        (0..200).for_each(|_| cache.note_speed(MIB, 1_000_000));
+        assert!(cache.bytes_in(1_000) < 2 * MIB);
     }
 
     #[test]

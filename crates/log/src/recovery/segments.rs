@@ -4,8 +4,10 @@
 use std::io;
 use std::sync::Arc;
 
+use ottla_wire::records::batch::{BatchHeader, NO_TIMESTAMP};
+
 use super::repair::Repair;
-use super::{Finding, FindingKind, Opening};
+use super::{Finding, FindingKind, Opening, first_timestamp};
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::disk::owned::padding_bytes_max;
 use crate::error::LogError;
@@ -272,13 +274,17 @@ impl Opening {
             let (header, position) = match scanner.next().map_err(failed)? {
                 Scanned::Batch { header, position } => (header, position),
                 Scanned::End => break,
-                Scanned::Invalid { reason } if tail.end_offset >= proven_end => {
+                // A clean stop leaves no unfinished append: batches behind damage were durable.
+                Scanned::Invalid { reason }
+                    if tail.end_offset >= proven_end && !self.options.clean_shutdown =>
+                {
                     tail.invalid = Some(reason);
                     break;
                 }
                 Scanned::Invalid { reason } => {
                     self.check_belongs(segment, &mut scanner)?;
                     let Some((header, position)) = scanner.next_behind_damage().map_err(failed)? else {
+                        self.check_last(segment, &mut scanner, &reason)?;
                         tail.invalid = Some(reason);
                         break;
                     };
@@ -330,6 +336,30 @@ impl Opening {
         }
     }
 
+    /// After a clean stop an intact batch at the end was durable, whatever its base offset says.
+    fn check_last(
+        &mut self,
+        segment: &Segment,
+        scanner: &mut BatchScanner<'_>,
+        reason: &str,
+    ) -> Result<(), LogError> {
+        if !self.options.clean_shutdown {
+            return Ok(());
+        }
+        let path = segment.path(FileKind::Log);
+        let whole = scanner
+            .whole_batch_here()
+            .map_err(|source| LogError::io("read", &path, source))?;
+        match whole {
+            Some(_) => self.lose(
+                &path,
+                scanner.position(),
+                format!("{reason}: its last batch is intact, its base offset is not"),
+            ),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the newest index entry below the recovery point that is verified, and the indexes up
     /// to it.
     fn resume_point(&self, segment: &Arc<Segment>, trusted_until: i64) -> Result<Option<Resume>, LogError> {
@@ -349,7 +379,7 @@ impl Opening {
             };
             let genuine = segment.batch_of_entry(entry, segment.bytes(), ReadMode::Blocking);
             if let Some(header) = genuine.map_err(failed)? {
-                return self.resume_at(segment, index, entry, header.base_offset);
+                return self.resume_at(segment, index, entry, &header);
             }
             count = index / 2;
         }
@@ -361,12 +391,22 @@ impl Opening {
         segment: &Arc<Segment>,
         index: u32,
         entry: OffsetEntry,
-        base_offset: i64,
+        header: &BatchHeader,
     ) -> Result<Option<Resume>, LogError> {
         let failed = |source| self.failed("read", FileKind::TimeIndex, segment.base_offset, source);
+        let resume = |times, progress| Resume {
+            offsets: index + 1,
+            times,
+            position: u64::from(entry.position),
+            base_offset: header.base_offset,
+            progress,
+        };
         let count = segment.indexes().times.count();
         if count == 0 {
-            return Ok(None);
+            // Records without timestamps have no entries.
+            let is_untimed = header.max_timestamp == NO_TIMESTAMP
+                && first_timestamp(segment).map_err(failed)? == Some(NO_TIMESTAMP);
+            return Ok(is_untimed.then(|| resume(0, IndexProgress::default())));
         }
         let file = segment
             .index_file(FileKind::TimeIndex, ReadMode::Blocking)
@@ -381,18 +421,13 @@ impl Opening {
         let genuine = segment
             .is_genuine_time(time, ReadMode::Blocking)
             .map_err(failed)?;
-        Ok(genuine.then_some(Resume {
-            offsets: index + 1,
-            times: time_index + 1,
-            position: u64::from(entry.position),
-            base_offset,
-            progress: IndexProgress {
-                bytes_since_entry: 0,
-                largest_timestamp: time.timestamp,
-                offset_of_largest_timestamp: offset,
-                last_time_entry: time.timestamp,
-            },
-        }))
+        let progress = IndexProgress {
+            bytes_since_entry: 0,
+            largest_timestamp: time.timestamp,
+            offset_of_largest_timestamp: offset,
+            last_time_entry: time.timestamp,
+        };
+        Ok(genuine.then(|| resume(time_index + 1, progress)))
     }
 
     /// Gives up everything after the valid batches.

@@ -12,7 +12,12 @@ use super::memory::CHUNK_BYTES_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     pieces: VecDeque<Piece>,
+    /// Fills the last chunk while that has room or is not written.
     writer: Option<ChunkWriter>,
+    /// The size of the last chunk.
+    chunk_bytes: usize,
+    /// Something came since the last rest.
+    is_awake: bool,
     /// The length that readers see.
     pub end: u64,
     /// On the device, durable, up to here.
@@ -77,8 +82,7 @@ impl Tail {
     /// The size of the chunk that an append should take when there is no room: as large as what is
     /// to be appended, or twice the last one.
     pub fn next_chunk_bytes(&self, bytes: usize) -> usize {
-        let last = self.writer.as_ref().map_or(0, |writer| writer.chunk().capacity());
-        (2 * last).max(bytes).min(CHUNK_BYTES_MAX)
+        (2 * self.chunk_bytes).max(bytes).min(CHUNK_BYTES_MAX)
     }
 
     /// Goes on in a new chunk.
@@ -99,6 +103,8 @@ impl Tail {
             key: self.end,
             chunk: Arc::clone(writer.chunk()),
         });
+        self.chunk_bytes = writer.chunk().capacity();
+        self.is_awake = true;
         self.writer = Some(writer);
     }
 
@@ -163,6 +169,10 @@ impl Tail {
     /// else and are full: key and capacity.
     pub fn note_written(&mut self, end: u64) -> Vec<(u64, u64)> {
         self.written = self.written.max(end);
+        // A full chunk that is written goes as soon as memory is wanted; a writer would hold it.
+        if self.written == self.end {
+            self.writer.take_if(|writer| writer.room() == 0);
+        }
         let whole = match self.writer {
             Some(_) => self.written / BLOCK_BYTES * BLOCK_BYTES,
             None => u64::MAX,
@@ -188,12 +198,12 @@ impl Tail {
         if self.written < self.end {
             return Vec::new();
         }
-        self.writer = None;
+        (self.writer, self.chunk_bytes, self.is_awake) = (None, 0, false);
         self.note_written(self.end)
     }
 
     pub fn is_resting(&self) -> bool {
-        self.writer.is_none()
+        !self.is_awake
     }
 
     /// Drops the oldest chunk, if it is the one with this key.

@@ -79,6 +79,22 @@ fn what_is_written_stays_up_to_the_bound_and_the_oldest_goes_first() {
     assert_eq!(memory.now().held, 20 * KIB, "also where more might be held");
 }
 
+/// A full chunk was counted as given back while its writer still held it, and others went for it.
+#[test]
+fn full_chunks_that_are_written_are_used_again_before_their_files_rest() {
+    let device = Device::new();
+    let (owned, memory) = device.below(64 * KIB, 32 * KIB);
+    let files: Vec<_> = (0..5).map(|index| written(&owned, &index.to_string())).collect();
+    assert_eq!(held(&memory), (64 * KIB, 0));
+    let resident: Vec<bool> = files.iter().map(|file| file.is_resident(0, 16 * KIB)).collect();
+    assert_eq!(resident, [false, true, true, true, true]);
+    // The next chunk is twice as large as the last one all the same.
+    append(&files[4], &text(16 * KIB, 100));
+    assert_eq!(held(&memory), (64 * KIB, 0));
+    assert!(!files[2].is_resident(0, 1) && files[3].is_resident(0, 16 * KIB));
+    assert_eq!(read(&files[4], 0, 100_000), text(0, 16 * KIB as usize + 100));
+}
+
 /// A place of a chunk that a truncation ended has the name of one that came after it.
 #[test]
 fn what_is_not_on_the_device_stays_whatever_the_memory_wants_back() {
