@@ -17,12 +17,23 @@ use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_
 use crate::services::{ColdRead, Payer, Services};
 use crate::slot::Slot;
 
-/// Bytes that one job loads before its fetch is answered: 4 ms of a disk that reads 128 MiB/s, and
-/// more than a consumer that asks for 1 MiB in each of its partitions needs to go on.
-const LOAD_BYTES: u64 = 512 * 1024;
+/// One job loads what the device gives in this time before its fetch is answered, and as much after
+/// that, while the answer is on its way.
+const LOAD_MS: u64 = 4;
 
-/// Bytes that the job loads after that, while the answer is on its way.
-const READ_AHEAD_BYTES: u64 = 512 * 1024;
+/// Not less: it is what a disk of 128 MiB/s gives, and little for a single request.
+const LOAD_BYTES_MIN: u64 = 512 * 1024;
+
+const LOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// What is loaded must stay until it is sent, and other readers' as well.
+const LOADS_IN_CACHE_MIN: u64 = 32;
+
+fn load_bytes(cache: &ColdCache) -> u64 {
+    let room = cache.bytes_max() / LOADS_IN_CACHE_MIN;
+    let wanted = cache.bytes_in(LOAD_MS).min(LOAD_BYTES_MAX);
+    wanted.min(room).max(LOAD_BYTES_MIN)
+}
 
 /// The minimum for a partition when many share the above.
 const PARTITION_LOAD_BYTES_MIN: u64 = 64 * 1024;
@@ -57,6 +68,7 @@ impl ColdFetch {
         limits: AnswerLimits,
     ) -> ColdFetch {
         let cache = cache.clone();
+        let load_max = load_bytes(&cache);
         let slot = Arc::new(Slot::default());
         let job_slot = slot.clone();
         let job = move |services: &Services| {
@@ -65,18 +77,20 @@ impl ColdFetch {
                 return 0;
             }
             let began = services.clock.moment();
-            let (pass, device_bytes) = load_all(&targets, limits, &cache);
-            let ahead = behind_of(&pass);
+            let (pass, device_bytes) = load_all(&targets, limits, &cache, load_max);
+            let disk_micros = services.clock.moment().micros_since(began);
+            cache.note_speed(device_bytes, disk_micros);
+            let ahead = behind_of(&pass, load_max);
             job_slot.fill(ColdPass {
                 targets,
                 pass,
-                disk_micros: services.clock.moment().micros_since(began),
+                disk_micros,
             });
             device_bytes + load_ahead(&cache, &ahead)
         };
         services.executor().cold_read(ColdRead {
             payer: fetcher.payer,
-            bytes: LOAD_BYTES + READ_AHEAD_BYTES,
+            bytes: 2 * load_max,
             job: Box::new(job),
         });
         ColdFetch { slot }
@@ -90,16 +104,18 @@ impl ColdFetch {
 
 /// As [`read_all`], then loads and checks the result: of each region that is on the device or older
 /// than this process, only the part that was loaded and is undamaged is returned.
-fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache) -> (ReadPass, u64) {
+///
+/// - `load_max`: bytes of all regions together, unless the first batch is larger.
+fn load_all(targets: &[Target], limits: AnswerLimits, cache: &ColdCache, load_max: u64) -> (ReadPass, u64) {
     let mut pass = read_all(targets, limits, ReadMode::Blocking);
     let cold_count = pass.reads.iter().filter(|read| needs_work(read)).count();
-    let share = (LOAD_BYTES / cold_count.max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
+    let share = (load_max / cold_count.max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
     let (mut bytes, mut device_bytes) = (0, 0);
     for (target, read) in targets.iter().zip(&mut pass.reads) {
         let Some(region) = &read.region else { continue };
         if needs_work(read) {
             let wanted = region.bytes.min(share.max(read.first_batch_bytes));
-            if device_bytes > 0 && device_bytes + wanted > LOAD_BYTES {
+            if device_bytes > 0 && device_bytes + wanted > load_max {
                 read.take_away();
                 continue;
             }
@@ -147,21 +163,21 @@ fn load_and_check(read: &mut PartitionRead, cache: &ColdCache) -> Result<u64, Lo
     Ok(bytes.max(loaded))
 }
 
-/// Returns what follows in the partitions whose regions were cut.
-fn behind_of(pass: &ReadPass) -> Vec<FileRegion> {
+/// Returns what follows on the device behind the regions, `bytes_max` bytes of all.
+fn behind_of(pass: &ReadPass, bytes_max: u64) -> Vec<FileRegion> {
     let cut: Vec<&FileRegion> = pass
         .reads
         .iter()
-        .filter(|read| read.is_cut)
+        .filter(|read| read.is_cut || read.is_cold_behind)
         .filter_map(|read| read.region.as_ref())
         .collect();
-    let share = (READ_AHEAD_BYTES / cut.len().max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
+    let share = (bytes_max / cut.len().max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
     let behind = |region: &&FileRegion| FileRegion {
         file: region.file.clone(),
         position: region.position + region.bytes,
         bytes: share,
     };
-    let count_max = (READ_AHEAD_BYTES / share) as usize;
+    let count_max = (bytes_max / share) as usize;
     cut.iter().take(count_max).map(behind).collect()
 }
 
@@ -196,7 +212,7 @@ impl Drop for ColdTurn {
 
 impl ReadAhead {
     /// Called when the fetch is answered by `pass`: loads what was left out of it, and what follows
-    /// the regions that were cut.
+    /// its regions on the device.
     pub fn start(
         &self,
         services: &Services,
@@ -209,8 +225,9 @@ impl ReadAhead {
         let Some(turn) = self.turn(fetcher.connection_id) else {
             return;
         };
-        let ahead = behind_of(pass);
-        let count_max = (LOAD_BYTES / PARTITION_LOAD_BYTES_MIN) as usize;
+        let load_max = load_bytes(cache);
+        let ahead = behind_of(pass, load_max);
+        let count_max = (load_max / PARTITION_LOAD_BYTES_MIN) as usize;
         let cold = |(target, read): (&Target, &PartitionRead)| read.is_cold.then(|| target.clone());
         let cold: Vec<Target> = targets
             .iter()
@@ -222,14 +239,14 @@ impl ReadAhead {
         let job = move |_: &Services| {
             let mut bytes = load_ahead(&cache, &ahead);
             if !cold.is_empty() {
-                bytes += load_all(&cold, limits, &cache).1;
+                bytes += load_all(&cold, limits, &cache, load_max).1;
             }
             drop(turn);
             bytes
         };
         services.executor().cold_read(ColdRead {
             payer: fetcher.payer,
-            bytes: LOAD_BYTES + READ_AHEAD_BYTES,
+            bytes: 2 * load_max,
             job: Box::new(job),
         });
     }

@@ -89,6 +89,8 @@ pub struct PartitionRead {
     pub is_cold: bool,
     /// More than `region` is available, but on the device.
     pub is_cut: bool,
+    /// The client's limit ended `region`, and what follows is on the device.
+    pub is_cold_behind: bool,
     /// `region` must be compared with its checksums before it is served.
     pub unchecked: Option<UncheckedRegion>,
 }
@@ -145,6 +147,7 @@ impl PartitionRead {
             diverging: None,
             is_cold: false,
             is_cut: false,
+            is_cold_behind: false,
             unchecked: None,
         }
     }
@@ -162,12 +165,19 @@ pub struct ReadPass {
     pub has_cold: bool,
     /// At least one partition has more, but on the device.
     pub is_cut: bool,
+    /// What follows some region is on the device, although the client has all that it may have now.
+    pub is_cold_behind: bool,
 }
 
 impl ReadPass {
     /// Whether readable bytes were left out because they are on the device.
     pub fn is_on_device(&self) -> bool {
         self.has_cold || self.is_cut
+    }
+
+    /// Whether a read-ahead would spare the next fetch a wait.
+    pub fn wants_ahead(&self) -> bool {
+        self.is_on_device() || self.is_cold_behind
     }
 }
 
@@ -199,6 +209,7 @@ pub fn read_all(targets: &[Target], limits: AnswerLimits, mode: ReadMode) -> Rea
         pass.is_urgent |= read.has_error() || read.diverging.is_some();
         pass.has_cold |= read.is_cold;
         pass.is_cut |= read.is_cut;
+        pass.is_cold_behind |= read.is_cold_behind;
         pass.reads.push(read);
     }
     pass
@@ -281,6 +292,7 @@ fn read_one(
             answer.reached_bytes = found.reached_bytes;
             answer.first_batch_bytes = found.first_batch_bytes;
             answer.is_cut = found.is_cut;
+            answer.is_cold_behind = found.is_cold_behind;
             answer.at = Some(found.at);
             answer.unchecked = found.unchecked;
         }

@@ -141,6 +141,40 @@ fn an_answer_carries_512_kib_from_the_device_and_as_much_is_read_ahead() {
     assert_eq!(broker.settle(), 0, "everything is in memory");
 }
 
+/// As much as it gives in 4 ms; the client's limit of 1 MiB is what ends each answer.
+#[test]
+fn a_fast_device_gives_more_at_once_and_no_later_fetch_waits() {
+    let broker = cold(1, &[BATCH; 80]);
+    broker.node.cold_cache.note_speed(1 << 20, 2_000);
+    assert_eq!(loaded(&broker, vec![at(0, 0)]), [(0..16).collect::<Vec<_>>()]);
+    let done = |bytes: usize| DoneRead {
+        estimated_bytes: 4 << 20,
+        bytes: bytes as u64,
+    };
+    assert_eq!(broker.cold_reads(), [done(3072 * KIB)], "2 MiB are read ahead");
+    for (first, settled) in [(16, 0), (32, 1), (48, 0)] {
+        let expected = (first..first + 16).collect::<Vec<_>>();
+        assert_eq!(at_once(&broker, vec![at(0, first)]), [expected]);
+        assert_eq!(broker.settle(), settled, "after offset {first}");
+    }
+    assert_eq!(at_once(&broker, vec![at(0, 64)])[0].len(), 16);
+    assert_eq!(broker.settle(), 0, "everything is in memory");
+}
+
+/// So that the loads of many readers stay in memory until they are sent.
+#[test]
+fn a_small_cache_bounds_what_is_loaded_at_once() {
+    let mut settings = PAGE_CACHE.to_vec();
+    settings.push(("ottla.cold.read.cache.bytes", "20971520"));
+    let broker = Broker::new(&settings);
+    broker.create("t", 1, 7);
+    append(&broker, 0, &[BATCH; 40]);
+    evict(&broker, 1);
+    broker.node.cold_cache.note_speed(1 << 30, 1_000);
+    let batches = 20_971_520 / 32 / BATCH;
+    assert_eq!(loaded(&broker, vec![at(0, 0)])[0].len(), batches);
+}
+
 #[test]
 fn partitions_on_the_device_share_what_is_loaded_and_read_ahead() {
     let broker = cold(4, &[BATCH; 4]);

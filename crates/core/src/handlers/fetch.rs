@@ -287,7 +287,7 @@ impl Fetch {
     }
 
     fn answer_at_once(&self, node: &Node, look: &Look, reply: &mut ReplyBuffer) {
-        if look.pass.is_on_device() {
+        if look.pass.wants_ahead() {
             node.read_ahead.start(
                 node.services(),
                 &node.cold_cache,
