@@ -4,11 +4,11 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ottla_client::Error;
 use ottla_client::config::Config;
-use ottla_client::producer::{Producer, Record};
+use ottla_client::producer::{Producer, Record, RecordMetadata};
 
 use super::stats::{Interval, Stats, Total};
 use super::{MetricLine, metric_lines};
@@ -69,20 +69,15 @@ pub struct ProducePerfOutcome {
 ///
 /// - Errors: invalid settings, a missing topic; failed records are counted instead.
 pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result<ProducePerfOutcome, Error> {
-    let producer = Producer::new(&perf.config)?;
+    let answers = Arc::new(Answers::new(perf, observer));
+    let own = Arc::clone(&answers);
+    let deliver = move |tag, result| own.answered(Sent::of_tag(tag), result);
+    let producer = Producer::with_delivery(&perf.config, deliver)?;
     // The wait for metadata must not count as latency of the first record.
     producer.partitions_for(&perf.topic)?;
-    let answers = Arc::new(Answers {
-        counts: Mutex::new(Counts {
-            stats: Stats::new(perf.reporting_interval),
-            steady: None,
-            failed: 0,
-        }),
-        observer: Arc::clone(observer),
-    });
     let sent = send_all(perf, &producer, &answers, stop);
     producer.flush()?;
-    let end = Instant::now();
+    let end = now_nanos();
     let metrics = metric_lines(producer.metrics());
     drop(producer);
     let counts = crate::load::lock(&answers.counts);
@@ -99,6 +94,7 @@ pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result
 fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, stop: &AtomicBool) -> u64 {
     be_punctual();
     let begin = now_nanos();
+    crate::load::lock(&answers.counts).stats = Stats::new(begin, perf.reporting_interval);
     let schedule = perf.rate.map(|rate| Schedule::new(begin, rate, 0, 1));
     let mut payloads = Payloads::new(&perf.payload);
     for number in 0..perf.records {
@@ -113,18 +109,16 @@ fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, sto
         }
         let is_steady = perf.warmup_records > 0 && number >= perf.warmup_records;
         if is_steady && number == perf.warmup_records {
-            let steady = Stats::new(perf.reporting_interval);
+            let steady = Stats::new(now, perf.reporting_interval);
             crate::load::lock(&answers.counts).steady = Some(steady);
         }
         let value = payloads.next(number);
-        let bytes = value.len() as u64;
-        let record = Record::new(&perf.topic).value(value);
-        let own = Arc::clone(answers);
-        let result = producer.send_with(&record, move |result| match result {
-            Ok(_) => own.acknowledged(due, bytes, is_steady),
-            Err(error) => own.failed(error),
-        });
-        if let Err(error) = result {
+        let sent = Sent {
+            due_micros: due.saturating_sub(answers.origin_nanos) / 1_000,
+            bytes: value.len() as u64,
+            is_steady,
+        };
+        if let Err(error) = send(producer, &Record::new(&perf.topic).value(value), sent, answers) {
             answers.failed(error);
         }
         debug_assert!(
@@ -135,7 +129,46 @@ fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, sto
     perf.records
 }
 
+fn send(producer: &Producer, record: &Record<'_>, sent: Sent, answers: &Arc<Answers>) -> Result<(), Error> {
+    match sent.tag() {
+        Some(tag) => producer.send_tagged(record, tag),
+        None => {
+            let own = Arc::clone(answers);
+            producer.send_with(record, move |result| own.answered(sent, result))
+        }
+    }
+}
+
+/// What is to be known about a record when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    /// Since the origin of `Answers`.
+    due_micros: u64,
+    bytes: u64,
+    is_steady: bool,
+}
+
+impl Sent {
+    const BYTES_BITS: u32 = 25;
+    const DUE_BITS: u32 = 64 - 1 - Self::BYTES_BITS;
+
+    /// All of it in one number; `None` from 32 MiB or 76 hours on.
+    fn tag(self) -> Option<u64> {
+        let fits = self.bytes >> Self::BYTES_BITS == 0 && self.due_micros >> Self::DUE_BITS == 0;
+        fits.then_some((self.due_micros << 1 | u64::from(self.is_steady)) << Self::BYTES_BITS | self.bytes)
+    }
+
+    fn of_tag(tag: u64) -> Sent {
+        Sent {
+            due_micros: tag >> (Self::BYTES_BITS + 1),
+            bytes: tag & ((1 << Self::BYTES_BITS) - 1),
+            is_steady: tag >> Self::BYTES_BITS & 1 == 1,
+        }
+    }
+}
+
 struct Answers {
+    origin_nanos: u64,
     counts: Mutex<Counts>,
     observer: Observer,
 }
@@ -147,17 +180,37 @@ struct Counts {
 }
 
 impl Answers {
-    fn acknowledged(&self, due_nanos: u64, bytes: u64, is_steady: bool) {
-        let micros = now_nanos().saturating_sub(due_nanos) / 1_000;
-        let now = Instant::now();
+    fn new(perf: &ProducePerf, observer: &Observer) -> Answers {
+        let origin_nanos = now_nanos();
+        Answers {
+            origin_nanos,
+            counts: Mutex::new(Counts {
+                stats: Stats::new(origin_nanos, perf.reporting_interval),
+                steady: None,
+                failed: 0,
+            }),
+            observer: Arc::clone(observer),
+        }
+    }
+
+    fn answered(&self, sent: Sent, result: Result<RecordMetadata, Error>) {
+        match result {
+            Ok(_) => self.acknowledged(sent),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn acknowledged(&self, sent: Sent) {
+        let now = now_nanos();
+        let micros = (now.saturating_sub(self.origin_nanos) / 1_000).saturating_sub(sent.due_micros);
         let mut counts = crate::load::lock(&self.counts);
-        let window = counts.stats.record(now, bytes, micros);
+        let window = counts.stats.record(now, sent.bytes, micros);
         let is_warm = counts.steady.is_some();
         let steady = counts
             .steady
             .as_mut()
-            .filter(|_| is_steady)
-            .and_then(|steady| steady.record(now, bytes, micros));
+            .filter(|_| sent.is_steady)
+            .and_then(|steady| steady.record(now, sent.bytes, micros));
         drop(counts);
         // As in Kafka's tool: after the warm-up, only records sent after it are reported.
         if let Some((window, _)) = window
@@ -295,6 +348,41 @@ mod tests {
         let outcome = run(&perf(&sink, None), &AtomicBool::new(true), &observer).unwrap();
         assert!(outcome.was_interrupted);
         assert_eq!(outcome.total.interval.records, 0);
+    }
+
+    #[test]
+    fn a_tag_holds_what_was_sent_or_there_is_none() {
+        let sent = |due_micros, bytes, is_steady| Sent {
+            due_micros,
+            bytes,
+            is_steady,
+        };
+        for whole in [
+            sent(0, 0, false),
+            sent(7, 256, true),
+            sent((1 << 38) - 1, (1 << 25) - 1, false),
+            sent((1 << 38) - 1, (1 << 25) - 1, true),
+        ] {
+            assert_eq!(whole.tag().map(Sent::of_tag), Some(whole));
+        }
+        assert_eq!(sent(1 << 38, 0, false).tag(), None);
+        assert_eq!(sent(0, 1 << 25, false).tag(), None);
+    }
+
+    /// Those have no tag.
+    #[test]
+    fn records_of_more_than_32_mib_are_counted_too() {
+        let sink = NullSink::start().unwrap();
+        let (observer, _) = observer();
+        let mut perf = perf(&sink, None);
+        let bytes = (1 << 25) + 1;
+        (perf.records, perf.payload) = (2, Payload::Size(bytes));
+        for (name, value) in [("max.request.size", "50000000"), ("buffer.memory", "100000000")] {
+            perf.config = perf.config.set(name, value);
+        }
+        let outcome = run(&perf, &AtomicBool::new(false), &observer).unwrap();
+        assert_eq!((outcome.total.interval.records, outcome.failed), (2, 0));
+        assert_eq!(outcome.total.interval.bytes, 2 * bytes as u64);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Counts of a run and of the current reporting interval.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::load::clock::as_nanos;
 use crate::report::histogram::Latencies;
 
 /// Sums over some time.
@@ -44,14 +45,16 @@ impl Interval {
 }
 
 /// Totals, and the interval since the last report.
+///
+/// - Units: times are nanoseconds of `load::clock`.
 #[derive(Debug)]
 pub struct Stats {
-    begin: Instant,
+    begin: u64,
     total: Interval,
     latencies: Latencies,
-    window_begin: Instant,
+    window_begin: u64,
     window: Interval,
-    reporting_interval: Duration,
+    reporting_nanos: u64,
 }
 
 /// The totals of a run.
@@ -62,40 +65,39 @@ pub struct Total {
 }
 
 impl Stats {
-    pub fn new(reporting_interval: Duration) -> Stats {
-        let begin = Instant::now();
+    pub fn new(begin: u64, reporting_interval: Duration) -> Stats {
         Stats {
             begin,
             total: Interval::default(),
             latencies: Latencies::default(),
             window_begin: begin,
             window: Interval::default(),
-            reporting_interval,
+            reporting_nanos: as_nanos(reporting_interval),
         }
     }
 
     /// Counts a record; returns the interval when it is over, and whether it was the first one.
-    pub fn record(&mut self, now: Instant, bytes: u64, latency_micros: u64) -> Option<(Interval, bool)> {
+    pub fn record(&mut self, now: u64, bytes: u64, latency_micros: u64) -> Option<(Interval, bool)> {
         self.total.add(bytes, latency_micros);
         self.window.add(bytes, latency_micros);
         self.latencies.record(latency_micros);
-        let elapsed = now.saturating_duration_since(self.window_begin);
-        if elapsed < self.reporting_interval {
+        let elapsed = now.saturating_sub(self.window_begin);
+        if elapsed < self.reporting_nanos {
             return None;
         }
         let is_first = self.window.records == self.total.records;
         self.window_begin = now;
         let window = Interval {
-            seconds: elapsed.as_secs_f64(),
+            seconds: elapsed as f64 / 1e9,
             ..std::mem::take(&mut self.window)
         };
         Some((window, is_first))
     }
 
-    pub fn total(&self, end: Instant) -> Total {
+    pub fn total(&self, end: u64) -> Total {
         Total {
             interval: Interval {
-                seconds: end.saturating_duration_since(self.begin).as_secs_f64(),
+                seconds: end.saturating_sub(self.begin) as f64 / 1e9,
                 ..self.total
             },
             latencies: self.latencies.clone(),
@@ -109,8 +111,8 @@ mod tests {
 
     #[test]
     fn intervals_add_up_to_the_total() {
-        let mut stats = Stats::new(Duration::from_secs(1));
-        let at = |ms: u64| stats_begin(&stats) + Duration::from_millis(ms);
+        let mut stats = Stats::new(5_000_000, Duration::from_secs(1));
+        let at = |ms: u64| 5_000_000 + ms * 1_000_000;
         let times = [at(100), at(900), at(1_000), at(1_500), at(2_500)];
         let windows: Vec<_> = times
             .into_iter()
@@ -126,9 +128,5 @@ mod tests {
         let total = stats.total(times[4]);
         assert_eq!((total.interval.records, total.interval.bytes), (5, 500));
         assert_eq!(total.latencies.count(), 5);
-    }
-
-    fn stats_begin(stats: &Stats) -> Instant {
-        stats.begin
     }
 }
