@@ -6,6 +6,7 @@ mod support;
 
 use std::io::Read;
 
+use ottla_broker::admin::records::{self, LookFor, LookFrom};
 use ottla_broker::{Broker, StartError};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
@@ -48,9 +49,13 @@ fn create_topic(client: &mut Client) {
 }
 
 fn batch(values: &[&[u8]]) -> Vec<u8> {
+    batch_at(1_000, values)
+}
+
+fn batch_at(timestamp: i64, values: &[&[u8]]) -> Vec<u8> {
     let mut builder = BatchBuilder::new(BatchOptions::default());
     for value in values {
-        builder.append(1_000, None, Some(value), &[]);
+        builder.append(timestamp, None, Some(value), &[]);
     }
     builder.finish()
 }
@@ -319,6 +324,39 @@ fn several_brokers_live_in_one_process() {
         client.send(&produce_frame(1, -1, &batch(&[b"a"])));
         assert_eq!(produced(&mut client, 1), 0);
     }
+}
+
+#[test]
+fn a_look_finds_records_by_offset_time_and_content() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    for number in 0..5 {
+        let batch = batch_at(1_000 * (i64::from(number) + 1), &[b"one", b"other"]);
+        client.send(&produce_frame(number, -1, &batch));
+        produced(&mut client, number);
+    }
+    let look = |from, wanted: &[u8], records_max| {
+        let ask = LookFor {
+            topic: TOPIC,
+            partition: 0,
+            from,
+            is_wanted: &|record| record.value.is_some_and(|value| value.ends_with(wanted)),
+            records_max,
+        };
+        let look = records::look(broker.node(), &ask).unwrap();
+        let offsets: Vec<i64> = look.records.iter().map(|record| record.offset).collect();
+        (offsets, look.looked_at, look.next_offset)
+    };
+    assert_eq!(look(LookFrom::Tail(3), b"", 50), (vec![7, 8, 9], 3, 10));
+    assert_eq!(look(LookFrom::Offset(3), b"", 2), (vec![3, 4], 2, 5));
+    assert_eq!(look(LookFrom::Time(2_500), b"", 2), (vec![4, 5], 2, 6));
+    assert_eq!(look(LookFrom::Time(5_001), b"", 2), (vec![], 0, 10));
+    assert_eq!(
+        look(LookFrom::Offset(0), b"other", 50),
+        (vec![1, 3, 5, 7, 9], 10, 10)
+    );
+    assert_eq!(look(LookFrom::Offset(2), b"other", 2), (vec![3, 5], 4, 6));
 }
 
 #[test]

@@ -499,6 +499,8 @@ impl Source for Sample {
             } else {
                 Vec::new()
             },
+            looked_at: 1,
+            next_offset: 42,
             ..Peeked::default()
         })
     }

@@ -261,9 +261,38 @@ pub struct BrokerSetting {
 pub struct Peek {
     pub topic: String,
     pub partition: i32,
-    /// `None`: the last records.
-    pub offset: Option<i64>,
+    pub from: PeekFrom,
+    /// Only records with this text in their key, their value or a header.
+    pub containing: Option<String>,
     pub records_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PeekFrom {
+    /// The last records.
+    End,
+    Offset(i64),
+    /// The first record that is not older; milliseconds since 1970.
+    Time(i64),
+}
+
+impl Peek {
+    /// How many offsets before the end the last records are looked for.
+    pub fn tail_offsets(&self) -> i64 {
+        const SEARCHED: i64 = 5_000;
+        match self.containing {
+            None => self.records_max as i64,
+            Some(_) => SEARCHED,
+        }
+    }
+
+    /// - `fields`: key, value and headers of a record.
+    pub fn wants<'a>(&self, mut fields: impl Iterator<Item = Option<&'a [u8]>>) -> bool {
+        let Some(text) = self.containing.as_ref().map(String::as_bytes) else {
+            return true;
+        };
+        fields.any(|field| field.is_some_and(|field| field.windows(text.len()).any(|part| part == text)))
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -272,6 +301,10 @@ pub struct Peeked {
     pub log_start: i64,
     pub log_end: i64,
     pub records: Vec<PeekedRecord>,
+    /// Records that were compared with what was asked for.
+    pub looked_at: usize,
+    /// Where a later look goes on.
+    pub next_offset: i64,
     /// Why there are fewer than asked for.
     pub note: Option<String>,
 }

@@ -2,7 +2,7 @@
 //! Everything here waits for the disk, and is called on threads that may.
 
 use ottla_core::node::Node;
-use ottla_log::{Bound, Read, ReadMode};
+use ottla_log::{Bound, LogReader, Lookup, Read, ReadMode};
 use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, batches};
 use ottla_wire::records::compression::{Codec, decompress};
 use ottla_wire::records::record::{Record, Records};
@@ -19,8 +19,27 @@ pub const FIELD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all fields of one look.
 const LOOK_BYTES_MAX: usize = 2 << 20;
 
-/// How far before the end the last records are looked for.
-const TAIL_OFFSETS: i64 = 50;
+/// Records that are compared in one look.
+const COMPARED_MAX: usize = 10_000;
+
+/// What to look for.
+pub struct LookFor<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub from: LookFrom,
+    /// A record that is not wanted is not returned.
+    pub is_wanted: &'a dyn Fn(&Record<'_>) -> bool,
+    pub records_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookFrom {
+    /// This many offsets before the end.
+    Tail(i64),
+    Offset(i64),
+    /// The first record that is not older; milliseconds since 1970.
+    Time(i64),
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
@@ -29,6 +48,10 @@ pub struct Look {
     /// The high watermark: consumers read below it.
     pub end: i64,
     pub records: Vec<LookedRecord>,
+    /// Records that were compared.
+    pub looked_at: usize,
+    /// The offset behind the last one that was looked at.
+    pub next_offset: i64,
     /// Why the list ends before it is full.
     pub note: Option<String>,
 }
@@ -47,29 +70,30 @@ pub struct LookedRecord {
     pub producer_id: Option<i64>,
 }
 
-/// Returns records from `offset` on, or the last ones.
+/// Returns records of one region of the log.
 ///
 /// - Errors: there is no such partition, or it cannot be read; in words.
-pub fn look(
-    node: &Node,
-    topic: &str,
-    partition: i32,
-    offset: Option<i64>,
-    records_max: usize,
-) -> Result<Look, String> {
+pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
     let image = node.image();
-    let partition_count = image.topic(topic).map_or(0, |topic| topic.partitions.len());
+    let partition_count = image.topic(ask.topic).map_or(0, |topic| topic.partitions.len());
     drop(image);
-    let found = node.partition_by_name(topic, partition);
+    let partition = ask.partition;
+    let found = node.partition_by_name(ask.topic, partition);
     let found =
         found.map_err(|_| format!("there is no partition {partition}; the topic has {partition_count}"))?;
     let view = found.view();
     let (start, end) = (view.offsets.start, view.offsets.high_watermark);
-    let from = offset.unwrap_or(end.saturating_sub(TAIL_OFFSETS)).max(start);
+    let from = match ask.from {
+        LookFrom::Tail(offsets) => end.saturating_sub(offsets),
+        LookFrom::Offset(offset) => offset,
+        LookFrom::Time(at_ms) => offset_at(&view.reader, at_ms, view.bound)?.unwrap_or(end),
+    };
+    let from = from.max(start);
     let mut look = Look {
         partition_count,
         log_start: start,
         end,
+        next_offset: from,
         ..Look::default()
     };
     if from >= end {
@@ -78,11 +102,11 @@ pub fn look(
     let read = view
         .reader
         .read(from, READ_BYTES_MAX, true, view.bound, ReadMode::Blocking);
-    let region = match read.map_err(|error| error.to_string())? {
-        Read::Region(read) => read.region,
+    let read = match read.map_err(|error| error.to_string())? {
+        Read::Region(read) => read,
         Read::Empty | Read::WouldBlock => return Ok(look),
     };
-    let bytes = usize::try_from(region.bytes).unwrap_or(usize::MAX);
+    let bytes = usize::try_from(read.region.bytes).unwrap_or(usize::MAX);
     if bytes > BATCH_BYTES_MAX {
         look.note = Some(format!(
             "the batch at offset {from} has {bytes} bytes, too many to show"
@@ -90,35 +114,49 @@ pub fn look(
         return Ok(look);
     }
     let mut buffer = vec![0; bytes];
-    let filled = region
+    let filled = read
+        .region
         .file
-        .read_at(&mut buffer, region.position)
+        .read_at(&mut buffer, read.region.position)
         .map_err(|error| error.to_string())?;
     let mut budget = LOOK_BYTES_MAX;
     for batch in batches(&buffer[..filled]) {
         // The last one may be cut.
         let Ok(batch) = batch else { break };
-        if let Err(note) = decode(&batch, from, records_max, &mut budget, &mut look.records) {
-            look.note = Some(note);
-            break;
+        match decode(&batch, from, ask, &mut budget, &mut look) {
+            Ok(true) => look.next_offset = look.next_offset.max(batch.header.next_offset()),
+            Ok(false) => break,
+            Err(note) => {
+                look.note = Some(note);
+                break;
+            }
         }
     }
     Ok(look)
 }
 
-/// Adds the records of a batch.
+/// `None`: every record is older.
+fn offset_at(reader: &LogReader, at_ms: i64, bound: Bound) -> Result<Option<i64>, String> {
+    let found = reader.offset_for_timestamp(at_ms, bound, ReadMode::Blocking);
+    Ok(match found.map_err(|error| error.to_string())? {
+        Lookup::Found(found) => Some(found.offset),
+        Lookup::Nothing | Lookup::WouldBlock => None,
+    })
+}
+
+/// Adds the wanted records of a batch; returns whether there is room for more.
 ///
 /// - Errors: why no later one can be added.
 fn decode(
     batch: &Batch<'_>,
     from: i64,
-    records_max: usize,
+    ask: &LookFor<'_>,
     budget: &mut usize,
-    into: &mut Vec<LookedRecord>,
-) -> Result<(), String> {
+    look: &mut Look,
+) -> Result<bool, String> {
     let header = &batch.header;
     if header.is_control() {
-        return Ok(());
+        return Ok(true);
     }
     let codec = header
         .compression()
@@ -138,19 +176,27 @@ fn decode(
         if record.offset < from {
             continue;
         }
-        if into.len() >= records_max {
-            return Ok(());
+        if look.records.len() >= ask.records_max || look.looked_at >= COMPARED_MAX {
+            return Ok(false);
         }
-        let looked = looked(&record, header, codec);
-        let size = looked.key.as_ref().map_or(0, Vec::len) + looked.value.as_ref().map_or(0, Vec::len);
-        if size > *budget {
-            return Err(String::from(
-                "the next record is too large to be shown with those above; ask for its offset",
-            ));
+        if (ask.is_wanted)(&record) {
+            add(looked(&record, header, codec), budget, &mut look.records)?;
         }
-        *budget -= size;
-        into.push(looked);
+        look.looked_at += 1;
+        look.next_offset = record.offset + 1;
     }
+    Ok(true)
+}
+
+fn add(looked: LookedRecord, budget: &mut usize, into: &mut Vec<LookedRecord>) -> Result<(), String> {
+    let size = looked.key.as_ref().map_or(0, Vec::len) + looked.value.as_ref().map_or(0, Vec::len);
+    if size > *budget {
+        return Err(String::from(
+            "the next record is too large to be shown with those above; ask for its offset",
+        ));
+    }
+    *budget -= size;
+    into.push(looked);
     Ok(())
 }
 

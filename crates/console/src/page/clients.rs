@@ -7,7 +7,7 @@ use ottla_lab::markup::Markup;
 use serde_json::json;
 
 use super::overview::mark;
-use super::{Page, Query, View, draw_pager, paged};
+use super::{Page, Query, View, draw_pager, draw_search, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::parts;
 use crate::draw::text::{Keys, Piece, address, counted, name, plain, strong, text};
@@ -95,11 +95,10 @@ fn list(examination: &Told<Examination>, query: &Query) -> Block {
             }
             Ok(examination) => examination,
         };
-        let sought = query.get("q").unwrap_or_default().to_lowercase();
-        filter(&sought, query, page);
+        draw_search(query, page);
         let found: Vec<&Diagnosis> = (examination.clients.iter())
             .map(|client| &**client)
-            .filter(|client| client.client_id.to_lowercase().contains(&sought))
+            .filter(|client| query.finds(&client.client_id))
             .collect();
         if found.is_empty() {
             return nothing("No client has this in its name.", page);
@@ -111,25 +110,6 @@ fn list(examination: &Told<Examination>, query: &Query) -> Block {
         });
         draw_pager(&text, query, found.len(), page);
     })
-}
-
-fn filter(sought: &str, query: &Query, page: &mut Markup) {
-    page.nest("form", &[("class", &"fil"), ("role", &"search")], |page| {
-        page.nest("label", &[], |page| {
-            page.text("name contains");
-            let value = query.get("q").unwrap_or(sought);
-            page.shape(
-                "input",
-                &[
-                    ("type", &"search"),
-                    ("name", &"q"),
-                    ("id", &"find"),
-                    ("value", &value),
-                ],
-            );
-        });
-        page.leaf("button", &[], "Show");
-    });
 }
 
 fn row(client: &Diagnosis, keys: &mut Keys, page: &mut Markup) {

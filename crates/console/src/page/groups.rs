@@ -7,7 +7,7 @@ use ottla_lab::numbers::{count, duration, number};
 use serde_json::{Value, json};
 
 use super::overview::mark;
-use super::{Page, View, draw_pager, paged};
+use super::{Page, View, draw_pager, draw_search, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, link, name, plain, strong, text};
@@ -185,6 +185,14 @@ fn lead_of_all(rows: &[(&Group, Lag)], cut: usize) -> Vec<Piece> {
 }
 
 fn table(rows: &[(&Group, Lag)], view: &View<'_>, page: &mut ottla_lab::markup::Markup) {
+    draw_search(view.query, page);
+    let found: Vec<&(&Group, Lag)> = rows
+        .iter()
+        .filter(|(group, _)| view.query.finds(&group.group_id))
+        .collect();
+    if found.is_empty() {
+        return nothing("No group has this in its name.", page);
+    }
     let most = rows.iter().map(|row| row.1.records).max().unwrap_or(0).max(1);
     let mut table = Table::new(
         "Groups",
@@ -198,7 +206,7 @@ fn table(rows: &[(&Group, Lag)], view: &View<'_>, page: &mut ottla_lab::markup::
             words("state"),
         ],
     );
-    let (shown, text) = paged(rows, view.query, "groups");
+    let (shown, text) = paged(&found, view.query, "groups");
     for (group, lag) in shown {
         let is_bad = lag.seconds.is_some_and(|seconds| seconds >= BEHIND_SECONDS);
         table.row(vec![
@@ -215,7 +223,7 @@ fn table(rows: &[(&Group, Lag)], view: &View<'_>, page: &mut ottla_lab::markup::
         ]);
     }
     table.draw(page);
-    draw_pager(&text, view.query, rows.len(), page);
+    draw_pager(&text, view.query, found.len(), page);
 }
 
 /// `None`: there is no group of this name.

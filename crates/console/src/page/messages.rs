@@ -1,16 +1,21 @@
 //! `/messages/T`: a look at records, with their batch's facts. Bounded; nothing is filtered on the
 //! broker by code of a user.
 
+use std::str::FromStr;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count};
 use serde_json::{Value, json};
 
 use super::{Page, Query, View};
 use crate::draw::block::{Block, block, head, nothing};
-use crate::draw::text::{Piece, clock_ms, date, name, plain, strong, text};
-use crate::source::{Part, Peek, Peeked, PeekedRecord, Told};
+use crate::draw::text::{Piece, clock_ms, counted, date, encoded, name, plain, strong, text};
+use crate::source::{Part, Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
 
 /// Records of one page.
 const RECORDS_MAX: usize = 50;
@@ -23,26 +28,24 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
     if let Ok(None) = view.source.topic(topic) {
         return None;
     }
-    let query = view.query;
-    let ask = Peek {
-        topic: topic.to_owned(),
-        partition: query
-            .get("partition")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0),
-        offset: query.get("offset").and_then(|text| text.parse().ok()),
-        records_max: RECORDS_MAX,
+    let asked = ask(topic, view.query);
+    let peeked = match &asked {
+        Ok(ask) => view.source.peek(ask),
+        Err(wrong) => Err(Untold(wrong.clone())),
     };
-    let peeked = view.source.peek(&ask);
+    let ask = asked.unwrap_or_else(|_| first(topic));
     let lead = lead(&ask, &peeked);
     let document = view.document(|| {
+        let known = peeked.as_ref().ok();
         json!({
             "summary": plain(&lead),
             "untold": peeked.as_ref().err(),
             "partition": ask.partition,
-            "log_start": peeked.as_ref().ok().map(|peeked| peeked.log_start),
-            "log_end": peeked.as_ref().ok().map(|peeked| peeked.log_end),
-            "records": peeked.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
+            "log_start": known.map(|peeked| peeked.log_start),
+            "log_end": known.map(|peeked| peeked.log_end),
+            "looked_at": known.map(|peeked| peeked.looked_at),
+            "next_offset": known.map(|peeked| peeked.next_offset),
+            "records": known.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
         })
     });
     Some(Page {
@@ -56,9 +59,54 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
                 &lead,
                 &view.since(Part::Records(&ask)),
             ),
-            records(&ask, &peeked, query),
+            records(&ask, &peeked, view.query),
         ],
     })
+}
+
+fn first(topic: &str) -> Peek {
+    Peek {
+        topic: topic.to_owned(),
+        partition: 0,
+        from: PeekFrom::End,
+        containing: None,
+        records_max: RECORDS_MAX,
+    }
+}
+
+/// - Errors: what a parameter wants, as a sentence.
+fn ask(topic: &str, query: &Query) -> Result<Peek, String> {
+    let mut ask = first(topic);
+    if let Some(partition) = query.get("partition") {
+        ask.partition = whole(partition).ok_or_else(|| wants("partition", "a number", partition))?;
+    }
+    if let Some(time) = query.get("time") {
+        let form = "a time as 2026-11-27T14:30 (UTC), or milliseconds since 1970";
+        ask.from = PeekFrom::Time(time_ms(time).ok_or_else(|| wants("time", form, time))?);
+    }
+    if let Some(offset) = query.get("offset") {
+        ask.from = PeekFrom::Offset(whole(offset).ok_or_else(|| wants("offset", "a number", offset))?);
+    }
+    ask.containing = query.get("containing").map(str::to_owned);
+    Ok(ask)
+}
+
+fn wants(parameter: &str, form: &str, found: &str) -> String {
+    format!("{parameter} wants {form}, not {}.", name(found))
+}
+
+fn whole<N: FromStr>(text: &str) -> Option<N> {
+    text.trim().parse().ok()
+}
+
+/// A time with an offset from UTC, one without (which is UTC), or milliseconds since 1970.
+fn time_ms(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let with_offset = || text.parse::<Timestamp>().ok();
+    let civil = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
+    whole(text)
+        .or_else(|| with_offset().map(Timestamp::as_millisecond))
+        .or_else(|| civil().map(|time| time.timestamp().as_millisecond()))
 }
 
 fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
@@ -66,25 +114,34 @@ fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
         Err(untold) => return vec![text(untold.to_string())],
         Ok(peeked) => peeked,
     };
-    match (peeked.records.first(), peeked.records.last()) {
-        (Some(first), Some(last)) => vec![
-            text("Offsets "),
-            strong(format!(
-                "{} to {}",
-                count(first.offset.max(0) as u64),
-                count(last.offset.max(0) as u64)
-            )),
+    let (start, end) = (peeked.log_start, peeked.log_end);
+    let range = |from: i64, to: i64| format!("{} to {}", shown_offset(from), shown_offset(to));
+    let whole = format!(" of {}.", range(start, end - 1));
+    match (&ask.containing, peeked.records.first(), peeked.records.last()) {
+        _ if end <= start => vec![text(format!("Partition {} holds no record.", ask.partition))],
+        (Some(wanted), _, _) => vec![
+            strong(counted(peeked.records.len(), "record")),
             text(format!(
-                " of {} to {}.",
-                count(peeked.log_start.max(0) as u64),
-                count((peeked.log_end - 1).max(0) as u64)
+                " with “{}” among {} before offset {},{whole}",
+                name(wanted),
+                counted(peeked.looked_at, "record"),
+                shown_offset(peeked.next_offset),
             )),
         ],
-        _ if peeked.log_end <= peeked.log_start => {
-            vec![text(format!("Partition {} holds no record.", ask.partition))]
-        }
-        _ => vec![text("There is no record at this offset.")],
+        (None, Some(first), Some(last)) => vec![
+            text("Offsets "),
+            strong(range(first.offset, last.offset)),
+            text(whole),
+        ],
+        _ => vec![text(match ask.from {
+            PeekFrom::Time(_) => "Every record is older.",
+            _ => "There is no record at this offset.",
+        })],
     }
+}
+
+fn shown_offset(offset: i64) -> String {
+    count(offset.max(0) as u64)
 }
 
 fn json_of(record: &PeekedRecord) -> Value {
@@ -118,32 +175,31 @@ fn put(object: &mut Value, field: &str, bytes: Option<&[u8]>) {
 }
 
 fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
-    let note = "The last records, or those from an offset. Long fields are cut at 4 KiB; bytes that are no text are shown as hexadecimal numbers.";
+    let note = "The last records, or those from an offset or a time on; with a text, those of the next 10,000 records or 1 MiB that have it in key, \
+                value or header. Long fields are cut at 4 KiB; bytes that are no text are shown as hexadecimal numbers.";
     block("records", "Records", note, |page| {
+        page.nest("form", &[("class", &"fil")], |page| {
+            field("partition", "numeric", &ask.partition.to_string(), page);
+            for (parameter, mode) in [("offset", "numeric"), ("time", "text"), ("containing", "text")] {
+                field(parameter, mode, query.get(parameter).unwrap_or_default(), page);
+            }
+            page.leaf("button", &[], "Show");
+        });
         let peeked = match peeked {
             Err(untold) => return nothing(&untold.to_string(), page),
             Ok(peeked) => peeked,
         };
-        page.nest("form", &[("class", &"fil")], |page| {
-            field("partition", &ask.partition.to_string(), page);
-            field("offset", query.get("offset").unwrap_or_default(), page);
-            page.leaf("button", &[], "Show");
-        });
         if let Some(note) = &peeked.note {
             page.leaf("p", &[("class", &"q")], note);
         }
-        if peeked.records.is_empty() {
-            return nothing("Nothing to show here.", page);
+        match peeked.records.is_empty() {
+            true => nothing("Nothing to show here.", page),
+            false => page.nest("ol", &[("class", &"no")], |page| {
+                peeked.records.iter().for_each(|found| record(found, page))
+            }),
         }
-        page.nest("ol", &[("class", &"no")], |page| {
-            peeked.records.iter().for_each(|found| record(found, page))
-        });
-        if let Some(last) = peeked
-            .records
-            .last()
-            .filter(|last| last.offset + 1 < peeked.log_end)
-        {
-            let to = format!("?partition={}&offset={}", ask.partition, last.offset + 1);
+        if peeked.next_offset < peeked.log_end && peeked.looked_at > 0 {
+            let to = later(ask, peeked.next_offset);
             page.nest("p", &[("class", &"s")], |page| {
                 page.inline("a", &[("href", &to), ("rel", &"next")], "later records")
             });
@@ -151,13 +207,19 @@ fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
     })
 }
 
-fn field(title: &'static str, value: &str, page: &mut Markup) {
+fn later(ask: &Peek, offset: i64) -> String {
+    let containing = ask.containing.as_deref().map(encoded);
+    let containing = containing.map_or_else(String::new, |text| format!("&containing={text}"));
+    format!("?partition={}&offset={offset}{containing}", ask.partition)
+}
+
+fn field(title: &'static str, mode: &'static str, value: &str, page: &mut Markup) {
     page.nest("label", &[], |page| {
         page.text(title);
         let of_field: [(&'static str, &dyn std::fmt::Display); 4] = [
             ("name", &title),
             ("value", &value),
-            ("inputmode", &"numeric"),
+            ("inputmode", &mode),
             ("size", &"12"),
         ];
         page.shape("input", &of_field);
@@ -281,6 +343,49 @@ mod tests {
         assert_eq!(json["value_base64"], "/wBh");
         assert_eq!(json["headers"][0]["value_base64"], "/g==");
         assert_eq!(json["headers"][1], json!({"key": "none", "value": null}));
+    }
+
+    #[test]
+    fn a_question_names_what_is_wrong_with_it() {
+        let asked = |text: &str| {
+            ask("orders", &Query::read(text)).map(|ask| (ask.partition, ask.from, ask.containing))
+        };
+        assert_eq!(asked(""), Ok((0, PeekFrom::End, None)));
+        assert_eq!(
+            asked("partition=3&offset=+17"),
+            Ok((3, PeekFrom::Offset(17), None))
+        );
+        assert_eq!(
+            asked("containing=a%26b&offset="),
+            Ok((0, PeekFrom::End, Some(String::from("a&b"))))
+        );
+        for (time, ms) in [
+            ("2026-11-27", 1_795_737_600_000),
+            ("2026-11-27T14:30", 1_795_789_800_000),
+            ("2026-11-27T14:30:01.5Z", 1_795_789_801_500),
+            ("2026-11-27T14:30-02:00", 1_795_797_000_000),
+            ("1795789800000", 1_795_789_800_000),
+        ] {
+            assert_eq!(
+                asked(&format!("time={time}")),
+                Ok((0, PeekFrom::Time(ms), None)),
+                "{time}"
+            );
+        }
+        for (question, wrong) in [
+            ("partition=x", "partition wants a number, not x."),
+            ("offset=1e3", "offset wants a number, not 1e3."),
+            ("time=noon", "time wants a time as"),
+        ] {
+            let error = asked(question).unwrap_err();
+            assert!(error.starts_with(wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_later_look_keeps_what_was_looked_for() {
+        let ask = ask("orders", &Query::read("partition=2&containing=a%26b&time=0")).unwrap();
+        assert_eq!(later(&ask, 70), "?partition=2&offset=70&containing=a%26b");
     }
 
     #[test]

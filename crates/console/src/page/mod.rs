@@ -18,10 +18,13 @@ pub mod transactions;
 pub mod bench;
 pub mod help;
 
+use std::fmt::Display;
+
+use ottla_lab::markup::Markup;
 use serde_json::{Value, json};
 
 use crate::draw::block::Block;
-use crate::draw::text::{Piece, clock, text};
+use crate::draw::text::{Piece, clock, decoded, encoded, text};
 use crate::series::{Minute, Series};
 use crate::source::{Counts, Part, Source, Told};
 
@@ -104,7 +107,7 @@ impl Query {
             .take(PARAMETERS_MAX);
         let pairs = pairs.filter_map(|part| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let of = |text| crate::draw::text::decoded(text, true);
+            let of = |text| decoded(text, true);
             Some((of(name)?, of(value)?))
         });
         Query(pairs.collect())
@@ -128,6 +131,41 @@ impl Query {
         let page = self.get("page").and_then(|page| page.parse().ok());
         page.unwrap_or(0)
     }
+
+    /// The address of this list with another value of one parameter, from its first page on.
+    pub fn with(&self, name: &str, value: &str) -> String {
+        let others = self
+            .0
+            .iter()
+            .filter(|(other, _)| other != name && other != "page");
+        let mut address = String::from("?");
+        others.for_each(|(name, value)| address.push_str(&format!("{}={}&", encoded(name), encoded(value))));
+        format!("{address}{}={}", encoded(name), encoded(value))
+    }
+
+    /// Whether a list that is searched shows this name.
+    pub fn finds(&self, name: &str) -> bool {
+        let sought = self.get("q").unwrap_or_default().to_lowercase();
+        sought.is_empty() || name.to_lowercase().contains(&sought)
+    }
+}
+
+/// Draws the form of a list that is searched by name.
+pub fn draw_search(query: &Query, page: &mut Markup) {
+    page.nest("form", &[("class", &"fil"), ("role", &"search")], |page| {
+        page.nest("label", &[], |page| {
+            page.text("name contains");
+            let value = query.get("q").unwrap_or_default();
+            let of_field: [(&'static str, &dyn Display); 4] = [
+                ("type", &"search"),
+                ("name", &"q"),
+                ("id", &"find"),
+                ("value", &value),
+            ];
+            page.shape("input", &of_field);
+        });
+        page.leaf("button", &[], "Show");
+    });
 }
 
 /// Rows of one page of a list.
@@ -161,17 +199,11 @@ pub fn paged<'a, T>(rows: &'a [T], query: &Query, what: &str) -> (&'a [T], Optio
 }
 
 /// Draws the sentence of [`paged`] with links to the pages before and after.
-pub fn draw_pager(text: &Option<String>, query: &Query, total: usize, page: &mut ottla_lab::markup::Markup) {
+pub fn draw_pager(text: &Option<String>, query: &Query, total: usize, page: &mut Markup) {
     let Some(text) = text else { return };
     let last = total.saturating_sub(1) / ROWS_MAX;
     let at = query.page().min(last);
-    let to = |page: usize| {
-        let others = query.0.iter().filter(|(name, _)| name != "page");
-        let encoded = crate::draw::text::encoded;
-        let mut address = String::from("?");
-        others.for_each(|(name, value)| address.push_str(&format!("{}={}&", encoded(name), encoded(value))));
-        format!("{address}page={page}")
-    };
+    let to = |page: usize| query.with("page", &page.to_string());
     page.nest("p", &[("class", &"q s")], |page| {
         page.text(text);
         if at > 0 {
@@ -198,6 +230,21 @@ mod tests {
             (Some("a b"), None, None)
         );
         assert_eq!(Query::read(&"a=1&".repeat(10_000)).0.len(), PARAMETERS_MAX);
+    }
+
+    #[test]
+    fn a_changed_parameter_keeps_the_others_and_begins_with_the_first_page() {
+        let query = Query::read("q=a%26b&page=7&sort=name");
+        assert_eq!(query.with("sort", "size"), "?q=a%26b&sort=size");
+        assert_eq!(query.with("page", "8"), "?q=a%26b&sort=name&page=8");
+        assert_eq!(Query::default().with("sort", "name"), "?sort=name");
+    }
+
+    #[test]
+    fn a_name_is_found_by_any_part_of_it() {
+        let query = Query::read("q=Ders");
+        assert!(query.finds("orders") && query.finds("ORDERS") && !query.finds("payments"));
+        assert!(Query::default().finds("") && Query::read("q=").finds("orders"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count, number};
 use serde_json::{Value, json};
 
-use super::{Now, Page, Query, View, draw_pager, paged};
+use super::{Now, Page, Query, View, draw_pager, draw_search, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
@@ -126,20 +126,26 @@ fn table(rows: &Told<Vec<Row<'_>>>, query: &Query) -> Block {
             Ok(rows) if rows.is_empty() => return nothing("No topic has been created.", page),
             Ok(rows) => rows,
         };
+        draw_search(query, page);
+        let found: Vec<&Row<'_>> = rows.iter().filter(|row| query.finds(&row.topic.name)).collect();
+        if found.is_empty() {
+            return nothing("No topic has this in its name.", page);
+        }
         let sort = query.get("sort");
+        let sorted = |by: &str| query.with("sort", by);
         let mut table = Table::new(
             "Topics",
             vec![
-                words("topic").sorted_by(String::from("?sort=name"), sort == Some("name")),
+                words("topic").sorted_by(sorted("name"), sort == Some("name")),
                 numbers("partitions"),
-                numbers("records/s in").sorted_by(String::from("?"), !matches!(sort, Some("name" | "size"))),
+                numbers("records/s in").sorted_by(sorted("rate"), !matches!(sort, Some("name" | "size"))),
                 numbers("MB/s in"),
                 numbers("MB/s out"),
-                numbers("size").sorted_by(String::from("?sort=size"), sort == Some("size")),
+                numbers("size").sorted_by(sorted("size"), sort == Some("size")),
                 words("retention"),
             ],
         );
-        let (shown, text) = paged(rows, query, "topics");
+        let (shown, text) = paged(&found, query, "topics");
         for row in shown {
             let topic = row.topic;
             let rate_at = |index: usize, of: fn(f64) -> String| {
@@ -165,7 +171,7 @@ fn table(rows: &Told<Vec<Row<'_>>>, query: &Query) -> Block {
             ]);
         }
         table.draw(page);
-        draw_pager(&text, query, rows.len(), page);
+        draw_pager(&text, query, found.len(), page);
     })
 }
 

@@ -7,13 +7,16 @@ use ottla_client::Error;
 use ottla_client::admin::{Admin, OffsetSpec, TopicPartition};
 use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, ConsumerRecord};
-use ottla_console::source::{Peek, Peeked, PeekedRecord, Told, Untold};
+use ottla_console::source::{Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
 
 use super::cluster::untold;
 use super::topics::offsets;
 
 /// Bytes that are fetched for one look, unless the first batch is larger.
 const FETCH_BYTES_MAX: u32 = 1 << 20;
+
+/// Records that are compared in one look.
+const COMPARED_MAX: usize = 10_000;
 
 /// How long a look waits for records that the offsets promise: those of aborted transactions and
 /// those that compaction removed never come.
@@ -49,22 +52,24 @@ fn look(admin: &Admin, config: &Config, ask: &Peek) -> Result<Peeked, Error> {
         log_end: of(OffsetSpec::Latest)?,
         ..Peeked::default()
     };
-    let last_ones = peeked.log_end.saturating_sub(ask.records_max as i64);
-    let from = ask.offset.unwrap_or(last_ones).max(peeked.log_start);
-    if from < peeked.log_end {
-        read(config, &partition, from, ask.records_max, &mut peeked)?;
+    let from = match ask.from {
+        PeekFrom::End => peeked.log_end.saturating_sub(ask.tail_offsets()),
+        PeekFrom::Offset(offset) => offset,
+        // Later than every record is −1.
+        PeekFrom::Time(at_ms) => match of(OffsetSpec::Timestamp(at_ms))? {
+            -1 => peeked.log_end,
+            offset => offset,
+        },
+    };
+    peeked.next_offset = from.max(peeked.log_start);
+    if peeked.next_offset < peeked.log_end {
+        read(config, &partition, ask, &mut peeked)?;
     }
     Ok(peeked)
 }
 
-/// Adds the records from `from` on.
-fn read(
-    config: &Config,
-    partition: &TopicPartition,
-    from: i64,
-    records_max: usize,
-    into: &mut Peeked,
-) -> Result<(), Error> {
+/// Adds the records from `next_offset` on.
+fn read(config: &Config, partition: &TopicPartition, ask: &Peek, into: &mut Peeked) -> Result<(), Error> {
     let config = config
         .clone()
         .set("fetch.max.bytes", FETCH_BYTES_MAX)
@@ -72,9 +77,10 @@ fn read(
         .set("enable.auto.commit", "false");
     let mut consumer = Consumer::new(&config)?;
     consumer.assign([partition.clone()])?;
-    consumer.seek(partition, from)?;
+    consumer.seek(partition, into.next_offset)?;
     let started = Instant::now();
-    while into.records.len() < records_max {
+    let mut bytes = 0;
+    while into.next_offset < into.log_end && bytes < FETCH_BYTES_MAX as usize {
         let Some(rest) = PATIENCE.checked_sub(started.elapsed()) else {
             into.note = Some(format!(
                 "no further record came in {} s: compaction or an aborted transaction may have removed them",
@@ -82,12 +88,17 @@ fn read(
             ));
             return Ok(());
         };
-        for record in consumer.poll(rest)?.iter().take(records_max - into.records.len()) {
-            into.records.push(peeked(&record));
-        }
-        let is_last = |record: &PeekedRecord| record.offset + 1 >= into.log_end;
-        if into.records.last().is_some_and(is_last) {
-            return Ok(());
+        for record in consumer.poll(rest)?.iter() {
+            if into.records.len() >= ask.records_max || into.looked_at >= COMPARED_MAX {
+                return Ok(());
+            }
+            let headers = record.headers.iter().map(|header| header.value);
+            if ask.wants([record.key, record.value].into_iter().chain(headers)) {
+                into.records.push(peeked(&record));
+            }
+            bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+            into.looked_at += 1;
+            into.next_offset = record.offset + 1;
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ottla_broker::admin::records::{self, LookedRecord};
+use ottla_broker::admin::records::{self, LookFor, LookFrom, LookedRecord};
 use ottla_broker::transactions::OpenTransaction as KnownTransaction;
 use ottla_broker::{AdminView, NodeConfig};
-use ottla_console::source::{OpenTransaction, Peek, Peeked, PeekedRecord, Told, Untold};
+use ottla_console::source::{OpenTransaction, Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
 
 /// Records are shown to this machine, and to those who have the token.
 pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
@@ -15,13 +15,31 @@ pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
             "Records are shown only where ottla.admin.listener is a loopback address or has a token: this one can be reached from other machines.",
         )));
     }
-    let look = records::look(&view.node, &ask.topic, ask.partition, ask.offset, ask.records_max);
+    let look = records::look(
+        &view.node,
+        &LookFor {
+            topic: &ask.topic,
+            partition: ask.partition,
+            from: match ask.from {
+                PeekFrom::End => LookFrom::Tail(ask.tail_offsets()),
+                PeekFrom::Offset(offset) => LookFrom::Offset(offset),
+                PeekFrom::Time(at_ms) => LookFrom::Time(at_ms),
+            },
+            is_wanted: &|record| {
+                let headers = record.headers.iter().map(|header| header.value);
+                ask.wants([record.key, record.value].into_iter().chain(headers))
+            },
+            records_max: ask.records_max,
+        },
+    );
     let look = look.map_err(Untold)?;
     Ok(Peeked {
         partition_count: i32::try_from(look.partition_count).unwrap_or(i32::MAX),
         log_start: look.log_start,
         log_end: look.end,
         records: look.records.into_iter().map(record).collect(),
+        looked_at: look.looked_at,
+        next_offset: look.next_offset,
         note: look.note,
     })
 }
