@@ -1,6 +1,5 @@
 //! The measured values: for each metric and broker one value per pair.
 
-use super::tails::Curve;
 use crate::interop::server::Target;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -331,10 +330,9 @@ impl Samples {
             .collect()
     }
 
-    pub fn raw_json(&self, curves: &[Curve]) -> Result<String> {
-        let curves: Vec<&Value> = curves.iter().map(|curve| &curve.result).collect();
+    pub fn raw_json(&self) -> Result<String> {
         Ok(serde_json::to_string(
-            &json!({"runs": self.raw, "tails": curves, "calibration": self.calibration}),
+            &json!({"runs": self.raw, "calibration": self.calibration}),
         )?)
     }
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask bench-kafka`: measures Ottla and Apache Kafka 4.3 side by side on this machine;
-//! writes docs/measurements/benchmarks.md.
+//! writes docs/measurements/benchmarks.md and tails.md.
 //!
 //! The two run in turn, A B then B A, with the same generator, the same durability and the same
 //! configuration files. A number is the ratio of two medians of one run, with the spread of the
@@ -37,8 +37,10 @@ pub struct Plan {
     pub behind_gigabytes: u32,
     /// Of the pairs only this; the whole otherwise.
     pub only: Option<Part>,
+    /// Tails are a page of their own: they take as long as all pairs.
     pub skip_pairs: bool,
-    pub output: PathBuf,
+    /// Where the pages are written.
+    pub directory: PathBuf,
     pub command: String,
 }
 
@@ -54,7 +56,7 @@ impl Plan {
     fn select(&mut self, part: Part) {
         self.only = Some(part);
         self.tail_seconds = 0;
-        self.output = toolchain::target_directory().join("benchmarks-part.md");
+        self.directory = toolchain::target_directory();
     }
 
     fn has(&self, part: Part) -> bool {
@@ -76,7 +78,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         behind_gigabytes: 20,
         only: None,
         skip_pairs: false,
-        output: toolchain::root().join("docs/measurements/benchmarks.md"),
+        directory: published(),
         command: format!("cargo xtask bench-kafka {}", arguments.join(" ")),
     };
     let mut arguments = arguments.iter();
@@ -98,12 +100,12 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                     tail_seconds: 20,
                     sustained_seconds: 10,
                     behind_gigabytes: 1,
-                    output: toolchain::target_directory().join("benchmarks-quick.md"),
+                    directory: toolchain::target_directory(),
                     ..plan
                 }
             }
             "--pairs" => plan.pairs = number()?,
-            "--publish" => plan.output = toolchain::root().join("docs/measurements/benchmarks.md"),
+            "--publish" => plan.directory = published(),
             "--tail-seconds" => plan.tail_seconds = number()?,
             "--idle-seconds" => plan.idle_seconds = number()?,
             "--paced-seconds" => plan.paced_seconds = number()?,
@@ -118,6 +120,10 @@ fn parse(arguments: &[String]) -> Result<Plan> {
     }
     ensure!(plan.pairs > 0, "--pairs must be at least 1");
     Ok(plan)
+}
+
+fn published() -> PathBuf {
+    toolchain::root().join("docs/measurements")
 }
 
 /// The generator: franz-go, as compiled for the interop suite.
@@ -169,42 +175,61 @@ pub fn run(arguments: &[String]) -> Result<()> {
         programs: Programs::prepare(true)?,
         clients: Clients::prepare()?,
     };
-    let mut samples = Samples::default();
     if !plan.skip_pairs {
-        if plan.has(Part::Pages) {
-            session::calibrate(&lab, &plan, &mut samples)?;
-        }
-        for pair in 0..plan.pairs {
-            let order = if pair % 2 == 0 {
-                [Target::Kafka, Target::Ottla]
-            } else {
-                [Target::Ottla, Target::Kafka]
-            };
-            for target in order {
-                println!("pair {} of {}: {}", pair + 1, plan.pairs, target.name());
-                samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-                one_turn(&lab, &plan, target, &mut samples)?;
-            }
-        }
+        let samples = pairs(&lab, &plan)?;
+        let text = report::pairs(&plan, &machine, &samples);
+        write(&plan, "benchmarks", &text, &samples.raw_json()?)?;
     }
-    let mut curves = Vec::new();
     if plan.tail_seconds > 0 {
-        for load in tails::LOADS {
-            for target in [Target::Kafka, Target::Ottla] {
-                println!("tails, {load}, {} s: {}", plan.tail_seconds, target.name());
-                samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-                curves.push(tails::run(&lab, &plan, target, load)?);
-            }
+        let (curves, busy) = tails(&lab, &plan)?;
+        let text = report::tails(&plan, &machine, &curves, &busy);
+        write(&plan, "tails", &text, &tails::raw_json(&curves)?)?;
+    }
+    Ok(())
+}
+
+fn pairs(lab: &Lab, plan: &Plan) -> Result<Samples> {
+    let mut samples = Samples::default();
+    if plan.has(Part::Pages) {
+        session::calibrate(lab, plan, &mut samples)?;
+    }
+    for pair in 0..plan.pairs {
+        let order = if pair % 2 == 0 {
+            [Target::Kafka, Target::Ottla]
+        } else {
+            [Target::Ottla, Target::Kafka]
+        };
+        for target in order {
+            println!("pair {} of {}: {}", pair + 1, plan.pairs, target.name());
+            samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
+            one_turn(lab, plan, target, &mut samples)?;
         }
     }
-    let text = report::render(&plan, &machine, &samples, &curves);
-    fs::write(&plan.output, &text).with_context(|| format!("writing {}", plan.output.display()))?;
-    let raw = toolchain::target_directory().join("benchmarks-raw.json");
-    fs::write(&raw, samples.raw_json(&curves)?)?;
+    Ok(samples)
+}
+
+/// Returns the curves, and how busy other programs kept the machine before each.
+fn tails(lab: &Lab, plan: &Plan) -> Result<(Vec<tails::Curve>, Vec<f64>)> {
+    let (mut curves, mut busy) = (Vec::new(), Vec::new());
+    for load in tails::LOADS {
+        for target in [Target::Kafka, Target::Ottla] {
+            println!("tails, {load}, {} s: {}", plan.tail_seconds, target.name());
+            busy.push(machine::busy_share(Duration::from_secs(3))?);
+            curves.push(tails::run(lab, plan, target, load)?);
+        }
+    }
+    Ok((curves, busy))
+}
+
+fn write(plan: &Plan, name: &str, text: &str, raw: &str) -> Result<()> {
+    let page = plan.directory.join(format!("{name}.md"));
+    fs::write(&page, text).with_context(|| format!("writing {}", page.display()))?;
+    let raw_path = toolchain::target_directory().join(format!("{name}-raw.json"));
+    fs::write(&raw_path, raw)?;
     println!(
         "\n{text}\nwritten to {} (raw results with histograms: {})",
-        plan.output.display(),
-        raw.display()
+        page.display(),
+        raw_path.display()
     );
     Ok(())
 }

@@ -1,46 +1,19 @@
 //! End-to-end latency over time of records of 1 KiB, broker and clients on processors of their own.
 
-use std::fmt;
-
 use super::session::generate;
 use super::{Durability, Lab, Plan};
 use crate::interop::server::{Site, Target};
 use crate::tenant_experiments::processors::Processors;
 use anyhow::Result;
-use ottla_lab::numbers::number;
 use serde_json::Value;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Load {
-    pub durability: Durability,
-    pub records_per_second: u32,
-}
-
-pub const LOADS: [Load; 3] = [
-    Load {
-        durability: Durability::PageCache,
-        records_per_second: 100_000,
-    },
-    Load {
-        durability: Durability::Disk,
-        records_per_second: 60_000,
-    },
-    Load {
-        durability: Durability::Disk,
-        records_per_second: 100_000,
-    },
-];
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = number(self.records_per_second.into());
-        write!(f, "{rate} records/s, {}", self.durability.name())
-    }
-}
+/// Records per second.
+pub const LOADS: [u32; 2] = [60_000, 100_000];
 
 pub struct Curve {
     pub target: Target,
-    pub load: Load,
+    /// Records per second.
+    pub load: u32,
     /// The generator's output.
     pub result: Value,
 }
@@ -53,8 +26,8 @@ const RETENTION: [(&str, &str); 4] = [
     ("log.segment.delete.delay.ms", "1000"),
 ];
 
-pub fn run(lab: &Lab, plan: &Plan, target: Target, load: Load) -> Result<Curve> {
-    let durability = load.durability;
+pub fn run(lab: &Lab, plan: &Plan, target: Target, load: u32) -> Result<Curve> {
+    let durability = Durability::Disk;
     let processors = Processors::plan(true)?;
     let mut settings = RETENTION.to_vec();
     if target == Target::Kafka {
@@ -66,7 +39,7 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, load: Load) -> Result<Curve> 
     processors.for_clients()?;
     generate(lab, "bench-create", &server, "tails", &[])?;
     let (seconds, warmup) = (plan.tail_seconds.to_string(), plan.warmup_seconds.to_string());
-    let rate = load.records_per_second.to_string();
+    let rate = load.to_string();
     let words = [
         "-rate", &rate, "-bytes", "1024", "-linger", "1", "-seconds", &seconds, "-warmup", &warmup,
     ];
@@ -76,4 +49,9 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, load: Load) -> Result<Curve> 
     server.stop()?;
     site.remove();
     Ok(Curve { target, load, result })
+}
+
+pub fn raw_json(curves: &[Curve]) -> Result<String> {
+    let results: Vec<&Value> = curves.iter().map(|curve| &curve.result).collect();
+    Ok(serde_json::to_string(&results)?)
 }
