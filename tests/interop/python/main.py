@@ -9,6 +9,7 @@ import admin
 import crash_transactions
 import data
 import drain
+import everyday
 import groups
 import load
 import login
@@ -51,6 +52,8 @@ def main() -> int:
         crash_transactions.load(suite, rest[0], int(rest[1]), rest[2])
     elif phase == "consumer-protocol":
         groups.run_consumer_protocol(suite)
+    elif phase == "everyday":
+        everyday.run(suite, rest[0])
     elif phase == "quota":
         quota.run(suite, *rest)
     else:

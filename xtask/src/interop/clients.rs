@@ -77,47 +77,54 @@ impl Clients {
         arguments: &[&str],
         limit: Duration,
     ) -> Result<BTreeMap<String, Outcome>> {
-        let logs = toolchain::target_directory().join("logs");
-        fs::create_dir_all(&logs)?;
         let name = format!("{}-{}", client.name(), arguments.first().unwrap_or(&"run"));
-        let (out, err) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
         let mut command = self.command(kafka, client);
-        command.args(arguments).stdin(Stdio::null());
-        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start the {} client", client.name()))?;
-        let started = Instant::now();
-        let ended = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            if started.elapsed() > limit {
-                let _ = child.kill();
-                child.wait()?;
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        let mut cases = parse(&fs::read_to_string(&out)?);
-        let failed = cases.values().any(|outcome| outcome.is_err());
-        match ended {
-            None => {
-                let text = format!(
-                    "still running after {} s (log: {})",
-                    limit.as_secs(),
-                    err.display()
-                );
-                cases.insert(format!("(phase {})", arguments[0]), Err(text));
-            }
-            Some(status) if !status.success() && !failed => {
-                let text = format!("{status} (log: {})", err.display());
-                cases.insert(format!("(phase {})", arguments[0]), Err(text));
-            }
-            Some(_) => {}
-        }
-        Ok(cases)
+        run_cases(&name, command.args(arguments), limit)
     }
+}
+
+/// Runs a program that prints cases, and collects them; one that ends badly without a failed case
+/// is a failed case.
+///
+/// - `name`: of the log files, which an earlier run's are replaced by.
+/// - Errors: the program cannot be started.
+pub(super) fn run_cases(
+    name: &str,
+    command: &mut Command,
+    limit: Duration,
+) -> Result<BTreeMap<String, Outcome>> {
+    let logs = toolchain::target_directory().join("logs");
+    fs::create_dir_all(&logs)?;
+    let (out, err) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
+    command.stdin(Stdio::null());
+    command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let started = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if started.elapsed() > limit {
+            let _ = child.kill();
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let mut cases = parse(&fs::read_to_string(&out)?);
+    let failed = cases.values().any(|outcome| outcome.is_err());
+    let log = err.display();
+    match ended {
+        None => {
+            let text = format!("still running after {} s (log: {log})", limit.as_secs());
+            cases.insert(format!("({name})"), Err(text));
+        }
+        Some(status) if !status.success() && !failed => {
+            cases.insert(format!("({name})"), Err(format!("{status} (log: {log})")));
+        }
+        Some(_) => {}
+    }
+    Ok(cases)
 }
 
 /// Reads the lines `CASE<tab>name<tab>ok|fail<tab>detail`.
@@ -151,7 +158,7 @@ pub fn prepare_python() -> Result<PathBuf> {
     let python = home.join("bin/python");
     let stamp = home.join("prepared");
     if !toolchain::is_fresh(&stamp, &requirements)? {
-        println!("pip: confluent-kafka");
+        println!("pip: confluent-kafka, kafka-python, aiokafka");
         run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&home))
             .context("python3 -m venv failed (Debian: python3-venv)")?;
         let mut install = Command::new(&python);
@@ -163,29 +170,35 @@ pub fn prepare_python() -> Result<PathBuf> {
             "--disable-pip-version-check",
             "-r",
         ]);
-        run_quietly(install.arg(&requirements)).context("pip could not install confluent-kafka")?;
+        run_quietly(install.arg(&requirements))
+            .context("pip could not install tests/interop/python/requirements.txt")?;
         fs::write(&stamp, "")?;
     }
     Ok(python)
 }
 
 fn prepare_go() -> Result<PathBuf> {
+    build_go("interop", "tests/interop/go", "franz-go")
+}
+
+/// Builds the Go program in `source`.
+pub(super) fn build_go(program: &str, source: &str, clients: &str) -> Result<PathBuf> {
     toolchain::need(
         "go",
         &["version"],
         "Go, the version in tests/interop/go/go.mod or newer",
     )?;
-    let source = toolchain::root().join("tests/interop/go");
-    let program = toolchain::target_directory().join("go/interop");
-    if !toolchain::is_fresh(&program, &source)? {
-        println!("go: franz-go");
+    let directory = toolchain::root().join(source);
+    let program = toolchain::target_directory().join("go").join(program);
+    if !toolchain::is_fresh(&program, &directory)? {
+        println!("go: {clients}");
         let mut build = Command::new("go");
         build
             .args(["build", "-o"])
             .arg(&program)
             .arg(".")
-            .current_dir(&source);
-        run_quietly(&mut build).context("go could not build tests/interop/go")?;
+            .current_dir(&directory);
+        run_quietly(&mut build).with_context(|| format!("go could not build {source}"))?;
     }
     ensure!(program.exists(), "go did not write {}", program.display());
     Ok(program)

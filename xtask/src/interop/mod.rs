@@ -18,10 +18,12 @@ mod directories;
 pub mod doctor;
 mod doctor_consumers;
 mod event_loops;
+mod everyday;
 mod groups;
 mod grow;
 mod hanging;
 mod matrix;
+mod mirror;
 mod old_kafka;
 pub mod ours;
 mod own_client;
@@ -47,7 +49,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 26] = [
+const PARTS: [&str; 28] = [
     "clients",
     "tools",
     "takeover",
@@ -71,9 +73,11 @@ const PARTS: [&str; 26] = [
     "matrix",
     "console",
     "event-loops",
+    "everyday",
     "transactions",
     "streams",
     "connect",
+    "mirror",
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
@@ -243,6 +247,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let alive = server.check_alive().and_then(|()| server.stop());
         table.add_other("clean stop", alive.map_err(|error| format!("{error:#}")));
     }
+    if has("everyday") {
+        everyday::run(&mut table, &programs, options.target)?;
+    }
     if has("takeover") {
         takeover::run(&mut table, &programs, &clients, options.target)?;
     }
@@ -266,6 +273,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("connect") {
         connect::run(&mut table, &programs, options.target)?;
+    }
+
+    if has("mirror") {
+        mirror::run(&mut table, &programs, options.target)?;
     }
 
     if has("client-metrics") {
