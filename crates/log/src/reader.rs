@@ -62,7 +62,7 @@ pub struct ReadRegion {
     pub first_batch_bytes: u64,
     /// Only in `ReadMode::Resident`: more data follows, but on the device.
     pub is_cut: bool,
-    /// `max_bytes` ended the region, and a second region of this size is not all in memory: a reader
+    /// `max_bytes` ended the region, and as many bytes behind it are not all in memory: a reader
     /// that goes on will soon have to wait.
     pub is_cold_behind: bool,
     /// Where the region begins, to account for the lag in bytes.

@@ -38,6 +38,8 @@ func (c saramaClient) config() *sarama.Config {
 	config.Version = c.version
 	config.ClientID = "sarama"
 	config.Producer.Return.Successes = true
+	// Apache Kafka leads a new topic only after a moment.
+	config.Producer.Retry.Max = 30
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	return config
 }

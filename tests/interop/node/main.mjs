@@ -3,7 +3,9 @@
 // Prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case.
 
 import assert from "node:assert";
-import { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } from "kafkajs";
+import kafkajs from "kafkajs";
+
+const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = kafkajs;
 
 const PER_CODEC = 100;
 const PARTITIONS = 3;

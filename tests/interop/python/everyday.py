@@ -201,7 +201,7 @@ def run_kafka_python(suite):
 
     def administer(_suite):
         admin = KafkaAdminClient(bootstrap_servers=suite.bootstrap)
-        offsets = admin.list_group_offsets("kafka-python-group")
+        offsets = admin.list_group_offsets("kafka-python-group")["kafka-python-group"]
         same(len(CODECS) * PER_CODEC + 10, sum(offset.offset for offset in offsets.values()), "committed offsets")
         admin.delete_topics([topic])
         assert topic not in admin.list_topics()
