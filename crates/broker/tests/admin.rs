@@ -224,9 +224,42 @@ fn names_from_clients_control_no_terminal_on_any_page() {
 /// A server with a page larger than any socket buffer, and one that blocks.
 struct Subject {
     address: SocketAddr,
-    held: Arc<(Mutex<bool>, Condvar)>,
+    held: Arc<Gate>,
     served: Arc<AtomicUsize>,
     _server: HttpServer,
+}
+
+/// Where requests for `/held` wait.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_open: bool,
+    arrived: usize,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.arrived += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| !state.is_open).unwrap());
+    }
+
+    fn wait_for(&self, arrived: usize) {
+        let state = self.state.lock().unwrap();
+        let waits = self.changed.wait_while(state, |state| state.arrived < arrived);
+        drop(waits.unwrap());
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().is_open = true;
+        self.changed.notify_all();
+    }
 }
 
 const LARGE_BYTES: usize = 64 << 20;
@@ -244,7 +277,7 @@ impl Subject {
                 ..Patience::default()
             },
         };
-        let held = Arc::new((Mutex::new(true), Condvar::new()));
+        let held = Arc::new(Gate::default());
         let (gate, served) = (held.clone(), Arc::new(AtomicUsize::new(0)));
         let count = served.clone();
         let router = Router::new()
@@ -259,8 +292,7 @@ impl Subject {
             .route(
                 "/held",
                 get(move || async move {
-                    let wait = move || drop(gate.1.wait_while(gate.0.lock().unwrap(), |held| *held).unwrap());
-                    tokio::task::spawn_blocking(wait).await.unwrap();
+                    tokio::task::spawn_blocking(move || gate.pass()).await.unwrap();
                     "held\n"
                 }),
             );
@@ -424,11 +456,11 @@ fn a_connection_being_answered_keeps_its_place() {
             .write_all(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             .unwrap();
     }
+    subject.held.wait_for(2);
     for _ in 0..20 {
         subject.check_served();
     }
-    *subject.held.0.lock().unwrap() = false;
-    subject.held.1.notify_all();
+    subject.held.open();
     for socket in busy.drain(..2) {
         assert!(rest_of(socket).ends_with(b"held\n"));
     }

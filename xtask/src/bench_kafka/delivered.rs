@@ -30,7 +30,7 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Res
     catch_up(lab, plan, target, &server, &site.directory, samples)?;
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    session::clear(&site);
     idle_partitions(lab, plan, target, samples)
 }
 
@@ -48,7 +48,7 @@ fn idle_partitions(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples
     samples.add(target, "many_rss", memory_mib(server.pid(), "VmRSS")?);
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    session::clear(&site);
     Ok(())
 }
 

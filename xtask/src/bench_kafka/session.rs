@@ -70,6 +70,13 @@ pub fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Re
     Site::create("bench", &settings)
 }
 
+/// Removes the data, and waits until the file system has done so: freeing many gigabytes would delay
+/// the syncs of what is measured next.
+pub fn clear(site: &Site) {
+    site.remove();
+    rustix::fs::sync();
+}
+
 pub fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> Result<Server> {
     site.start_with(&lab.programs, target, &[durability.ottla()])
 }
@@ -187,7 +194,7 @@ pub fn page_cache(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples)
     samples.add(target, "peak_rss", memory_mib(server.pid(), "VmHWM")?);
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    clear(&site);
     Ok(())
 }
 
@@ -338,7 +345,7 @@ pub fn disk(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Re
     }
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    clear(&site);
     Ok(())
 }
 
@@ -361,7 +368,7 @@ pub fn sustained(
     let result = generate(lab, "bench-sustained", &server, "sustained", &load)?;
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    clear(&site);
     samples.keep(target, &format!("sustained, {}", durability.name()), &result);
     let millions = figure(&result, "/acknowledged") / MILLION;
     let rate = figure(&result, "/rate_per_s");

@@ -1,6 +1,6 @@
 //! End-to-end latency over time of records of 1 KiB, broker and clients on processors of their own.
 
-use super::session::generate;
+use super::session::{clear, generate};
 use super::{Durability, Lab, Plan};
 use crate::interop::server::{Site, Target};
 use crate::tenant_experiments::processors::Processors;
@@ -47,7 +47,7 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, load: u32) -> Result<Curve> {
     processors.for_all()?;
     server.check_alive()?;
     server.stop()?;
-    site.remove();
+    clear(&site);
     Ok(Curve { target, load, result })
 }
 

@@ -63,6 +63,10 @@ impl Target {
 /// first in the next answer.
 const REGIONS_MAX: usize = 256;
 
+/// A client that asks for less of a partition at a time may be looking for something rather than
+/// reading on: nothing is read ahead for it.
+const READS_ON_BYTES_MIN: u64 = 512 * 1024;
+
 /// Limits of the whole answer.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerLimits {
@@ -292,7 +296,7 @@ fn read_one(
             answer.reached_bytes = found.reached_bytes;
             answer.first_batch_bytes = found.first_batch_bytes;
             answer.is_cut = found.is_cut;
-            answer.is_cold_behind = found.is_cold_behind;
+            answer.is_cold_behind = found.is_cold_behind && found.reached_bytes >= READS_ON_BYTES_MIN;
             answer.at = Some(found.at);
             answer.unchecked = found.unchecked;
         }
