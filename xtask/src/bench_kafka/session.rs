@@ -70,8 +70,8 @@ pub fn site(target: Target, durability: Durability, more: &[(&str, &str)]) -> Re
     Site::create("bench", &settings)
 }
 
-/// Removes the data, and waits until the file system has done so: freeing many gigabytes would delay
-/// the syncs of what is measured next.
+/// Removes the data, and waits until the file system has done so: freeing many gigabytes would
+/// delay the syncs of what is measured next.
 pub fn clear(site: &Site) {
     site.remove();
     rustix::fs::sync();
