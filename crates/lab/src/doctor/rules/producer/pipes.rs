@@ -3,14 +3,13 @@
 
 use crate::doctor::snapshot::{BrokerSide, Node, Producer};
 use crate::formulas::ceiling;
+use crate::model;
 
 use super::super::inference;
 use super::reading::{Reading, clean, latency, positive, ratio};
 
 /// Means below this from histograms of whole milliseconds are meaningless (reading rule 8).
 pub(crate) const ROUNDED_MS: f64 = 2.0;
-/// The receiver's buffer: twice its default socket.receive.buffer.bytes of 100 KiB.
-const RECEIVE_BUFFER_BYTES: f64 = 200.0 * 1_024.0;
 
 /// The pipe to one broker.
 #[derive(Clone, Debug)]
@@ -164,16 +163,13 @@ fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
     }]
 }
 
-/// M_eff (F8b): the Java client starts a request only once the previous one is written out, so
-/// bytes limit what is under way too.
+/// M_eff (F8b); a client that leaves its send buffer to the kernel is not held to its size.
 fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
     let allowed = reading.settings.in_flight.value.max(1.0);
-    let Some((send, request)) = reading.settings.send_buffer_bytes.zip(pipe.request_bytes) else {
-        return allowed;
-    };
-    let buffers = 2.0 * send.value + RECEIVE_BUFFER_BYTES;
-    let by_bytes = ceiling::in_flight_effective(allowed, buffers, request.max(1.0));
-    by_bytes.max(seen.min(allowed))
+    match reading.settings.send_buffer_bytes.zip(pipe.request_bytes) {
+        Some((send, request)) => model::pipe::in_flight(allowed, send.value, request, seen),
+        None => allowed,
+    }
 }
 
 /// U_n (F8); none for a client that may have a million requests under way, or where no answer is
