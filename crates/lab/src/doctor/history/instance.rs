@@ -1,10 +1,11 @@
 //! One client instance: its last pushes, in as few numbers as the window needs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::super::adapters::{Fold, Measure, Reading, Software, Subject, Unsampled, Value};
 use super::super::otlp::Kind;
-use super::super::snapshot::{Client, Library};
+use super::super::snapshot::{Client, Library, Role};
 use super::PushedFrom;
 use super::kept::Kept;
 use super::point::{Point, Subjects, merged};
@@ -76,7 +77,7 @@ pub struct Instance {
     /// How many pushes it has taken.
     pub(super) pushes: u64,
     /// Its last verdict.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<Arc<Kept>>,
     pub terminated_ms: Option<i64>,
     pub(super) slots: VecDeque<Slot>,
     pub(super) subjects: Subjects,
@@ -323,6 +324,19 @@ impl Instance {
     /// Returns the numbers of the window.
     pub fn window(&self) -> Window<'_> {
         Window::of(self)
+    }
+
+    /// Bytes that a producer sent, or a consumer read, in each second since its push before the
+    /// last.
+    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+        let measure = match self.client.role {
+            Role::Producer => Measure::BytesOut,
+            Role::Consumer => Measure::ConsumedBytes,
+        };
+        let points = &self.slots.back()?.points;
+        let key = (measure, super::point::CLIENT);
+        let place = points.binary_search_by_key(&key, Point::key).ok()?;
+        points[place].rate()
     }
 
     /// The client restarted and has not sent two pushes since.

@@ -285,7 +285,9 @@ fn waits_for_window(reading: &Reading<'_>) -> bool {
 fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
     let has_window =
         |pipe| window::of(reading, pipe).is_some() || window::several_trips(reading, pipe).is_some();
-    let is_full = bandwidth::is_full(reading) || arrival::full_link(reading).is_some();
+    let is_full = bandwidth::is_full(reading)
+        || arrival::full_link(reading).is_some()
+        || arrival::queue(reading).is_some();
     reading.hottest().is_some_and(has_window) || is_full
 }
 

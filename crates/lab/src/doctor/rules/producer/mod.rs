@@ -159,6 +159,7 @@ fn host_full(reading: &Reading<'_>) -> Found {
             || window::of(reading, pipe).is_some()
             || window::several_trips(reading, pipe).is_some()
             || arrival::full_link(reading).is_some()
+            || arrival::queue(reading).is_some()
     });
     let is_slow = reading.bound != Bound::Source && !is_far && !reading.has_slow_callbacks();
     host::ask(reading.snapshot, is_slow)

@@ -44,7 +44,7 @@ pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too
 /// Requests whose time is the round trip and the broker's to this share wait for nothing else.
 const ONE_TRIP: f64 = 0.97;
 /// From this many round trips on, a request takes more than one.
-const SEVERAL_TRIPS: f64 = 1.8;
+pub(crate) const SEVERAL_TRIPS: f64 = 1.8;
 /// No send buffer in use lets fewer bytes be on the way (8 KiB, which Linux doubles).
 const WINDOW_MIN: f64 = 6_144.0;
 /// Requests that fit the first flight of a connection wait for no window: ten packets.
@@ -52,7 +52,7 @@ pub(crate) const REQUEST_MIN: f64 = 8_192.0;
 /// Smaller requests fit any send buffer.
 const UNWRITTEN_MIN: f64 = 16_384.0;
 /// The client's thread has time to send.
-const THREAD_HAS_TIME: f64 = 0.1;
+pub(crate) const THREAD_HAS_TIME: f64 = 0.1;
 
 /// A window that is as full as it can get.
 #[derive(Clone, Copy, Debug)]
@@ -227,7 +227,8 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
     let is_longer = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
     let is_several = is_longer || arrival::is_held(reading, pipe);
     let wants = reading.settings.in_flight.value.max(1.0) * request >= 1.2 * on_the_way;
-    let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !arrival::is_steady(reading, pipe);
+    let is_link = arrival::is_steady(reading, pipe) || arrival::queue(reading).is_some();
+    let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !is_link;
     (is_several && has_time && wants && is_narrow).then_some(Window {
         bytes: on_the_way,
         on_the_way,
@@ -247,6 +248,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         .zip(reading.queue_ms)
         .is_some_and(|(most, mean)| most > 10.0 * mean);
     is_blocked
+        && arrival::queue(reading).is_none()
         && buffer::of_requests(reading).is_none()
         && is_large
         && !is_fresh
