@@ -87,7 +87,7 @@ fn main() {
             }
             let (begin, clock) = (processor_time(), Instant::now());
             let examination = collector.examine(now_ms);
-            // The first rounds also judge clients that were not judged before, and fill the windows.
+            // The first rounds also judge clients that were not judged before, and fill windows.
             if round >= WARM_UP {
                 verdicts_ms.push((processor_time() - begin).as_secs_f64() * 1000.0);
                 clock_ms.push(clock.elapsed().as_secs_f64() * 1000.0);

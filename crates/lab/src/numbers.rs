@@ -96,7 +96,12 @@ fn with_commas(mut text: String) -> String {
 
 /// Formats the value of a setting as a configuration file takes it: no comma, no unit.
 pub fn plain(value: f64) -> String {
-    format!("{value:.0}")
+    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+    if is_whole {
+        (value as i64).to_string()
+    } else {
+        format!("{value:.0}")
+    }
 }
 
 /// Formats `0.973` as `97.3 %`, no finer than a tenth of a percent: `41 %`, `<0.1 %`, `0 %`.

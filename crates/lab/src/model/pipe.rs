@@ -1,5 +1,5 @@
-//! What a connection's buffers, its window and its link let through: how many requests, and how many
-//! bytes per second.
+//! What a connection's buffers, its window and its link let through: how many requests, and how
+//! many bytes per second.
 
 use crate::formulas::{ceiling, wire};
 

@@ -1,4 +1,5 @@
-//! A verdict is a pure function of a snapshot: it is kept until something in the snapshot changes.
+//! A verdict is kept until something that it was made from changes: the client says something new
+//! or falls silent, or a broker sees something else of it.
 
 use std::sync::Arc;
 
@@ -18,11 +19,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// The verdict on a snapshot, made anew unless the last one was made from the same numbers.
-    pub fn of(snapshot: &mut Snapshot, last: Option<&Kept>) -> Judged {
-        if let Some(judged) = last.and_then(|kept| kept.again(snapshot)) {
-            return judged;
-        }
+    pub fn of(snapshot: &Snapshot) -> Judged {
         let diagnosis = rules::examine(snapshot);
         Judged {
             seen: Seen::of(snapshot),
@@ -32,21 +29,23 @@ impl Judged {
     }
 }
 
-/// What a snapshot is made from: while these are the same, no snapshot needs to be made.
+/// What a snapshot is made from.
 #[derive(Clone, Debug)]
 pub(super) struct Inputs {
-    /// The number of the client's pushes; 0 for a client that pushes nothing.
-    pub pushes: u64,
-    /// A push is due for so long that the client counts as silent: time alone makes it true.
+    /// The number of the client's pushes that said something new; 0 for a client that pushes
+    /// nothing.
+    pub news: u64,
+    /// No push has come for several intervals, and the client counts as silent: time alone makes it
+    /// true.
     pub is_overdue: bool,
     /// Brokers' observations; holding them keeps their addresses from being used again.
     pub sides: Vec<Arc<Observed>>,
 }
 
 impl Inputs {
-    fn are_those_of(&self, other: &Inputs) -> bool {
+    fn are(&self, other: &Inputs) -> bool {
         let is_same = |(one, other): (&Arc<Observed>, &Arc<Observed>)| Arc::ptr_eq(one, other);
-        self.pushes == other.pushes
+        self.news == other.news
             && self.is_overdue == other.is_overdue
             && self.sides.len() == other.sides.len()
             && self.sides.iter().zip(&other.sides).all(is_same)
@@ -57,41 +56,25 @@ impl Inputs {
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     inputs: Inputs,
-    snapshot: Snapshot,
     judged: Judged,
 }
 
 impl Kept {
     /// `None`: the words count the seconds to the next push, and change with time.
-    pub fn new(inputs: Inputs, snapshot: Snapshot, judged: Judged) -> Option<Kept> {
+    pub fn new(inputs: Inputs, judged: Judged) -> Option<Kept> {
         let is_timeless = judged.diagnosis.verdict != Verdict::NotEnoughData;
-        is_timeless.then_some(Kept {
-            inputs,
-            snapshot,
-            judged,
-        })
+        is_timeless.then_some(Kept { inputs, judged })
     }
 
     /// The verdict, if it would be made from the same things.
     pub fn judged(&self, inputs: &Inputs) -> Option<&Judged> {
-        self.inputs.are_those_of(inputs).then_some(&self.judged)
+        self.inputs.are(inputs).then_some(&self.judged)
     }
 
-    /// The verdict, if a newer push left all numbers as they were: when it came is all that
-    /// differs, and no rule reads that.
-    fn again(&self, snapshot: &mut Snapshot) -> Option<Judged> {
-        let (before, now) = (self.snapshot.telemetry, snapshot.telemetry);
-        if before.seconds_until_next_push.is_some() != now.seconds_until_next_push.is_some() {
-            return None;
+    /// Notes when the last push came: the ledger of promises waits for pushes, new or not.
+    pub fn heard(&mut self, at_ms: Option<i64>) {
+        if self.judged.sighting.heard_ms != at_ms {
+            Arc::make_mut(&mut self.judged.sighting).heard_ms = at_ms;
         }
-        snapshot.telemetry.heard_ms = before.heard_ms;
-        snapshot.telemetry.seconds_until_next_push = before.seconds_until_next_push;
-        let is_same = *snapshot == self.snapshot;
-        snapshot.telemetry = now;
-        is_same.then(|| {
-            let mut judged = self.judged.clone();
-            Arc::make_mut(&mut judged.sighting).heard_ms = now.heard_ms;
-            judged
-        })
     }
 }

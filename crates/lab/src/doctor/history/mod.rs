@@ -268,7 +268,7 @@ impl Collector {
     /// Returns one snapshot for every client that has pushed or was seen by a broker and has not
     /// expired, by client id.
     pub fn snapshots(&self, at_ms: i64) -> Vec<Snapshot> {
-        let mut snapshots = self.each(SHARDS, at_ms, |_| None, |snapshot, _| (snapshot, None));
+        let mut snapshots = self.each(SHARDS, at_ms, |_| None, |snapshot| (snapshot, None));
         snapshots.sort_by_cached_key(order_key);
         snapshots
     }
@@ -324,32 +324,32 @@ impl Collector {
             threads_max,
             at_ms,
             |judged| Some(of(judged)),
-            |mut snapshot, last| {
-                let judged = Judged::of(&mut snapshot, last);
-                (of(&judged), Some((snapshot, judged)))
+            |snapshot| {
+                let judged = Judged::of(&snapshot);
+                (of(&judged), Some(judged))
             },
         )
     }
 
-    /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
-    /// is judged while it is in the cache, and on all processors where there are many clients.
+    /// Applies `make` to every client's snapshot, in any order, on all processors where there are
+    /// many clients. A snapshot is made under the lock of its shard and judged without it, one at a
+    /// time: it stays in the cache, and pushes hardly wait.
     ///
     /// - `threads_max`: of those that judge, this one included.
     /// - `reuse`: takes a verdict that is kept in place of the snapshot.
-    /// - `make`: is also given the client's last verdict; its second result is kept.
+    /// - `make`: its second result is kept.
     fn each<T: Send>(
         &self,
         threads_max: usize,
         at_ms: i64,
         reuse: impl Fn(&Judged) -> Option<T> + Sync,
-        make: impl Fn(Snapshot, Option<&Kept>) -> (T, Option<(Snapshot, Judged)>) + Sync,
+        make: impl Fn(Snapshot) -> (T, Option<Judged>) + Sync,
     ) -> Vec<T> {
         const FEW: usize = 500;
-        let make = |mut snapshot: Snapshot, inputs: Inputs, last: Option<&Kept>| {
+        let make = |mut snapshot: Snapshot, inputs: Inputs| {
             self.statements.apply(&mut snapshot);
-            let (one, judged) = make(snapshot, last);
-            let kept = judged.and_then(|(snapshot, judged)| Kept::new(inputs, snapshot, judged));
-            (one, kept.map(Arc::new))
+            let (one, judged) = make(snapshot);
+            (one, judged.and_then(|judged| Kept::new(inputs, judged)))
         };
         let observations = Mutex::new(self.observations(at_ms));
         let next = AtomicUsize::new(0);
@@ -357,14 +357,19 @@ impl Collector {
             let mut made = Vec::new();
             while let Some(shard) = self.shards.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let fresh = fresh_of(&mut lock(shard), at_ms, &observations, &reuse, &mut made);
-                let judge = |fresh: Fresh| {
-                    let snapshot = with_sides(fresh.snapshot, &fresh.inputs.sides);
-                    let (one, kept) = make(snapshot, fresh.inputs, fresh.last.as_deref());
+                for (key, mut inputs) in fresh {
+                    let Some(snapshot) = lock(shard)
+                        .get(&key)
+                        .map(|instance| own_snapshot(instance, at_ms, &mut inputs))
+                    else {
+                        continue;
+                    };
+                    let (one, kept) = make(with_sides(snapshot, &inputs.sides), inputs);
                     made.push(one);
-                    Some((fresh.key, kept?))
-                };
-                let kept: Vec<(String, Arc<Kept>)> = fresh.into_iter().filter_map(judge).collect();
-                keep(&mut lock(shard), kept);
+                    let before = kept.and_then(|kept| lock(shard).get_mut(&key)?.kept.replace(kept));
+                    // Not under the lock.
+                    drop(before);
+                }
             }
             made
         };
@@ -391,7 +396,7 @@ impl Collector {
             .rest();
         for (key, sides, last) in rest {
             let inputs = Inputs {
-                pushes: 0,
+                news: 0,
                 is_overdue: false,
                 sides,
             };
@@ -400,10 +405,10 @@ impl Collector {
                 made.push(one);
                 continue;
             }
-            let (one, kept) = make(silent(&inputs.sides), inputs, last.as_deref());
+            let (one, kept) = make(silent(&inputs.sides), inputs);
             made.push(one);
             if let (Some(kept), Some(client)) = (kept, lock(&self.observed).get_mut(&key)) {
-                client.kept = Some(kept);
+                client.kept = Some(Arc::new(kept));
             }
         }
         made
@@ -480,62 +485,48 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A client of which something came since its last verdict.
-struct Fresh {
-    key: String,
-    inputs: Inputs,
-    /// What it says itself.
-    snapshot: Snapshot,
-    last: Option<Arc<Kept>>,
-}
-
-/// Adds the verdicts that are kept to `made`, and returns the other clients.
+/// Adds the verdicts that are kept to `made`, and returns the other clients by their keys.
 fn fresh_of<T>(
     shard: &mut Shard,
     at_ms: i64,
     observations: &Mutex<Observations>,
     reuse: impl Fn(&Judged) -> Option<T>,
     made: &mut Vec<T>,
-) -> Vec<Fresh> {
+) -> Vec<(String, Inputs)> {
     shard.retain(|_, instance| !is_expired(instance, at_ms));
     let mut observations = lock(observations);
     let sides: Vec<_> = (shard.values())
         .map(|instance| observations.take(&instance.client))
         .collect();
     drop(observations);
+    made.reserve(shard.len());
     let mut fresh = Vec::new();
-    for ((key, instance), sides) in shard.iter().zip(sides) {
+    for ((key, instance), sides) in shard.iter_mut().zip(sides) {
         let inputs = Inputs {
-            pushes: instance.pushes,
+            news: instance.news,
             is_overdue: is_overdue(instance, at_ms),
             sides,
         };
-        let kept = instance.kept.as_ref();
-        let known = kept.and_then(|kept| kept.judged(&inputs));
-        if let Some(one) = known.and_then(&reuse) {
-            made.push(one);
-            continue;
+        if let Some(kept) = &mut instance.kept {
+            kept.heard(instance.heard_ms);
         }
-        let mut snapshot = summary::snapshot(&instance.window());
-        snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
-        snapshot.telemetry.is_silent = inputs.is_overdue;
-        fresh.push(Fresh {
-            key: key.clone(),
-            inputs,
-            snapshot,
-            last: kept.cloned(),
-        });
+        let known = instance.kept.as_ref().and_then(|kept| kept.judged(&inputs));
+        match known.and_then(&reuse) {
+            Some(one) => made.push(one),
+            None => fresh.push((key.clone(), inputs)),
+        }
     }
     fresh
 }
 
-/// A push that came meanwhile has another number, so its client's verdict is not reused.
-fn keep(shard: &mut Shard, kept: Vec<(String, Arc<Kept>)>) {
-    for (key, kept) in kept {
-        if let Some(instance) = shard.get_mut(&key) {
-            instance.kept = Some(kept);
-        }
-    }
+/// What a client says itself, with what that is made from.
+fn own_snapshot(instance: &Instance, at_ms: i64, inputs: &mut Inputs) -> Snapshot {
+    inputs.news = instance.news;
+    inputs.is_overdue = is_overdue(instance, at_ms);
+    let mut snapshot = summary::snapshot(&instance.window());
+    snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
+    snapshot.telemetry.is_silent = inputs.is_overdue;
+    snapshot
 }
 
 fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {

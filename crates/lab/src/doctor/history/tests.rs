@@ -818,7 +818,8 @@ fn a_change_of_anything_that_rules_read_renews_a_verdict() {
         collector.observe(seen, now_ms);
         collector.examine(now_ms).clients.remove(0)
     };
-    let changes: [(&str, fn(&mut Observed)); 7] = [
+    type Change = fn(&mut Observed);
+    let changes: [(&str, Change); 7] = [
         ("the broker's window", |seen| {
             seen.broker.local_micros = Some(900.0)
         }),

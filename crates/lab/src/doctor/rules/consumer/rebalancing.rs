@@ -13,8 +13,8 @@
 //!   time between polls against max.poll.interval.ms, members that were expelled, how often it left
 //!   and came back.
 //! - Thresholds: a member that polled late; one that left, came back, rebalanced its group by that
-//!   and lets a second pass between two polls; three rebalances in a window, or 0.05 of its time; no
-//!   heartbeat for two thirds of session.timeout.ms (45 s where it is not known).
+//!   and lets a second pass between two polls; three rebalances in a window, or 0.05 of its time;
+//!   no heartbeat for two thirds of session.timeout.ms (45 s where it is not known).
 //! - Says: "The group rebalances again and again because worker-2 polls later than
 //!   max.poll.interval.ms allows (6 s)."
 //! - Source: user reports of rebalance storms; KIP-62.

@@ -41,10 +41,10 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// None where the broker did not tell, or could not have seen a pause.
-    pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Arrival> {
+    pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Arrival> {
         let sides = &reading.snapshot.brokers;
         let side = match &pipe.broker {
-            Some(broker) => &broker.side,
+            Some(broker) => broker.side,
             None => sides.iter().find(|side| side.node_id == pipe.node_id)?,
         };
         let round_trip_ms = reading.tcp_ms(pipe).filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
@@ -106,7 +106,7 @@ pub(crate) fn queue(reading: &Reading<'_>) -> Option<Queue> {
     reading.nodes.iter().find_map(|pipe| queue_of(reading, pipe))
 }
 
-fn queue_of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Queue> {
+fn queue_of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Queue> {
     let round_trip_ms = reading.tcp_ms(pipe).filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
     let sides = reading.snapshot.brokers.iter();
     let mut loaded = sides
@@ -129,11 +129,11 @@ fn queue_of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Queue> {
 }
 
 /// Whether requests arrive all of the time, with the pauses that a window makes.
-pub(crate) fn is_held(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+pub(crate) fn is_held(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     Arrival::of(reading, pipe).is_some_and(|arrival| arrival.is_held())
 }
 
 /// Whether requests arrive without the pauses that a window makes.
-pub(crate) fn is_steady(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+pub(crate) fn is_steady(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     Arrival::of(reading, pipe).is_some_and(|arrival| arrival.is_steady())
 }

@@ -213,13 +213,13 @@ fn is_rising(course: &[f64], threshold_ms: f64) -> bool {
 }
 
 /// Returns R_n × D_n, seconds of broker time per second (F14).
-pub(crate) fn served_share(pipe: &Pipe) -> Option<f64> {
+pub(crate) fn served_share(pipe: &Pipe<'_>) -> Option<f64> {
     clean(Some(
         pipe.requests_per_second * pipe.broker.as_ref()?.ms? / 1_000.0,
     ))
 }
 
-pub(crate) fn is_served_without_pause(pipe: &Pipe) -> bool {
+pub(crate) fn is_served_without_pause(pipe: &Pipe<'_>) -> bool {
     served_share(pipe).is_some_and(|share| reaches(share, SERVED_WITHOUT_PAUSE) && share <= SERVED_AT_ONCE)
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn is_full(reading: &Reading<'_>) -> bool {
 }
 
 /// How long a request's own bytes wait, where that is most of L and nothing else explains it.
-fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<f64> {
     let network = &reading.snapshot.network;
     if network.bandwidth_bytes_per_second.is_some() || network.window_bytes.is_some() {
         return None;

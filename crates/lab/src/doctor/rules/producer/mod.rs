@@ -115,6 +115,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         client_id: snapshot.client.client_id.clone(),
         instance_id: snapshot.client.instance_id.clone(),
         role: snapshot.client.role,
+        reasoning: Vec::with_capacity(RULES.len() + 2),
         ..Diagnosis::default()
     };
     let (evidence, step) = evidence::judge(&reading);
@@ -189,7 +190,7 @@ fn slow_broker(reading: &Reading<'_>) -> Option<Finding> {
     let mut sides = reading
         .nodes
         .iter()
-        .filter_map(|pipe| Some(&pipe.broker.as_ref()?.side));
+        .filter_map(|pipe| Some(pipe.broker.as_ref()?.side));
     sides.find_map(super::broker::blame)
 }
 

@@ -306,7 +306,7 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
 /// kernel's cap on doubling is unknown.
 pub(crate) fn larger_window(
     reading: &Reading<'_>,
-    hottest: &Pipe,
+    hottest: &Pipe<'_>,
     buffer_bytes: f64,
     round_trip_ms: f64,
 ) -> Option<(Promise, String)> {

@@ -122,7 +122,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 
 /// Bytes under way on a connection, from throughput; with one request in flight, from that
 /// request's size, which is not blurred by averaging a rate over a window.
-pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> Option<f64> {
+pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe<'_>, round_trip_ms: f64) -> Option<f64> {
     let by_rate = pipe
         .bytes_per_second
         .or_else(|| Some(pipe.request_bytes? * pipe.requests_per_second))?
@@ -153,7 +153,7 @@ pub(crate) fn candidates(reading: &Reading<'_>) -> Vec<f64> {
 
 /// Whether more than a window wants to be on the way at once, and the observed bytes agree with
 /// that.
-fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_ms: f64) -> bool {
+fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe<'_>, window: f64, round_trip_ms: f64) -> bool {
     if reading.settings.acks.value == 0 {
         return true;
     }
@@ -172,7 +172,7 @@ fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_m
 }
 
 /// Whether each request takes one round trip and nothing more: then none waits for a window.
-pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> bool {
+pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe<'_>, round_trip_ms: f64) -> bool {
     let broker_ms = reading.broker_ms(pipe).unwrap_or(0.0);
     let Some(request_ms) = pipe.request_ms else {
         return false;
@@ -190,7 +190,7 @@ pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64
 }
 
 /// A window whose size is known, and that is full.
-pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
     let trip = reading.round_trip(pipe)?;
     if is_one_trip(reading, pipe, trip.ms) || arrival::is_steady(reading, pipe) {
         return None;
@@ -209,7 +209,7 @@ pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
 }
 
 /// A window of unknown size, by the sign of several round trips for each request.
-pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
     let trip_ms = positive(reading.tcp_ms(pipe))?;
     let request_ms = match pipe.request_ms {
         Some(ms) => ms,
@@ -239,7 +239,7 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
 
 /// Batches wait, more requests may be under way, and the thread is idle: a Java client starts the
 /// next request only when the socket has taken the one before.
-fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     let is_blocked = matches!(reading.bound, Bound::Blocked(_)) && !reading.failing.has_retries;
     let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
     let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
@@ -257,7 +257,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         && under_way.is_some_and(|count| count <= 0.6 * reading.settings.in_flight.value)
 }
 
-fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: impl Into<UsedNumbers>) -> Found {
+fn unwritten(reading: &Reading<'_>, pipe: &Pipe<'_>, numbers: impl Into<UsedNumbers>) -> Found {
     let request = pipe.request_bytes.unwrap_or(UNWRITTEN_MIN);
     let next = power_above(reading.settings.in_flight.value.min(8.0) * request);
     let text = format!(
@@ -288,7 +288,7 @@ fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: impl Into<UsedNumbers>
 }
 
 /// As much as wants to be on the way, up to bandwidth × RTT and eight times the current value.
-fn recommend(reading: &Reading<'_>, pipe: &Pipe, window: Window) -> Option<Recommendation> {
+fn recommend(reading: &Reading<'_>, pipe: &Pipe<'_>, window: Window) -> Option<Recommendation> {
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
     let wanted = reading.settings.in_flight.value.min(1_000.0) * pipe.request_bytes.unwrap_or(window.bytes);
     let by_link = link.map_or(f64::INFINITY, |link| link * window.round_trip_ms / 1_000.0);

@@ -1,5 +1,5 @@
-//! Asks the kernel of this machine for what clients of Apache Kafka do not push: round trips, where a
-//! broker is here, and the use of the processors, where a client is.
+//! Asks the kernel of this machine for what clients of Apache Kafka do not push: round trips, where
+//! a broker is here, and the use of the processors, where a client is.
 
 use std::sync::Arc;
 use std::time::Duration;
