@@ -12,9 +12,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 mod pushes;
 
-use pushes::{INTERVAL_MS, payload};
+use pushes::{INTERVAL_MS, payload, payload_of};
+
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 8;
+/// A window has six pushes.
+const WARM_UP: usize = 6;
 const BEGIN_MS: i64 = 1_800_000_000_000;
 
 fn main() {
@@ -60,28 +66,29 @@ fn main() {
         assert_eq!(snapshots.len(), clients);
     }
     println!("snapshots of all: {:.1} ms (median of 5)", median(snapshots_ms));
-    let payload = &payloads[ROUNDS - 1];
-    for (what, share) in [
-        ("all have pushed", 1),
-        ("every fifth has pushed", 5),
-        ("every tenth has pushed", 10),
-        ("nobody has pushed", usize::MAX),
+    for (what, share, growth) in [
+        ("all have pushed other numbers", 1, 0.001),
+        ("all have pushed the same numbers", 1, 0.0),
+        ("every fifth has pushed", 5, 0.001),
+        ("every tenth has pushed", 10, 0.001),
+        ("nobody has pushed", usize::MAX, 0.0),
     ] {
         let mut verdicts_ms = Vec::new();
         let mut clock_ms = Vec::new();
-        for round in 0..6 {
+        for round in 0..WARM_UP + 5 {
+            let payload = payload_of(now_ms, 1.0 + growth * (round + 1) as f64);
             for instance in instances.iter().skip(round % share).step_by(share) {
                 if share == usize::MAX {
                     break;
                 }
                 collector
-                    .push(pushed_from(instance), payload, now_ms)
+                    .push(pushed_from(instance), &payload, now_ms)
                     .expect("the payload is OTLP");
             }
             let (begin, clock) = (processor_time(), Instant::now());
             let examination = collector.examine(now_ms);
-            // The first round also judges clients that were not judged before.
-            if round > 0 {
+            // The first rounds also judge clients that were not judged before, and fill windows.
+            if round >= WARM_UP {
                 verdicts_ms.push((processor_time() - begin).as_secs_f64() * 1000.0);
                 clock_ms.push(clock.elapsed().as_secs_f64() * 1000.0);
             }

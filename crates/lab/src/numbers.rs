@@ -36,9 +36,47 @@ pub fn number(value: f64) -> String {
     if whole.fract() == 0.0 {
         return with_commas((whole as i64).to_string());
     }
+    if let Some(text) = small_decimal(value, decimals) {
+        return text;
+    }
     let mut text = format!("{value:.decimals$}");
     text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     with_commas(text)
+}
+
+/// What `format!` writes of a value below 1,000 with up to six decimals, without trailing zeros, in
+/// a fraction of its time: the digits of an integer are enough. `None`: the value is so near to the
+/// middle between two texts that the product below cannot tell which is nearer.
+fn small_decimal(value: f64, decimals: usize) -> Option<String> {
+    const MIDDLE: f64 = 1e-6;
+    let scaled = value.abs() * [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6][decimals];
+    if (scaled.fract() - 0.5).abs() < MIDDLE {
+        return None;
+    }
+    let mut digits = scaled.round() as u64;
+    let mut decimals = decimals;
+    while decimals > 0 && digits.is_multiple_of(10) {
+        digits /= 10;
+        decimals -= 1;
+    }
+    let mut text = [b'0'; 24];
+    let mut begin = text.len();
+    let mut written = 0;
+    while digits > 0 || written <= decimals {
+        if written > 0 && written == decimals {
+            begin -= 1;
+            text[begin] = b'.';
+        }
+        begin -= 1;
+        text[begin] = b'0' + (digits % 10) as u8;
+        digits /= 10;
+        written += 1;
+    }
+    if value < 0.0 {
+        begin -= 1;
+        text[begin] = b'-';
+    }
+    std::str::from_utf8(&text[begin..]).ok().map(str::to_owned)
 }
 
 /// Formats a count exactly: `28,445`.
@@ -58,7 +96,12 @@ fn with_commas(mut text: String) -> String {
 
 /// Formats the value of a setting as a configuration file takes it: no comma, no unit.
 pub fn plain(value: f64) -> String {
-    format!("{value:.0}")
+    let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
+    if is_whole {
+        (value as i64).to_string()
+    } else {
+        format!("{value:.0}")
+    }
 }
 
 /// Formats `0.973` as `97.3 %`, no finer than a tenth of a percent: `41 %`, `<0.1 %`, `0 %`.
@@ -140,6 +183,28 @@ mod tests {
         }
         assert_eq!(count(9_007_199_254_740_993), "9,007,199,254,740,993");
         assert_eq!(plain(32_768.0), "32768");
+    }
+
+    #[test]
+    fn decimals_are_those_of_the_formatter() {
+        for exponent in -4..3 {
+            for step in 1..2_000 {
+                let value = f64::from(step) * 0.500_5 * 10f64.powi(exponent - 3);
+                for decimals in 0..7 {
+                    let Some(text) = small_decimal(value, decimals) else {
+                        continue;
+                    };
+                    let mut expected = format!("{value:.decimals$}");
+                    if decimals > 0 {
+                        expected.truncate(expected.trim_end_matches('0').trim_end_matches('.').len());
+                    }
+                    assert_eq!(text, expected, "{value} {decimals}");
+                    assert_eq!(small_decimal(-value, decimals).unwrap(), format!("-{expected}"));
+                }
+            }
+        }
+        // In the middle as written, but not as a binary number is: 0.125 is exact, 1.005 is below.
+        assert_eq!([small_decimal(0.125, 2), small_decimal(1.005, 2)], [None, None]);
     }
 
     #[test]

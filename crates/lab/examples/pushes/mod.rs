@@ -14,6 +14,11 @@ const FIXTURE: &str = include_str!("../../fixtures/doctor/B1_kontur_I_16k.json")
 /// A push for the interval that ends at `end_ms`, in milliseconds since 1970: 108 metrics, one
 /// resource for each, 9.7 kB.
 pub fn payload(end_ms: i64) -> Vec<u8> {
+    payload_of(end_ms, 1.0)
+}
+
+/// The same of a producer whose numbers are all `factor` times as large.
+pub fn payload_of(end_ms: i64, factor: f64) -> Vec<u8> {
     let fixture: Value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
     let metrics = fixture["last_push"]["metrics"]
         .as_array()
@@ -23,6 +28,9 @@ pub fn payload(end_ms: i64) -> Vec<u8> {
         let is_sum = metric["type"]
             .as_str()
             .is_some_and(|kind| kind.starts_with("sum"));
+        let name = metric["name"].as_str().expect("a metric has a name");
+        let value = metric["v"].as_f64().unwrap_or(f64::NAN);
+        let is_own = name.starts_with("org.apache.kafka.producer.");
         let attributes = metric["attrs"].as_object().expect("a metric has attributes");
         let point = NumberDataPoint {
             start_time_unix_nano: if is_sum {
@@ -31,7 +39,7 @@ pub fn payload(end_ms: i64) -> Vec<u8> {
                 0
             },
             time_unix_nano: end_nanos,
-            value: Some(Number::Double(metric["v"].as_f64().unwrap_or(f64::NAN))),
+            value: Some(Number::Double(if is_own { factor * value } else { value })),
             attributes: attributes
                 .iter()
                 .map(|(key, value)| attribute(key, value))
@@ -51,7 +59,7 @@ pub fn payload(end_ms: i64) -> Vec<u8> {
             resource: Some(Default::default()),
             scope_metrics: vec![ScopeMetrics {
                 metrics: vec![OtlpMetric {
-                    name: metric["name"].as_str().expect("a metric has a name").to_owned(),
+                    name: name.to_owned(),
                     data: Some(data),
                 }],
             }],

@@ -384,6 +384,10 @@ pub struct Consumer {
     pub group_partitions: Option<f64>,
     /// Members that left because they did not poll within max.poll.interval.ms, by name.
     pub expelled: Vec<String>,
+    /// How often it left its group and joined again within the last minute, where the cluster does
+    /// not say why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejoined: Option<f64>,
     pub without_sample: Vec<String>,
     /// The partitions whose lag the client pushed last; `partitions` may have fewer of them.
     pub partitions_pushed: Option<f64>,
@@ -508,6 +512,9 @@ pub struct ClusterSide {
     pub is_alone: bool,
     /// `producer_byte_rate` of its client id.
     pub quota_bytes_per_second: Option<f64>,
+    /// `request_percentage` of its client id, as a share of one processor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_request_share: Option<f64>,
     /// The entry stands for producers that push nothing.
     pub silent: Option<SilentWriters>,
 }

@@ -4,6 +4,7 @@
 
 pub mod others;
 pub mod host;
+pub mod tcp_sockets;
 mod mounts;
 mod probe;
 

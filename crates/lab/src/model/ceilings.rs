@@ -1,8 +1,8 @@
 //! Ceilings of a rate: the lowest wins, and no promise goes beyond a known one.
 
-use crate::formulas::{ceiling, change};
+use crate::formulas::ceiling;
 
-use super::constants::{GAIN_LOW, LINK_SHARE};
+use super::constants::LINK_SHARE;
 
 /// A rate that something allows at most, and what that is.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,13 +50,6 @@ pub fn by_broker(broker_ms: f64, brokers: f64, records_per_request: f64) -> f64 
 /// F6: records per second of threads that do nothing but send.
 pub fn by_threads(threads: f64, send_micros: f64) -> f64 {
     1e6 * threads / send_micros
-}
-
-/// F30: the least and the most that requests `growth` times as large carry through a pipe that is
-/// used to a share of `used`, before any ceiling.
-pub fn grown(now: f64, growth: f64, used: f64) -> (f64, f64) {
-    let high = change::records_per_second_after(f64::INFINITY, now, growth, used.clamp(0.5, 1.0));
-    (GAIN_LOW * high, high)
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use ottla_client::config::{Acks, Config, ProducerConfig};
 
 use crate::formulas::{batching, buffer, ceiling, latency, queueing, wire};
+use crate::model::ceilings::{by_broker, by_window};
 use crate::model::constants::{FULL, LINK_SHARE};
+use crate::model::pipe::{SEND_BUFFER_BYTES, in_flight};
 use crate::numbers::number;
 use crate::report::{Prediction, Range};
 use crate::scenario::model::{LinkSpec, ProducerSpec, Scenario};
@@ -295,8 +297,9 @@ impl<'a> Producer<'a> {
             Some((requests * records, request_ms, requests))
         };
         let (bytes, records, window) = (self.request_bytes, self.records_per_request, self.window_bytes);
-        let socket_bytes = self.socket_bytes();
-        let effective = ceiling::in_flight_effective(self.in_flight, socket_bytes, bytes.low);
+        let buffer_bytes = self.config.client.send_buffer_bytes;
+        let buffer_bytes = buffer_bytes.map_or(SEND_BUFFER_BYTES, |bytes| bytes as f64);
+        let effective = in_flight(self.in_flight, buffer_bytes, bytes.low, 0.0);
         let (low, _, _) = rate(bytes.low, records.low, window.low, effective)?;
         let (high, request_ms, requests) = rate(bytes.high, records.high, window.high, self.in_flight)?;
         let round_trip_ms = self.observed.round_trip_ms;
@@ -332,14 +335,6 @@ impl<'a> Producer<'a> {
         self.config.acks != Acks::None
     }
 
-    /// The socket buffers of both ends, which the kernel doubles.
-    fn socket_bytes(&self) -> f64 {
-        match self.config.client.send_buffer_bytes {
-            Some(bytes) => 2.0 * (bytes as f64) + ceiling::DEFAULT_BUFFER_BYTES / 2.0,
-            None => ceiling::DEFAULT_BUFFER_BYTES,
-        }
-    }
-
     /// F14: one request after another. Any broker serves requests that way if no answers are
     /// awaited: there is nothing to overlap.
     fn by_serial_broker(&self) -> Option<Ceiling> {
@@ -347,12 +342,12 @@ impl<'a> Producer<'a> {
         let is_serial = self.observed.is_connection_serial || !self.waits_for_answers();
         let is_pipelined = is_serial && !self.group.synchronous;
         let broker_ms = self.broker_ms(bytes).filter(|ms| is_pipelined && *ms > 0.0)?;
-        let requests = self.connections * ceiling::requests_per_connection_max(broker_ms);
-        let high = requests * self.records_per_request.high;
+        let rate = |records| by_broker(broker_ms, self.connections, records);
+        let high = rate(self.records_per_request.high);
         Some(Ceiling {
             name: "BROKER",
             range: Range {
-                low: FULL * requests * self.records_per_request.low,
+                low: FULL * rate(self.records_per_request.low),
                 high,
             },
             arithmetic: format!(
@@ -371,8 +366,8 @@ impl<'a> Producer<'a> {
         if !window.high.is_finite() || self.observed.round_trip_ms <= 0.0 || self.group.synchronous {
             return None;
         }
-        let rate =
-            |bytes: f64| self.connections * 1_000.0 * bytes / self.observed.round_trip_ms / self.wire_bytes();
+        let round_trip_ms = self.observed.round_trip_ms;
+        let rate = |bytes| by_window(bytes, round_trip_ms, self.connections, self.wire_bytes());
         Some(Ceiling {
             name: "NETWORK_WINDOW",
             range: Range {

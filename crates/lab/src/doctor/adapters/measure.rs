@@ -190,6 +190,11 @@ impl Unsampled {
         self.0 |= 1 << measure as u8;
     }
 
+    /// Differs where the sets do.
+    pub fn hashed(self) -> u64 {
+        self.0 as u64 ^ (self.0 >> 64) as u64
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Measure> {
         let all = Measure::ALL.iter().copied();
         all.filter(move |measure| self.0 >> *measure as u8 & 1 == 1)

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::adapters::{Fold, Measure, Reading, Software, Subject, Unsampled, Value};
 use super::super::otlp::Kind;
-use super::super::snapshot::{Client, Library};
+use super::super::snapshot::{Client, Library, Role};
 use super::PushedFrom;
 use super::kept::Kept;
 use super::point::{Point, Subjects, merged};
@@ -38,6 +38,12 @@ const TEXT_BYTES_MAX: usize = 255;
 
 /// q_max is remembered for this many pushes.
 const COURSE_MAX: usize = 6;
+
+/// Intervals are jittered by less than this.
+const SAME_LENGTH: f32 = 0.1;
+
+/// Of a multiplicative hash (Fx): 2^64 over pi, odd.
+const HASH_FACTOR: u64 = 0x517c_c1b7_2722_0a95;
 
 /// A client's first join shows as a rebalance until its counts begin this much later than its
 /// start.
@@ -73,8 +79,12 @@ pub struct Instance {
     pub push_interval_ms: Option<f64>,
     /// When the last push arrived, by the receiver's clock.
     pub heard_ms: Option<i64>,
-    /// How many pushes it has taken.
-    pub(super) pushes: u64,
+    /// How many pushes changed what its window says.
+    pub(super) news: u64,
+    /// A hash of the last push's numbers and its seconds, and how many pushes in a row have had the
+    /// same.
+    values: (u64, f32),
+    alike: u32,
     /// Its last verdict.
     pub(super) kept: Option<Kept>,
     pub terminated_ms: Option<i64>,
@@ -102,8 +112,7 @@ impl Instance {
 
     /// Takes a push that arrived at `at_ms`, in milliseconds since 1970 by the receiver's clock.
     pub fn push(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>, at_ms: i64) {
-        self.pushes += 1;
-        self.introduce(from, reading);
+        let is_known = self.introduce(from, reading);
         self.begin_again_if_restarted(reading);
         let is_first = self.heard_ms.is_none();
         let (seconds, has_sums) = self.seconds(reading, at_ms);
@@ -127,10 +136,38 @@ impl Instance {
             }
             self.queue_max_course.push_back(queue_ms as f32);
         }
+        let is_told = is_known && !from.is_terminating && self.terminated_ms.is_none();
+        let is_alike = self.is_alike(&slot, reading) && is_told;
+        let pushes = self.window_pushes();
         self.keep(slot);
         self.without_sample = reading.without_sample;
         self.heard_ms = Some(at_ms);
         self.terminated_ms = from.is_terminating.then_some(at_ms);
+        // All pushes of the window said the same, and so did the one that it displaced.
+        let is_old = is_alike && self.alike > pushes.max(COURSE_MAX as u32) && pushes == self.window_pushes();
+        self.news += u64::from(!is_old);
+    }
+
+    /// Whether the push has the numbers of the one before, over as long a time.
+    fn is_alike(&mut self, slot: &Slot, reading: &Reading<'_>) -> bool {
+        let mut hash =
+            reading.without_sample.hashed() ^ self.partitions_pushed.map_or(0, |count| count as u64);
+        for point in &slot.points {
+            let key = u64::from(point.subject) << 8 | point.measure as u64;
+            for word in [key, point.value.to_bits()] {
+                hash = (hash.rotate_left(5) ^ word).wrapping_mul(HASH_FACTOR);
+            }
+        }
+        let values = (hash, slot.seconds as f32);
+        let before = std::mem::replace(&mut self.values, values);
+        let is_as_long = (values.1 - before.1).abs() <= SAME_LENGTH * before.1;
+        let is_same = values.0 == before.0 && is_as_long && self.heard_ms.is_some();
+        self.alike = if is_same { self.alike.saturating_add(1) } else { 1 };
+        is_same
+    }
+
+    fn window_pushes(&self) -> u32 {
+        self.slots.iter().map(|slot| slot.pushes).sum()
     }
 
     /// Keeps a complete single reading, with its weights unchanged.
@@ -153,14 +190,18 @@ impl Instance {
         self.slots = VecDeque::from([slot]);
     }
 
-    fn introduce(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>) {
+    /// Returns whether it is who it was.
+    fn introduce(&mut self, from: &PushedFrom<'_>, reading: &Reading<'_>) -> bool {
+        let before = (self.client.role, self.software, self.push_interval_ms);
         let client = &mut self.client;
-        keep_text(&mut client.software_name, from.software_name);
-        keep_text(&mut client.software_version, from.software_version);
-        keep_text(&mut client.principal, from.principal);
-        keep_text(&mut client.address, from.address);
-        keep_text(&mut client.group_id, reading.group_id);
-        keep_text(&mut client.member_id, reading.member_id);
+        let texts = [
+            keep_text(&mut client.software_name, from.software_name),
+            keep_text(&mut client.software_version, from.software_version),
+            keep_text(&mut client.principal, from.principal),
+            keep_text(&mut client.address, from.address),
+            keep_text(&mut client.group_id, reading.group_id),
+            keep_text(&mut client.member_id, reading.member_id),
+        ];
         client.role = reading.role.unwrap_or(client.role);
         // A push without a node's metrics may hide the library that an earlier push showed.
         if reading.software.library != Library::Unknown || self.heard_ms.is_none() {
@@ -171,6 +212,8 @@ impl Instance {
             .push_interval_ms
             .filter(|ms| *ms > 0.0)
             .or(self.push_interval_ms);
+        let now = (self.client.role, self.software, self.push_interval_ms);
+        before == now && texts.iter().all(|is_kept| *is_kept)
     }
 
     fn begin_again_if_restarted(&mut self, reading: &Reading<'_>) {
@@ -179,6 +222,7 @@ impl Instance {
         };
         if self.client_started_ms.is_some_and(|before| before != started_ms) {
             self.is_restarted = true;
+            self.alike = 0;
             self.slots.clear();
             self.counters.clear();
             self.queue_max_course.clear();
@@ -325,6 +369,19 @@ impl Instance {
         Window::of(self)
     }
 
+    /// Bytes that a producer sent, or a consumer read, in each second since its push before the
+    /// last.
+    pub(super) fn bytes_per_second(&self) -> Option<f64> {
+        let measure = match self.client.role {
+            Role::Producer => Measure::BytesOut,
+            Role::Consumer => Measure::ConsumedBytes,
+        };
+        let points = &self.slots.back()?.points;
+        let key = (measure, super::point::CLIENT);
+        let place = points.binary_search_by_key(&key, Point::key).ok()?;
+        points[place].rate()
+    }
+
     /// The client restarted and has not sent two pushes since.
     pub fn is_restarted(&self) -> bool {
         self.is_restarted && self.slots.iter().map(|slot| slot.pushes).sum::<u32>() < 2
@@ -353,6 +410,7 @@ impl Instance {
     /// Drops names that neither `newest` nor any slot mentions: a client may keep naming new
     /// topics.
     fn forget_old_subjects(&mut self, newest: &mut Slot) {
+        self.alike = 0;
         let old = std::mem::take(&mut self.subjects);
         for slot in std::iter::once(newest).chain(self.slots.iter_mut().rev()) {
             slot.points
@@ -439,15 +497,15 @@ fn forget_first_join(points: &mut [Point]) {
     }
 }
 
-/// Replaces the text if a new one is given, cut to `TEXT_BYTES_MAX`.
-fn keep_text(kept: &mut Option<String>, text: Option<&str>) {
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return;
-    };
-    let text = cut(text);
-    if kept.as_deref() != Some(text) {
-        *kept = Some(text.to_owned());
+/// Replaces the text if a new one is given, cut to `TEXT_BYTES_MAX`; returns whether it stays as it
+/// was.
+fn keep_text(kept: &mut Option<String>, text: Option<&str>) -> bool {
+    let text = text.filter(|text| !text.is_empty()).map(cut);
+    let is_same = text.is_none() || kept.as_deref() == text;
+    if !is_same {
+        *kept = text.map(str::to_owned);
     }
+    is_same
 }
 
 pub(super) fn cut(text: &str) -> &str {

@@ -1,5 +1,5 @@
-//! A verdict is kept until something that it was made from changes: the client pushes again, or a
-//! broker sees something else of it.
+//! A verdict is kept until something that it was made from changes: the client says something new
+//! or falls silent, or a broker sees something else of it.
 
 use std::sync::Arc;
 
@@ -29,36 +29,52 @@ impl Judged {
     }
 }
 
+/// What a snapshot is made from.
+#[derive(Clone, Debug)]
+pub(super) struct Inputs {
+    /// The number of the client's pushes that said something new; 0 for a client that pushes
+    /// nothing.
+    pub news: u64,
+    /// No push has come for several intervals, and the client counts as silent: time alone makes it
+    /// true.
+    pub is_overdue: bool,
+    /// Brokers' observations; holding them keeps their addresses from being used again.
+    pub sides: Vec<Arc<Observed>>,
+}
+
+impl Inputs {
+    fn are(&self, other: &Inputs) -> bool {
+        let is_same = |(one, other): (&Arc<Observed>, &Arc<Observed>)| Arc::ptr_eq(one, other);
+        self.news == other.news
+            && self.is_overdue == other.is_overdue
+            && self.sides.len() == other.sides.len()
+            && self.sides.iter().zip(&other.sides).all(is_same)
+    }
+}
+
 /// What a verdict was made from, and the verdict.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
-    /// The number of the client's pushes; 0 for a client that pushes nothing.
-    pushes: u64,
-    /// Brokers' observations; holding them keeps their addresses from being used again.
-    sides: Vec<Arc<Observed>>,
+    inputs: Inputs,
     judged: Judged,
 }
 
 impl Kept {
     /// `None`: the words count the seconds to the next push, and change with time.
-    pub fn new(pushes: u64, sides: Vec<Arc<Observed>>, judged: &Judged) -> Option<Kept> {
+    pub fn new(inputs: Inputs, judged: Judged) -> Option<Kept> {
         let is_timeless = judged.diagnosis.verdict != Verdict::NotEnoughData;
-        is_timeless.then(|| Kept {
-            pushes,
-            sides,
-            judged: judged.clone(),
-        })
+        is_timeless.then_some(Kept { inputs, judged })
     }
 
     /// The verdict, if it would be made from the same things.
-    pub fn judged(&self, pushes: u64, sides: &[Arc<Observed>]) -> Option<&Judged> {
-        let is_same = self.pushes == pushes
-            && self.sides.len() == sides.len()
-            && self
-                .sides
-                .iter()
-                .zip(sides)
-                .all(|(one, other)| Arc::ptr_eq(one, other));
-        is_same.then_some(&self.judged)
+    pub fn judged(&self, inputs: &Inputs) -> Option<&Judged> {
+        self.inputs.are(inputs).then_some(&self.judged)
+    }
+
+    /// Notes when the last push came: the ledger of promises waits for pushes, new or not.
+    pub fn heard(&mut self, at_ms: Option<i64>) {
+        if self.judged.sighting.heard_ms != at_ms {
+            Arc::make_mut(&mut self.judged.sighting).heard_ms = at_ms;
+        }
     }
 }

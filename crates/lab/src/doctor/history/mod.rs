@@ -23,10 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use super::otlp::Malformed;
 pub use instance::Instance;
-use kept::{Judged, Kept};
+use kept::{Inputs, Judged, Kept};
 
 use super::adapters::{Hints, Reading, Software};
 use super::diagnosis::{Examination, Seen};
+use super::observe::paths::Speaking;
 use super::observe::writers::Pushing;
 use super::otlp;
 use super::promises::Ledger;
@@ -84,6 +85,24 @@ pub struct PushedFrom<'a> {
     pub is_terminating: bool,
 }
 
+/// Who observes clients: what one leaves out of its next report is forgotten, whatever others say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    #[default]
+    Broker,
+    /// The kernel of the collector's machine.
+    Machine,
+}
+
+/// The network between a client and its broker, by the kernel of the broker's machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Path {
+    /// The shortest round trip.
+    pub round_trip_ms: f64,
+    /// While bytes flow: with what queues on the way.
+    pub loaded_round_trip_ms: Option<f64>,
+}
+
 /// What one broker saw of one client over its last minute or less.
 ///
 /// It belongs to the instance with `client.instance_id` where that is known, otherwise to the only
@@ -92,6 +111,7 @@ pub struct PushedFrom<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     pub client: Client,
+    pub source: Source,
     /// The length of the broker's observation.
     pub seconds: f64,
     pub broker: BrokerSide,
@@ -112,7 +132,11 @@ pub struct Observed {
     pub expelled: Vec<String>,
     /// For a consumer whose own metrics have no lag: derived from committed offsets.
     pub partitions: Vec<ConsumedPartition>,
+    /// How often the member left its group and joined it again, within the last minute.
+    pub rejoined: Option<f64>,
     pub cluster: Option<ClusterSide>,
+    /// Where the observer is not the broker, which measures it itself.
+    pub path: Option<Path>,
     /// It only adds to what an instance pushes, and says nothing without it.
     pub is_complement: bool,
 }
@@ -217,7 +241,7 @@ impl Collector {
     /// it. An observing broker reports on all its clients together.
     pub fn observe(&self, observed: Observed, at_ms: i64) {
         let key = ObservedKey::of(&observed.client);
-        let node_id = observed.broker.node_id;
+        let observer = (observed.source, observed.broker.node_id);
         let mut all = lock(&self.observed);
         if all.len() >= self.instances_max && !all.contains_key(&key) {
             all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
@@ -230,14 +254,14 @@ impl Collector {
         client
             .by_node
             .retain(|_, (heard_ms, _)| *heard_ms > at_ms - OBSERVATION_MS);
-        if client.by_node.len() < BROKERS_MAX || client.by_node.contains_key(&node_id) {
-            let before = client.by_node.remove(&node_id).map(|(_, before)| before);
+        if client.by_node.len() < BROKERS_MAX || client.by_node.contains_key(&observer) {
+            let before = client.by_node.remove(&observer).map(|(_, before)| before);
             // The same again: a verdict that was made from it can be kept.
             let observed = match before.filter(|before| **before == observed) {
                 Some(before) => before,
                 None => Arc::new(observed),
             };
-            client.by_node.insert(node_id, (at_ms, observed));
+            client.by_node.insert(observer, (at_ms, observed));
         }
     }
 
@@ -265,18 +289,24 @@ impl Collector {
         pushing
     }
 
-    /// Diagnoses every client, the worst first. A client whose pushes and observations are those of
-    /// its last verdict keeps it.
+    /// The clients that push, with the bytes per second of their last pushes.
+    pub fn speaking(&self, at_ms: i64) -> Vec<Speaking> {
+        let mut speaking = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let live = shard.values().filter(|instance| !is_expired(instance, at_ms));
+            speaking.extend(live.map(|instance| Speaking {
+                client: instance.client.clone(),
+                bytes_per_second: instance.bytes_per_second(),
+            }));
+        }
+        speaking
+    }
+
+    /// Diagnoses every client, the worst first. A client of which everything that the rules read is
+    /// what it was at its last verdict keeps that.
     pub fn examine(&self, at_ms: i64) -> Examination {
-        let examined = self.each(
-            SHARDS,
-            at_ms,
-            |kept| Some(kept.clone()),
-            |snapshot| {
-                let judged = Judged::of(&snapshot);
-                (judged.clone(), Some(judged))
-            },
-        );
+        let examined = self.judge(SHARDS, at_ms, Judged::clone);
         let mut seen = Seen::default();
         for judged in &examined {
             seen.add(&judged.seen);
@@ -288,8 +318,22 @@ impl Collector {
         examination
     }
 
-    /// Applies `make` to every client's snapshot, in any order: shard by shard, so that a snapshot
-    /// is judged while it is in the cache, and on all processors where there are many clients.
+    /// What `of` takes of every client's verdict, in any order. Verdicts are kept.
+    fn judge<T: Send>(&self, threads_max: usize, at_ms: i64, of: impl Fn(&Judged) -> T + Sync) -> Vec<T> {
+        self.each(
+            threads_max,
+            at_ms,
+            |judged| Some(of(judged)),
+            |snapshot| {
+                let judged = Judged::of(&snapshot);
+                (of(&judged), Some(judged))
+            },
+        )
+    }
+
+    /// Applies `make` to every client's snapshot, in any order, on all processors where there are
+    /// many clients. A snapshot is made under the lock of its shard and judged without it, one at a
+    /// time: it stays in the cache, and pushes hardly wait.
     ///
     /// - `threads_max`: of those that judge, this one included.
     /// - `reuse`: takes a verdict that is kept in place of the snapshot.
@@ -302,9 +346,10 @@ impl Collector {
         make: impl Fn(Snapshot) -> (T, Option<Judged>) + Sync,
     ) -> Vec<T> {
         const FEW: usize = 500;
-        let make = |mut snapshot: Snapshot| {
+        let make = |mut snapshot: Snapshot, inputs: Inputs| {
             self.statements.apply(&mut snapshot);
-            make(snapshot)
+            let (one, judged) = make(snapshot);
+            (one, judged.and_then(|judged| Kept::new(inputs, judged)))
         };
         let observations = Mutex::new(self.observations(at_ms));
         let next = AtomicUsize::new(0);
@@ -312,13 +357,19 @@ impl Collector {
             let mut made = Vec::new();
             while let Some(shard) = self.shards.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let fresh = fresh_of(&mut lock(shard), at_ms, &observations, &reuse, &mut made);
-                let judge = |(key, pushes, sides, snapshot): Fresh| {
-                    let (one, judged) = make(with_sides(snapshot, &sides));
+                for (key, mut inputs) in fresh {
+                    let Some(snapshot) = lock(shard)
+                        .get(&key)
+                        .map(|instance| own_snapshot(instance, at_ms, &mut inputs))
+                    else {
+                        continue;
+                    };
+                    let (one, kept) = make(with_sides(snapshot, &inputs.sides), inputs);
                     made.push(one);
-                    Some((key, Kept::new(pushes, sides, &judged?)?))
-                };
-                let kept: Vec<(String, Kept)> = fresh.into_iter().filter_map(judge).collect();
-                keep(&mut lock(shard), kept);
+                    let before = kept.and_then(|kept| lock(shard).get_mut(&key)?.kept.replace(kept));
+                    // Not under the lock.
+                    drop(before);
+                }
             }
             made
         };
@@ -343,18 +394,19 @@ impl Collector {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .rest();
-        for (key, sides, kept) in rest {
-            let known = kept
-                .as_ref()
-                .and_then(|kept| kept.judged(0, &sides))
-                .and_then(&reuse);
-            if let Some(one) = known {
+        for (key, sides, last) in rest {
+            let inputs = Inputs {
+                news: 0,
+                is_overdue: false,
+                sides,
+            };
+            let known = last.as_ref().and_then(|kept| kept.judged(&inputs));
+            if let Some(one) = known.and_then(&reuse) {
                 made.push(one);
                 continue;
             }
-            let (one, judged) = make(silent(&sides));
+            let (one, kept) = make(silent(&inputs.sides), inputs);
             made.push(one);
-            let kept = judged.and_then(|judged| Kept::new(0, sides, &judged));
             if let (Some(kept), Some(client)) = (kept, lock(&self.observed).get_mut(&key)) {
                 client.kept = Some(Arc::new(kept));
             }
@@ -365,16 +417,16 @@ impl Collector {
     fn observations(&self, at_ms: i64) -> Observations {
         let mut all = lock(&self.observed);
         all.retain(|_, client| client.at_ms > at_ms - OBSERVATION_MS);
-        let mut last_ms: HashMap<Option<i32>, i64> = HashMap::new();
-        for (node_id, (heard_ms, _)) in all.values().flat_map(|client| &client.by_node) {
-            let last = last_ms.entry(*node_id).or_insert(*heard_ms);
+        let mut last_ms: HashMap<Observer, i64> = HashMap::new();
+        for (observer, (heard_ms, _)) in all.values().flat_map(|client| &client.by_node) {
+            let last = last_ms.entry(*observer).or_insert(*heard_ms);
             *last = (*last).max(*heard_ms);
         }
         let live = all.iter().map(|(key, client)| {
-            let fresh = client.by_node.iter().filter(|(node_id, (heard_ms, _))| {
+            let fresh = client.by_node.iter().filter(|(observer, (heard_ms, _))| {
                 // A broker that left a client out of its latest report no longer has anything to
                 // say about it.
-                *heard_ms > at_ms - OBSERVATION_MS && *heard_ms > last_ms[*node_id] - TOLD_TOGETHER_MS
+                *heard_ms > at_ms - OBSERVATION_MS && *heard_ms > last_ms[*observer] - TOLD_TOGETHER_MS
             });
             let sides: Vec<Arc<Observed>> = fresh.map(|(_, (_, observed))| observed.clone()).collect();
             (key.clone(), (sides, client.kept.clone()))
@@ -433,47 +485,48 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A client without a verdict that could be kept: its key, the number of its pushes, what brokers
-/// saw of it, and what it says itself.
-type Fresh = (String, u64, Vec<Arc<Observed>>, Snapshot);
-
-/// Adds the verdicts that are kept to `made`, and returns the other clients.
+/// Adds the verdicts that are kept to `made`, and returns the other clients by their keys.
 fn fresh_of<T>(
     shard: &mut Shard,
     at_ms: i64,
     observations: &Mutex<Observations>,
     reuse: impl Fn(&Judged) -> Option<T>,
     made: &mut Vec<T>,
-) -> Vec<Fresh> {
+) -> Vec<(String, Inputs)> {
     shard.retain(|_, instance| !is_expired(instance, at_ms));
     let mut observations = lock(observations);
     let sides: Vec<_> = (shard.values())
         .map(|instance| observations.take(&instance.client))
         .collect();
     drop(observations);
+    made.reserve(shard.len());
     let mut fresh = Vec::new();
-    for ((key, instance), sides) in shard.iter().zip(sides) {
-        let kept = instance.kept.as_ref();
-        let known = kept.and_then(|kept| kept.judged(instance.pushes, &sides));
-        if let Some(one) = known.and_then(&reuse) {
-            made.push(one);
-            continue;
+    for ((key, instance), sides) in shard.iter_mut().zip(sides) {
+        let inputs = Inputs {
+            news: instance.news,
+            is_overdue: is_overdue(instance, at_ms),
+            sides,
+        };
+        if let Some(kept) = &mut instance.kept {
+            kept.heard(instance.heard_ms);
         }
-        let mut snapshot = summary::snapshot(&instance.window());
-        snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
-        snapshot.telemetry.is_silent = is_overdue(instance, at_ms);
-        fresh.push((key.clone(), instance.pushes, sides, snapshot));
+        let known = instance.kept.as_ref().and_then(|kept| kept.judged(&inputs));
+        match known.and_then(&reuse) {
+            Some(one) => made.push(one),
+            None => fresh.push((key.clone(), inputs)),
+        }
     }
     fresh
 }
 
-/// A push that came meanwhile has another number, so its client's verdict is not reused.
-fn keep(shard: &mut Shard, kept: Vec<(String, Kept)>) {
-    for (key, kept) in kept {
-        if let Some(instance) = shard.get_mut(&key) {
-            instance.kept = Some(kept);
-        }
-    }
+/// What a client says itself, with what that is made from.
+fn own_snapshot(instance: &Instance, at_ms: i64, inputs: &mut Inputs) -> Snapshot {
+    inputs.news = instance.news;
+    inputs.is_overdue = is_overdue(instance, at_ms);
+    let mut snapshot = summary::snapshot(&instance.window());
+    snapshot.telemetry.seconds_until_next_push = seconds_until_next_push(instance, at_ms);
+    snapshot.telemetry.is_silent = inputs.is_overdue;
+    snapshot
 }
 
 fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {
@@ -489,7 +542,26 @@ fn with_sides(mut snapshot: Snapshot, sides: &[Arc<Observed>]) -> Snapshot {
     for side in sides {
         add_side(&mut snapshot, Observed::clone(side));
     }
+    for path in sides.iter().filter_map(|side| side.path) {
+        add_path(&mut snapshot, path);
+    }
     snapshot
+}
+
+/// Where brokers measure no round trip, the kernel's of the one that it shares a machine with is
+/// taken for all of them.
+fn add_path(snapshot: &mut Snapshot, path: Path) {
+    if snapshot.brokers.is_empty() {
+        snapshot.brokers.push(BrokerSide::default());
+    }
+    for side in &mut snapshot.brokers {
+        if side.round_trip_ms.is_none() {
+            side.round_trip_ms = Some(path.round_trip_ms);
+            side.loaded_round_trip_ms = path.loaded_round_trip_ms;
+        }
+    }
+    let known = snapshot.network.round_trip_ms;
+    snapshot.network.round_trip_ms = known.or(Some(path.round_trip_ms));
 }
 
 fn order_key(snapshot: &Snapshot) -> (String, Option<String>, Option<String>) {
@@ -559,10 +631,13 @@ impl ObservedKey {
     }
 }
 
+/// A broker by its id, or what tells for the whole cluster.
+type Observer = (Source, Option<i32>);
+
 #[derive(Clone, Debug, Default)]
 struct ObservedClient {
     at_ms: i64,
-    by_node: BTreeMap<Option<i32>, (i64, Arc<Observed>)>,
+    by_node: BTreeMap<Observer, (i64, Arc<Observed>)>,
     /// Its last verdict, if it pushes nothing.
     kept: Option<Arc<Kept>>,
 }
@@ -604,7 +679,9 @@ impl Observations {
             taken.extend(own.into_iter().flat_map(|(sides, _)| sides));
         }
         let name = (client.client_id.clone(), Some(client.role));
-        if taken.is_empty() && self.instances.get(&name) == Some(&1) {
+        // The machine says nothing of what brokers know.
+        let is_unknown = taken.iter().all(|side| side.source == Source::Machine);
+        if is_unknown && self.instances.get(&name) == Some(&1) {
             let begin = ObservedKey {
                 instance_id: None,
                 client_id: client.client_id.clone(),
@@ -691,13 +768,16 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
     snapshot
         .neighbours
         .sort_by(|one, other| other.time_share.total_cmp(&one.time_share));
-    let is_about_group =
-        side.group_members.is_some() || !side.partitions.is_empty() || !side.expelled.is_empty();
+    let is_about_group = side.group_members.is_some()
+        || !side.partitions.is_empty()
+        || !side.expelled.is_empty()
+        || side.rejoined.is_some();
     if snapshot.client.role == Role::Consumer && (snapshot.consumer.is_some() || is_about_group) {
         let consumer = snapshot.consumer.get_or_insert_with(Consumer::default);
         consumer.group_members = consumer.group_members.or(side.group_members);
         consumer.group_partitions = consumer.group_partitions.or(side.group_partitions);
         consumer.expelled.extend(side.expelled);
+        consumer.rejoined = consumer.rejoined.or(side.rejoined);
         lag::merge(consumer, side.partitions);
     }
 }

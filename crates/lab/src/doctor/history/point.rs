@@ -17,6 +17,11 @@ impl Point {
         (self.measure, self.subject)
     }
 
+    /// The same as one number, which is compared at once.
+    pub(super) fn order(&self) -> u32 {
+        u32::from(self.measure as u8) << 16 | u32::from(self.subject)
+    }
+
     /// Combines both by `Measure::fold`; which of the two is newer matters only for `Fold::Last`.
     pub(super) fn fold(&mut self, newer: &Point) {
         match self.measure.fold() {
@@ -43,7 +48,7 @@ pub fn merged(older: &[Point], newer: &[Point]) -> Vec<Point> {
     let mut all = Vec::with_capacity(older.len().max(newer.len()));
     let (mut older, mut newer) = (older.iter().peekable(), newer.iter().peekable());
     while let (Some(one), Some(other)) = (older.peek(), newer.peek()) {
-        match one.key().cmp(&other.key()) {
+        match one.order().cmp(&other.order()) {
             std::cmp::Ordering::Less => all.extend(older.next()),
             std::cmp::Ordering::Greater => all.extend(newer.next()),
             std::cmp::Ordering::Equal => {

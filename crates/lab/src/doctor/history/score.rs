@@ -3,22 +3,13 @@
 use std::sync::Arc;
 
 use super::super::promises::Promises;
-use super::kept::Judged;
 use super::{Collector, lock};
 
 impl Collector {
     /// Examines every client for the ledger of promises. Called regularly, so that a promise is
     /// made and decided whether or not anyone asks for the diagnoses. Runs on this thread alone.
     pub fn keep_score(&self, at_ms: i64) {
-        let sightings = self.each(
-            1,
-            at_ms,
-            |judged| Some(Arc::clone(&judged.sighting)),
-            |snapshot| {
-                let judged = Judged::of(&snapshot);
-                (Arc::clone(&judged.sighting), Some(judged))
-            },
-        );
+        let sightings = self.judge(1, at_ms, |judged| Arc::clone(&judged.sighting));
         lock(&self.ledger).look(at_ms, &sightings);
     }
 

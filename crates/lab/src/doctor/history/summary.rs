@@ -144,7 +144,7 @@ fn metadata_wait(window: &Window<'_>) -> Option<f64> {
 
 /// Brokers that got a request in the window.
 fn nodes(window: &Window<'_>) -> Vec<Node> {
-    let mut nodes: BTreeMap<i32, Node> = BTreeMap::new();
+    let mut nodes: Vec<Node> = Vec::new();
     for measure in [
         Measure::NodeRequests,
         Measure::NodeLatency,
@@ -158,17 +158,23 @@ fn nodes(window: &Window<'_>) -> Vec<Node> {
             }
             let value_of = |measure| window.beside(point, measure).map(|point| point.value);
             let rate_of = |measure| window.beside(point, measure).and_then(|point| point.rate());
-            nodes.entry(node_id).or_insert_with(|| Node {
-                node_id,
-                requests_per_second: rate_of(Measure::NodeRequests),
-                request_ms: value_of(Measure::NodeLatency),
-                request_ms_max: value_of(Measure::NodeLatencyMax),
-                bytes_per_second: rate_of(Measure::NodeBytesOut),
-                partitions: None,
-            });
+            let Err(place) = nodes.binary_search_by_key(&node_id, |node| node.node_id) else {
+                continue;
+            };
+            nodes.insert(
+                place,
+                Node {
+                    node_id,
+                    requests_per_second: rate_of(Measure::NodeRequests),
+                    request_ms: value_of(Measure::NodeLatency),
+                    request_ms_max: value_of(Measure::NodeLatencyMax),
+                    bytes_per_second: rate_of(Measure::NodeBytesOut),
+                    partitions: None,
+                },
+            );
         }
     }
-    nodes.into_values().collect()
+    nodes
 }
 
 fn topics(window: &Window<'_>) -> BTreeMap<String, Topic> {

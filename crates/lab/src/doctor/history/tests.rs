@@ -744,7 +744,7 @@ fn a_client_that_the_broker_asks_for_nothing_is_not_silent() {
 }
 
 #[test]
-fn a_verdict_is_kept_until_its_client_pushes_or_a_broker_sees_something_else() {
+fn a_verdict_is_kept_until_its_client_says_or_a_broker_sees_something_else() {
     let collector = Collector::default();
     let mut pushes = Pushes::new(&collector, java("i"));
     for _ in 0..6 {
@@ -786,9 +786,92 @@ fn a_verdict_is_kept_until_its_client_pushes_or_a_broker_sees_something_else() {
     let third = examine(now_ms + 8);
     assert_eq!(is_same(&second, &third), [false, true]);
     pushes.push(10_000, &steady(10_000));
-    assert_eq!(is_same(&third, &examine(now_ms + 9)), [false, true]);
+    assert_eq!(
+        is_same(&third, &examine(now_ms + 9)),
+        [true, true],
+        "pushed the same"
+    );
+    let heard_ms = collector.judge(1, now_ms + 9, |judged| judged.sighting.heard_ms);
+    assert!(heard_ms.contains(&Some(now_ms + 10_000)), "{heard_ms:?}");
+    let slower = [
+        &steady(10_000)[..],
+        &[gauge("producer.request.latency.max", 90.0)],
+    ]
+    .concat();
+    pushes.push(10_000, &slower);
+    assert_eq!(is_same(&third, &examine(now_ms + 10)), [false, true]);
     // What is kept does not keep a client alive.
     assert!(examine(now_ms + 200_000).is_empty());
+}
+
+#[test]
+fn a_change_of_anything_that_rules_read_renews_a_verdict() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    for _ in 0..7 {
+        pushes.push(10_000, &steady(10_000));
+    }
+    let now_ms = pushes.now_ms;
+    let seen = |change: fn(&mut Observed)| {
+        let mut seen = observed("p", Some("i"), 1, 365.0);
+        change(&mut seen);
+        collector.observe(seen, now_ms);
+        collector.examine(now_ms).clients.remove(0)
+    };
+    type Change = fn(&mut Observed);
+    let changes: [(&str, Change); 7] = [
+        ("the broker's window", |seen| {
+            seen.broker.local_micros = Some(900.0)
+        }),
+        ("a setting", |seen| {
+            let origin = Origin::Seen;
+            seen.settings.batch_bytes = Some(Setting {
+                value: 4_096.0,
+                origin,
+            });
+        }),
+        ("another client", |seen| {
+            seen.neighbours.push(Neighbour {
+                client_id: "other".to_owned(),
+                time_share: 0.4,
+                ..Neighbour::default()
+            });
+        }),
+        ("other writers of the topic", |seen| {
+            seen.cluster = Some(ClusterSide {
+                is_alone: true,
+                ..ClusterSide::default()
+            });
+        }),
+        ("a quota", |seen| seen.broker.quota_bytes_per_second = Some(1e6)),
+        ("the machine", |seen| {
+            seen.host = Some(Host {
+                used: Some(0.5),
+                ..Host::default()
+            });
+        }),
+        ("the broker's telemetry", |seen| seen.is_off_at_broker = true),
+    ];
+    for (what, change) in changes {
+        let before = seen(|_| {});
+        assert!(Arc::ptr_eq(&before, &seen(|_| {})), "{what}: nothing changed");
+        let after = seen(change);
+        assert!(!Arc::ptr_eq(&before, &after), "{what}");
+        assert!(
+            Arc::ptr_eq(&after, &seen(change)),
+            "{what}: nothing changed since"
+        );
+    }
+    let verdict_at = |at_ms| collector.examine(at_ms).clients.remove(0);
+    let before = verdict_at(now_ms + 1);
+    assert!(
+        !Arc::ptr_eq(&before, &verdict_at(now_ms + 25_000)),
+        "no push came"
+    );
+    let before = verdict_at(now_ms + 1);
+    pushes.from.is_terminating = true;
+    pushes.push(10_000, &steady(10_000));
+    assert!(!Arc::ptr_eq(&before, &verdict_at(now_ms + 1)), "the last push");
 }
 
 #[test]

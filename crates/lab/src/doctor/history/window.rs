@@ -65,11 +65,18 @@ impl<'a> Window<'a> {
             if !counts {
                 continue;
             }
-            while self.points.get(place).is_some_and(|own| own.key() < point.key()) {
+            while self
+                .points
+                .get(place)
+                .is_some_and(|own| own.order() < point.order())
+            {
                 place += 1;
             }
             match self.points.get_mut(place) {
-                Some(own) if own.key() == point.key() => own.fold(point),
+                Some(own) if own.order() == point.order() => {
+                    own.fold(point);
+                    place += 1;
+                }
                 _ => absent.push(*point),
             }
         }
@@ -125,8 +132,9 @@ impl<'a> Window<'a> {
 
     fn of_measure(&self, measure: Measure) -> &[Point] {
         let begin = self.points.partition_point(|point| point.measure < measure);
-        let end = self.points.partition_point(|point| point.measure <= measure);
-        &self.points[begin..end]
+        let points = &self.points[begin..];
+        let count = points.iter().take_while(|point| point.measure == measure).count();
+        &points[..count]
     }
 }
 

@@ -47,6 +47,8 @@ pub struct ClusterReading {
     pub quotas: BTreeMap<Option<String>, f64>,
     /// The same of a producer.
     pub produce_quotas: BTreeMap<Option<String>, f64>,
+    /// By client id as well: the percentage of one processor's time.
+    pub request_quotas: BTreeMap<Option<String>, f64>,
     /// What this reading lacks.
     pub shortcomings: Vec<Shortcoming>,
 }
@@ -172,6 +174,7 @@ pub fn ask(
         positions,
         quotas: quotas(&limits, "consumer_byte_rate"),
         produce_quotas: quotas(&limits, "producer_byte_rate"),
+        request_quotas: quotas(&limits, "request_percentage"),
         groups,
         shortcomings,
     })
@@ -291,9 +294,11 @@ impl ClusterWindows {
                 let mut one = observation(&reading, earlier, group, member);
                 one.group_members = Some(members.len() as f64);
                 one.group_partitions = (assigned > 0).then_some(assigned as f64);
+                one.rejoined = rejoined(members, earlier, group, member);
                 observed.push(one);
             }
         }
+        observed.extend(gone(&reading, earlier));
         observed.extend(self.writers.take(&reading, earlier, pushing));
         self.readings.push_back(reading);
         observed
@@ -307,7 +312,87 @@ fn observation(
     member: &Member,
 ) -> Observed {
     let first = earlier.front();
-    let quota = |name: Option<&str>| reading.quotas.get(&name.map(str::to_owned)).copied();
+    let quota_in = |quotas: &BTreeMap<Option<String>, f64>| {
+        let own = quotas.get(&Some(member.client_id.clone()));
+        own.or_else(|| quotas.get(&None)).copied()
+    };
+    Observed {
+        seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
+        broker: BrokerSide {
+            quota_bytes_per_second: quota_in(&reading.quotas),
+            quota_request_share: quota_in(&reading.request_quotas).map(|percent| percent / 100.0),
+            ..BrokerSide::default()
+        },
+        is_off_at_broker: !reading.asks_for_metrics,
+        partitions: (member.assignment.iter())
+            .filter_map(|partition| consumed(reading, earlier, group, partition))
+            .collect(),
+        ..of_member(group, member)
+    }
+}
+
+/// A client as its group knows it, whatever its member id.
+fn name(member: &Member) -> (&str, &str) {
+    (&member.client_id, &member.client_host)
+}
+
+/// How often the client of a member was there under another id, or was not between two readings;
+/// `None`: never, or several clients have its name.
+fn rejoined(
+    members: &[Member],
+    earlier: &VecDeque<ClusterReading>,
+    group: &str,
+    member: &Member,
+) -> Option<f64> {
+    let now = of_name(members, name(member))?;
+    let mut before: Option<&str> = None;
+    let (mut count, mut is_away) = (0, false);
+    let readings = earlier
+        .iter()
+        .map(|reading| reading.groups.get(group).map(Vec::as_slice));
+    for there in readings.map(|members| members.unwrap_or_default()) {
+        if !there.iter().any(|other| name(other) == name(member)) {
+            is_away = before.is_some();
+            continue;
+        }
+        let id = of_name(there, name(member))?;
+        count += i32::from(is_away || before.is_some_and(|before| before != id));
+        (before, is_away) = (Some(id), false);
+    }
+    count += i32::from(is_away || before.is_some_and(|before| before != now));
+    (count > 0).then(|| f64::from(count))
+}
+
+/// The id of the only member with a name.
+fn of_name<'a>(members: &'a [Member], wanted: (&str, &str)) -> Option<&'a str> {
+    let mut found = members.iter().filter(|other| name(other) == wanted);
+    let only = found.next()?;
+    found.next().is_none().then_some(&*only.id)
+}
+
+/// Members of earlier readings whose clients are not in their groups now: if they still push, they
+/// have left.
+fn gone(reading: &ClusterReading, earlier: &VecDeque<ClusterReading>) -> Vec<Observed> {
+    let mut last: BTreeMap<(&str, (&str, &str)), &Member> = BTreeMap::new();
+    for (group, members) in earlier.iter().flat_map(|before| &before.groups) {
+        for member in members {
+            last.insert((group.as_str(), name(member)), member);
+        }
+    }
+    for (group, members) in &reading.groups {
+        for member in members {
+            last.remove(&(group.as_str(), name(member)));
+        }
+    }
+    let gone = last.into_iter().map(|((group, _), member)| Observed {
+        rejoined: Some(1.0),
+        is_complement: true,
+        ..of_member(group, member)
+    });
+    gone.collect()
+}
+
+fn of_member(group: &str, member: &Member) -> Observed {
     Observed {
         client: Client {
             client_id: member.client_id.clone(),
@@ -317,15 +402,6 @@ fn observation(
             member_id: Some(member.id.clone()),
             ..Client::default()
         },
-        seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
-        broker: BrokerSide {
-            quota_bytes_per_second: quota(Some(&member.client_id)).or_else(|| quota(None)),
-            ..BrokerSide::default()
-        },
-        is_off_at_broker: !reading.asks_for_metrics,
-        partitions: (member.assignment.iter())
-            .filter_map(|partition| consumed(reading, earlier, group, partition))
-            .collect(),
         ..Observed::default()
     }
 }
@@ -465,6 +541,42 @@ mod tests {
             "its first commit"
         );
         assert_eq!((two.partitions.len(), two.partitions[0].lag), (1, Some(0.0)));
+    }
+
+    #[test]
+    fn a_client_that_leaves_its_group_and_joins_again_is_counted() {
+        let with = |at_ms, members: &[Member]| ClusterReading {
+            at_ms,
+            groups: match members {
+                [] => BTreeMap::new(),
+                some => BTreeMap::from([("g".to_owned(), some.to_vec())]),
+            },
+            ..ClusterReading::default()
+        };
+        let rejoined = |courses: &[&[Member]]| {
+            let mut windows = ClusterWindows::default();
+            let mut last = Vec::new();
+            for (index, members) in courses.iter().enumerate() {
+                last = windows.take(with(10_000 * index as i64, members), &[]);
+            }
+            let told = last
+                .iter()
+                .map(|one| (one.client.member_id.clone(), one.rejoined));
+            told.collect::<Vec<_>>()
+        };
+        let one = |number| vec![member(number, &[0])];
+        let told = |number, count| vec![(Some(format!("m-{number}")), count)];
+        assert_eq!(rejoined(&[&one(1), &one(1)]), told(1, None));
+        assert_eq!(rejoined(&[&one(1), &one(2), &one(3)]), told(3, Some(2.0)));
+        // KIP-848: the id stays.
+        assert_eq!(rejoined(&[&[], &one(1), &[], &one(1)]), told(1, Some(1.0)));
+        // It is away.
+        assert_eq!(rejoined(&[&one(1), &[]]), told(1, Some(1.0)));
+        // Two of one name: which of them came back is not known.
+        let both = [member(1, &[0]), member(2, &[1])];
+        let others = [member(1, &[0]), member(3, &[1])];
+        let counts: Vec<_> = rejoined(&[&both, &others]).into_iter().map(|one| one.1).collect();
+        assert_eq!(counts, [None, None]);
     }
 
     /// Regression: until a group's second commit its lag was the clients' own gauges, by which one

@@ -224,8 +224,11 @@ fn complement(
 ) -> Option<Observed> {
     pushing.client.instance_id.as_ref()?;
     let client_id = Some(pushing.client.client_id.clone());
-    let quotas = &reading.produce_quotas;
-    let quota = quotas.get(&client_id).or_else(|| quotas.get(&None)).copied();
+    let quota_in = |quotas: &BTreeMap<Option<String>, f64>| {
+        quotas.get(&client_id).or_else(|| quotas.get(&None)).copied()
+    };
+    let quota = quota_in(&reading.produce_quotas);
+    let request_quota = quota_in(&reading.request_quotas);
     let of_topics = growth
         .iter()
         .filter(|(partition, rate)| **rate > 0.0 && pushing.topics.contains_key(&*partition.topic));
@@ -248,7 +251,7 @@ fn complement(
     let own: f64 = pushing.topics.values().sum();
     let count = partitions.len();
     partitions.truncate(HEAVIEST);
-    (count > 0 || quota.is_some()).then(|| Observed {
+    (count > 0 || quota.is_some() || request_quota.is_some()).then(|| Observed {
         client: Client {
             client_id: pushing.client.client_id.clone(),
             instance_id: pushing.client.instance_id.clone(),
@@ -262,6 +265,7 @@ fn complement(
             records_per_second: (count > 0).then_some(all),
             is_alone: own >= ALONE * all,
             quota_bytes_per_second: quota,
+            quota_request_share: request_quota.map(|percent| percent / 100.0),
             silent: None,
         }),
         ..Observed::default()
@@ -361,6 +365,7 @@ mod tests {
         let earlier = VecDeque::from([reading(0, &[(0, 0, &[]), (1, 0, &[]), (2, 50, &[])])]);
         let mut now = reading(10_000, &[(0, 900, &[]), (1, 100, &[]), (2, 50, &[])]);
         now.produce_quotas = BTreeMap::from([(None, 5e5)]);
+        now.request_quotas = BTreeMap::from([(Some("p".to_owned()), 1.0)]);
         let told = |pushing: Pushing| {
             let observed = Writers::default().take(&now, &earlier, &[pushing]);
             let one = observed.into_iter().next().expect("one");
@@ -382,6 +387,7 @@ mod tests {
             (Some(2.0), Some(100.0))
         );
         assert_eq!((alone.is_alone, alone.quota_bytes_per_second), (true, Some(5e5)));
+        assert_eq!(alone.quota_request_share, Some(0.01));
         assert!(!told(pushing(Some(40.0))).is_alone);
         assert_eq!(told(pushing(None)).partitions, []);
     }

@@ -49,6 +49,11 @@ fn full(snapshot: &Snapshot) -> Option<Full<'_>> {
         .map(|(whose, host)| Full { whose, host })
 }
 
+/// Whether the client's machine, or one of its brokers', is known to have no processor time left.
+pub(crate) fn is_exhausted(snapshot: &Snapshot) -> bool {
+    full(snapshot).is_some()
+}
+
 fn is_full(host: &Host) -> bool {
     let reaches = |value: Option<f64>, threshold: f64| value.is_some_and(|value| value >= threshold);
     let is_used = reaches(host.used, USED) && reaches(host.waiting, WAITING);

@@ -15,6 +15,7 @@ use crate::doctor::snapshot::{BrokerSide, Library, Origin, Producer, Role, Setti
 
 use super::words;
 use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
+use crate::model::pipe::SEND_BUFFER_BYTES;
 
 /// Kafka's default batch.size.
 pub(crate) const BATCH_BYTES: f64 = 16_384.0;
@@ -176,7 +177,8 @@ pub(crate) fn present(snapshot: &Snapshot, name: &str) -> Option<f64> {
         "fetch.max.wait.ms" => or(stated.fetch_max_wait_ms, 500.0),
         "fetch.max.bytes" => or(stated.fetch_max_bytes, 52_428_800.0),
         "max.partition.fetch.bytes" => or(stated.max_partition_fetch_bytes, 1_048_576.0),
-        "max.poll.interval.ms" => or(stated.max_poll_interval_ms, 300_000.0),
+        // A default is contradicted by a member that leaves between two polls.
+        "max.poll.interval.ms" => stated.max_poll_interval_ms.map(|known| known.value),
         "max.poll.records" => or(stated.max_poll_records, 500.0),
         "session.timeout.ms" => or(stated.session_timeout_ms, 45_000.0),
         "receive.buffer.bytes" => or(stated.receive_buffer_bytes, 65_536.0),
@@ -211,7 +213,7 @@ fn defaults(snapshot: &Snapshot) -> Defaults {
         batch_bytes: BATCH_BYTES,
         linger_ms: 5.0,
         in_flight: 5.0,
-        send_buffer_bytes: Some(131_072.0),
+        send_buffer_bytes: Some(SEND_BUFFER_BYTES),
         max_request_bytes: MAX_REQUEST_BYTES,
         buffer_bytes: 33_554_432.0,
         delivery_timeout_ms: 120_000.0,

@@ -9,6 +9,7 @@ use crate::formulas::change::{in_flight_use_after, records_per_second_after};
 use crate::formulas::latency::{sender_ms_high, sender_ms_low};
 use crate::model::ceilings::Ceiling;
 use crate::model::constants::FULL;
+use crate::model::growth::share_left;
 use crate::numbers::{number, percent};
 
 /// A latency that changes by less than this is the same.
@@ -217,15 +218,8 @@ impl Work<'_> {
         if factor <= 1.0 {
             return high;
         }
-        let fixed = before
-            .round_trip_ms
-            .map_or(0.0, |round_trip| round_trip.min(before.request_ms));
-        let grown = fixed + (before.request_ms - fixed) * self.growth;
-        let share = if grown > 0.0 {
-            before.request_ms / grown
-        } else {
-            1.0
-        };
+        let fixed_ms = before.round_trip_ms.unwrap_or(0.0);
+        let share = share_left(self.growth, before.request_ms, fixed_ms);
         (high * share).max(before.records_per_second.min(high))
     }
 

@@ -7,6 +7,7 @@ use crate::doctor::diagnosis::{Evidence, Promise, Refusal, Words};
 use crate::doctor::rules::consumer::reading::{Reading, sane};
 use crate::doctor::snapshot::{Consumer, Snapshot};
 use crate::formulas::consumer::{catch_up_seconds, work_ms};
+use crate::model::growth::share_left;
 use crate::numbers::{bytes, number, percent};
 
 pub fn predict(snapshot: &Snapshot, wanted: &Wanted) -> Result<Prediction, Invalid> {
@@ -64,12 +65,6 @@ impl Work<'_> {
             set: set.into(),
             why: why.into(),
         });
-    }
-
-    /// The records per second that the application can process.
-    fn work_limit(&self) -> Option<f64> {
-        let idle = self.reading.idle?;
-        Some(1_000.0 / work_ms(idle, self.consumed)).filter(|rate| rate.is_finite() && *rate > 0.0)
     }
 
     fn is_behind(&self) -> bool {
@@ -196,16 +191,12 @@ impl Work<'_> {
 
     fn resized(&mut self, name: &str, growth: f64, size: f64) {
         let fetch_ms = self.reading.fetch_ms.unwrap_or(0.0);
-        let fixed = sane(self.reading.snapshot.network.round_trip_ms)
-            .unwrap_or(0.0)
-            .min(fetch_ms);
-        let grown = fixed + (fetch_ms - fixed) * growth;
+        let fixed_ms = self.reading.round_trip_ms.unwrap_or(0.0);
         let full = self.consumed * growth;
-        let bounded = self.work_limit().map_or(full, |limit| full.min(limit));
-        let low = if grown > 0.0 {
-            full * fetch_ms / grown
-        } else {
-            self.consumed
+        let bounded = self.reading.work_limit().map_or(full, |limit| full.min(limit));
+        let low = match self.reading.fetch_ms {
+            Some(fetch_ms) => full * share_left(growth, fetch_ms, fixed_ms),
+            None => self.consumed,
         };
         self.prediction.lines.push(
             Evidence::new(
@@ -309,7 +300,7 @@ impl Work<'_> {
 
     fn next(&mut self) {
         let mut ceilings = Vec::new();
-        if let Some(limit) = self.work_limit() {
+        if let Some(limit) = self.reading.work_limit() {
             ceilings.push((limit, "the application's work on records (F29)"));
         }
         if let Some(limit) = crate::doctor::rules::consumer::fetches::records_per_second_max(&self.reading) {

@@ -5,15 +5,11 @@ use crate::doctor::rules::inference;
 use crate::doctor::rules::producer::reading::Reading;
 use crate::doctor::rules::words;
 use crate::doctor::snapshot::{Library, Setting, Snapshot};
-use crate::formulas::ceiling::{
-    DEFAULT_BUFFER_BYTES, in_flight_effective, in_flight_use, load, request_bytes_max,
-    requests_per_second_max,
-};
+use crate::formulas::ceiling::{in_flight_use, load, request_bytes_max, requests_per_second_max};
 use crate::formulas::latency::send_micros_own;
 use crate::model::ceilings::{Ceiling, by_broker, by_link, by_threads, by_window};
-
-/// Kafka's default, for libraries that leave the size to the kernel.
-const SEND_BUFFER_BYTES: f64 = 131_072.0;
+use crate::model::constants::FULL;
+use crate::model::pipe::{SEND_BUFFER_BYTES, in_flight};
 
 /// A value and its origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +34,7 @@ pub struct Pipe {
     pub batch_bytes: PipeValue,
     pub linger_ms: PipeValue,
     pub in_flight: PipeValue,
+    /// On one connection.
     pub in_flight_seen: f64,
     pub send_buffer_bytes: PipeValue,
     pub max_request_bytes: PipeValue,
@@ -65,6 +62,7 @@ impl Pipe {
             value.ok_or_else(|| Invalid(format!("the snapshot has no {what}: nothing can be predicted")))
         };
         let own = snapshot.producer.as_ref();
+        let brokers = reading.nodes.len().max(1) as f64;
         let settings = &reading.settings;
         let partitions = match reading.library() {
             // librdkafka sends one partition per request.
@@ -79,7 +77,7 @@ impl Pipe {
                 reading.request_ms.or_else(|| Some(round_trip? + broker?)),
                 "request latency",
             )?,
-            brokers: reading.nodes.len().max(1) as f64,
+            brokers,
             partitions_per_broker: partitions.max(1.0),
             batch_bytes_mean: reading.batch_bytes,
             compression_rate: reading.compression_rate,
@@ -88,8 +86,11 @@ impl Pipe {
             batch_bytes: known(settings.batch_bytes),
             linger_ms: known(settings.linger_ms),
             in_flight: known(settings.in_flight),
-            in_flight_seen: own.and_then(inference::in_flight_seen).unwrap_or(0.0),
+            in_flight_seen: own
+                .and_then(inference::in_flight_seen)
+                .map_or(0.0, |seen| (seen / brokers).ceil()),
             send_buffer_bytes: settings.send_buffer_bytes.map_or(
+                // Of a library that leaves the size to the kernel.
                 PipeValue {
                     value: SEND_BUFFER_BYTES,
                     origin: "assumed",
@@ -108,13 +109,14 @@ impl Pipe {
         })
     }
 
-    /// F8b: a client starts a request when the previous one is written out; never below the
-    /// observed number.
+    /// M_eff (F8b).
     pub fn in_flight_effective(&self) -> f64 {
-        let by_bytes = in_flight_effective(self.in_flight.value, DEFAULT_BUFFER_BYTES, self.request_bytes);
-        by_bytes
-            .max(self.in_flight_seen.min(self.in_flight.value))
-            .max(1.0)
+        in_flight(
+            self.in_flight.value,
+            self.send_buffer_bytes.value,
+            self.request_bytes,
+            self.in_flight_seen,
+        )
     }
 
     pub fn requests_per_second_max(&self) -> f64 {
@@ -163,6 +165,14 @@ impl Pipe {
 
     pub fn window(&self) -> f64 {
         self.window_bytes.unwrap_or(2.0 * self.send_buffer_bytes.value)
+    }
+
+    /// The window, where its size is measured and the bytes of a round trip fill it.
+    pub fn full_window(&self) -> Option<f64> {
+        let window = self.window_bytes?;
+        let sent = self.request_bytes * self.requests_per_second;
+        let on_the_way = sent * self.round_trip_ms? / 1_000.0;
+        (on_the_way >= FULL * window).then_some(window)
     }
 
     /// The records per second that the link, the window, the broker's serial service and the

@@ -9,8 +9,11 @@ use crate::doctor::rules;
 use crate::doctor::snapshot::Snapshot;
 use crate::formulas::batching::{expected_batch_bytes, records_per_linger};
 use crate::formulas::buffer::{queue_ms_max, seconds_until_full, wait_ms};
-use crate::formulas::wire::{Connection, bytes_per_second_refined};
-use crate::model::constants::FULL;
+use crate::formulas::ceiling::in_flight_useful;
+use crate::formulas::latency::worker_use;
+use crate::formulas::wire::bytes_per_second_refined;
+use crate::model::constants::{FULL, ORDERED_IN_FLIGHT};
+use crate::model::pipe::connection;
 use crate::numbers::{bytes, number, percent};
 
 /// Batches emptier than this are not closed by batch.size (F18).
@@ -259,8 +262,15 @@ impl Work<'_> {
                 format!("requests of {size} fill the socket's buffers: {} are under way, whatever is allowed (F8b)", number(before)),
             );
         }
+        if let Some(window) = self.before.full_window().filter(|_| after > before) {
+            let holds = bytes(window);
+            self.unchanged(
+                name,
+                format!("the window holds {holds} and is full: more requests at once only wait for it (F12)"),
+            );
+        }
         if let (Some(round_trip), Some(broker)) = (self.before.round_trip_ms, self.before.broker_ms) {
-            let useful = 1.0 + round_trip / broker;
+            let useful = in_flight_useful(round_trip, broker);
             self.prediction.lines.push(
                 Evidence::new("F14", "M_useful", "1 + RTT / D", useful, "")
                     .measured("RTT", round_trip, "ms")
@@ -278,7 +288,7 @@ impl Work<'_> {
                 );
             }
         }
-        if self.after.in_flight.value > 5.0 {
+        if self.after.in_flight.value > ORDERED_IN_FLIGHT {
             self.prediction.notes.push(String::from(
                 "more than 5 in flight are only allowed without idempotence, and then a retry can change the order",
             ));
@@ -298,13 +308,12 @@ impl Work<'_> {
             return;
         };
         let speed = |pipe: &Pipe| {
-            let connection = Connection {
-                round_trip_ms: round_trip,
-                window_bytes: pipe.window(),
-                bandwidth_bytes_per_second: pipe.link_bytes_per_second.unwrap_or(f64::INFINITY),
-                broker_ms: pipe.broker_ms.unwrap_or(0.0),
-                in_flight: pipe.in_flight.value,
-            };
+            let connection = connection(
+                (round_trip, pipe.broker_ms),
+                pipe.window(),
+                pipe.link_bytes_per_second,
+                pipe.in_flight.value,
+            );
             bytes_per_second_refined(&connection, pipe.request_bytes * self.growth)
         };
         // A measured window grows with the buffer, up to what the kernel allows.
@@ -475,7 +484,7 @@ impl Work<'_> {
             self.unchanged("threads", "whether they are the limit is not known");
             return;
         };
-        let used = self.before.records_per_second * micros / 1e6 / now;
+        let used = worker_use(self.before.records_per_second, micros, now);
         self.prediction.lines.push(
             Evidence::new("F6", "use", "X * W / T / 1000000", used, "")
                 .measured("X", self.before.records_per_second, "records/s")

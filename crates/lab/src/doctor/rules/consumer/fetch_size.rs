@@ -23,6 +23,7 @@ use super::fetches::{self, GAIN_MIN, SizeLimit};
 use super::found::{Found, known};
 use super::reading::{Reading, is_known};
 use super::receive_window;
+use crate::model::growth::share_left;
 use crate::numbers::{bytes, number, percent, plain};
 
 /// The largest factor by which a limit is raised at once.
@@ -93,8 +94,7 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
 
 /// F30 for fetches: the round trip stays, the rest grows with the size.
 fn gain(growth: f64, fetch_ms: f64, round_trip_ms: f64) -> f64 {
-    let fixed = round_trip_ms.min(fetch_ms);
-    growth * fetch_ms / (fixed + growth * (fetch_ms - fixed))
+    growth * share_left(growth, fetch_ms, round_trip_ms)
 }
 
 /// The value to set: what is written and half as much again, at least twice the present one, and

@@ -40,6 +40,9 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
     if is_known(least) && least.0 <= 1.0 || !is_known(least) && !is_longer_than_assumed(reading, fetch_ms) {
         return false;
     }
+    if reading.are_records_there() {
+        return false;
+    }
     let waits = match reading.idle {
         Some(idle) => idle > IDLE_HIGH,
         None => reading.asks_at_once() == Some(true),

@@ -9,9 +9,6 @@ use crate::numbers::number;
 /// F15: a link that carries this share of its bandwidth is full.
 const LINK_USE_HIGH: f64 = 0.85;
 
-/// A broker that answers with less than this share of what is unread was not allowed to send more.
-const UNREAD_MIN: f64 = 4.0;
-
 /// A group that catches up within this time is left alone; a lag that lasts longer is an incident
 /// of its own.
 pub const CATCH_UP_SECONDS: f64 = 600.0;
@@ -42,8 +39,8 @@ impl SizeLimit {
     /// that has far more unread than it answers with was not allowed to send more.
     pub fn of(reading: &Reading<'_>) -> Option<SizeLimit> {
         let size = reading.fetch_bytes.filter(|size| *size > 0.0)?;
-        let unread = unread_bytes(reading);
-        let has_more = unread.is_some_and(|unread| unread >= UNREAD_MIN * size);
+        let unread = reading.unread_bytes();
+        let has_more = reading.has_more_than_fetches_bring();
         let parts = lagging(reading);
         let (all, each) = (reading.max_bytes, reading.partition_bytes);
         if size >= SIZE_AT_LIMIT * all.0 {
@@ -89,11 +86,6 @@ impl SizeLimit {
     pub fn is_below_default(&self) -> bool {
         self.value.0 < 0.8 * self.default
     }
-}
-
-/// Bytes behind the end, over all partitions.
-fn unread_bytes(reading: &Reading<'_>) -> Option<f64> {
-    Some(reading.lag? * reading.record_bytes()?).filter(|bytes| bytes.is_finite())
 }
 
 /// Partitions that one broker has records of, at least one.

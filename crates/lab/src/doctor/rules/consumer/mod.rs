@@ -130,6 +130,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         instance_id: snapshot.client.instance_id.clone(),
         role: Role::Consumer,
         missing: evidence::unseen(snapshot),
+        reasoning: Vec::with_capacity(TESTS.len() + 1),
         ..Diagnosis::default()
     };
     let nothing = Consumer::default();

@@ -46,7 +46,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_consumer()(
-        numbers in prop::collection::vec(number(), 23),
+        numbers in prop::collection::vec(number(), 24),
         partitions in prop::collection::vec(any_partition(), 0..4),
         is_expelled in any::<bool>(),
     ) -> Consumer {
@@ -78,6 +78,7 @@ prop_compose! {
             without_sample: Vec::new(),
             partitions_pushed: None,
             commit_wait: numbers[22],
+            rejoined: numbers[23],
         }
     }
 }

@@ -30,6 +30,9 @@ pub const IDLE_LOW: f64 = 0.2;
 /// fetches are what it waits for: one that is busy asks again late.
 const FETCH_USE_HIGH: f64 = 0.8;
 
+/// A broker that answers with less than this share of what is unread was not allowed to send more.
+const UNREAD_MIN: f64 = 4.0;
+
 /// Two sums of the same records differ by less than this where both are right.
 const RATES_AGREE: f64 = 0.25;
 
@@ -150,6 +153,9 @@ impl<'a> Reading<'a> {
     /// within a millisecond; then the next fetch that comes as soon as the last one is answered
     /// says the same.
     pub fn waits_for_fetches(&self) -> Option<Confidence> {
+        if self.was_elsewhere() {
+            return None;
+        }
         if let Some(idle) = self.idle {
             if idle > IDLE_HIGH {
                 return Some(Confidence::High);
@@ -166,6 +172,39 @@ impl<'a> Reading<'a> {
         let is_elsewhere =
             sane(self.consumer.ms_between_polls).is_some_and(|ms| ms >= POLLS_APART * fetch_ms);
         (self.asks_at_once() == Some(true) && !is_elsewhere).then_some(Confidence::Medium)
+    }
+
+    /// Whether the application did something else between two polls although records were there.
+    /// Java's idle share counts each poll alike, and many short ones before the first records hide
+    /// one that came much later.
+    fn was_elsewhere(&self) -> bool {
+        let longest = [self.consumer.fetch_ms_max, self.fetch_ms];
+        let fetch_ms = longest.into_iter().filter_map(sane).fold(FETCH_MS_MIN, f64::max);
+        let between = sane(self.consumer.ms_between_polls_max);
+        self.is_behind() && between.is_some_and(|ms| ms >= POLLS_APART * fetch_ms)
+    }
+
+    /// Bytes behind the end, over all partitions.
+    pub fn unread_bytes(&self) -> Option<f64> {
+        Some(self.lag? * self.record_bytes()?).filter(|bytes| bytes.is_finite())
+    }
+
+    /// Whether so much is unread that fetches bring what they may, and do not wait for more.
+    pub fn has_more_than_fetches_bring(&self) -> bool {
+        let fetched = self.fetch_bytes.filter(|bytes| *bytes > 0.0);
+        let unread = self.unread_bytes();
+        unread
+            .zip(fetched)
+            .is_some_and(|(unread, fetched)| unread >= UNREAD_MIN * fetched)
+    }
+
+    /// The same where no broker says how long it held fetches back, and fetches do not take as long
+    /// as they would wait by default.
+    pub fn are_records_there(&self) -> bool {
+        let wait_ms = self.wait_ms.0;
+        let is_wait = |ms: f64| (0.9 * wait_ms..=1.2 * wait_ms).contains(&ms);
+        let is_told = self.asked_wait_ms().is_some();
+        !is_told && !self.fetch_ms.is_some_and(is_wait) && self.has_more_than_fetches_bring()
     }
 
     /// Whether a fetch is under way nearly always, or each follows its answer by one round trip.
@@ -208,7 +247,8 @@ impl<'a> Reading<'a> {
     }
 
     /// Whether it is certain that fetches are not held back until fetch.min.bytes are there: the
-    /// broker counted no such wait, or they bring more than a value that is known.
+    /// broker counted no such wait, or they bring more than a value that is known, or far more is
+    /// unread than they bring.
     pub fn is_surely_not_held(&self) -> bool {
         let by_broker = self
             .asked_wait_ms()
@@ -217,7 +257,10 @@ impl<'a> Reading<'a> {
         let by_size = self
             .fetch_bytes
             .is_some_and(|size| is_known(self.min_bytes) && size >= self.min_bytes.0);
-        by_broker || by_size || (is_known(self.min_bytes) && self.min_bytes.0 <= 1.0)
+        by_broker
+            || by_size
+            || self.are_records_there()
+            || (is_known(self.min_bytes) && self.min_bytes.0 <= 1.0)
     }
 
     /// How long brokers held a fetch back because records were missing, mean.

@@ -5,12 +5,16 @@
 //! as when a member is added, is only noted. A member that does not poll within
 //! max.poll.interval.ms leaves the group; its partitions move to other members, which then become
 //! slower in turn: a rebalance storm. The interval is compared where the broker saw it in the join
-//! or the owner stated it; a default that is only assumed says nothing.
+//! or the owner stated it; a default that is only assumed says nothing. Apache Kafka tells neither
+//! the interval nor why a member left. There a client that runs on, leaves its group and joins
+//! again while its polls are seconds apart has polled later than the interval allows.
 //!
 //! - Numbers: rebalances in the window and how long they took, seconds since the last heartbeat,
-//!   time between polls against max.poll.interval.ms, members that were expelled.
-//! - Thresholds: a member that polled late; three rebalances in a window, or 0.05 of its time; no
-//!   heartbeat for two thirds of session.timeout.ms (45 s where it is not known).
+//!   time between polls against max.poll.interval.ms, members that were expelled, how often it left
+//!   and came back.
+//! - Thresholds: a member that polled late; one that left, came back, rebalanced its group by that
+//!   and lets a second pass between two polls; three rebalances in a window, or 0.05 of its time;
+//!   no heartbeat for two thirds of session.timeout.ms (45 s where it is not known).
 //! - Says: "The group rebalances again and again because worker-2 polls later than
 //!   max.poll.interval.ms allows (6 s)."
 //! - Source: user reports of rebalance storms; KIP-62.
@@ -32,6 +36,9 @@ const STORM_MIN: f64 = 3.0;
 
 /// The share of the window from which the time lost to rebalances counts.
 const LOST_MIN: f64 = 0.05;
+
+/// Polls of an application with time follow each other faster.
+const LATE_POLL_MS: f64 = 1_000.0;
 
 /// Kafka's default of `max.poll.interval.ms`.
 const POLL_INTERVAL_MS: f64 = 300_000.0;
@@ -85,6 +92,8 @@ struct Signs {
     poll_ms: Option<f64>,
     /// The value of max.poll.interval.ms, where it is known.
     limit_ms: Option<f64>,
+    /// How often it left and came back, for a reason that no broker tells.
+    rejoined: f64,
     /// A member left, or is about to leave, because it did not poll.
     has_polled_late: bool,
 }
@@ -108,6 +117,7 @@ impl Signs {
         let is_late = poll_ms
             .zip(limit_ms)
             .is_some_and(|(between, limit)| between >= limit);
+        let rejoined = sane(consumer.rejoined).unwrap_or(0.0);
         Signs {
             count,
             took_ms,
@@ -120,7 +130,10 @@ impl Signs {
             gap_max_s: 2.0 / 3.0 * session_ms / 1_000.0,
             poll_ms,
             limit_ms,
-            has_polled_late: !consumer.expelled.is_empty() || is_late,
+            rejoined,
+            has_polled_late: !consumer.expelled.is_empty()
+                || is_late
+                || has_left_between_polls(reading, rejoined, count),
         }
     }
 
@@ -128,6 +141,7 @@ impl Signs {
         [
             known("rebalances", Some(self.count), ""),
             known("longest", self.took_ms, "ms"),
+            known("left and came back", Some(self.rejoined), "times"),
             known("last heartbeat", self.heartbeat_gap_s, "s ago"),
             known("longest time between polls", self.poll_ms, "ms"),
             known("max.poll.interval.ms", self.limit_ms, "ms"),
@@ -148,7 +162,13 @@ impl Signs {
             let summary = format!(
                 "The group rebalances again and again because {who} polls later than max.poll.interval.ms allows{limit}."
             );
-            return Some((summary, Confidence::High));
+            let is_told = !reading.consumer.expelled.is_empty() || self.limit_ms.is_some();
+            let confidence = if is_told {
+                Confidence::High
+            } else {
+                Confidence::Medium
+            };
+            return Some((summary, confidence));
         }
         let window = duration(reading.snapshot.seconds.max(0.0));
         let is_storm = self.count >= STORM_MIN;
@@ -236,14 +256,21 @@ impl Signs {
     /// Either the interval is unusually short, or a poll hands over too much work.
     fn poll_sooner(&self, reading: &Reading<'_>) -> Option<(String, String, String)> {
         let between = self.poll_ms.unwrap_or(0.0);
-        if let Some(limit) = self.limit_ms
+        // It left before this time had passed, so the interval is shorter.
+        let less_than = self.poll_ms.filter(|_| self.rejoined > 0.0);
+        if let Some(limit) = self.limit_ms.or(less_than)
             && limit < POLL_INTERVAL_MS
             && between < 0.5 * POLL_INTERVAL_MS
         {
+            let is = if self.limit_ms.is_some() {
+                "is"
+            } else {
+                "is less than"
+            };
             return Some((
                 format!("max.poll.interval.ms={}", plain(POLL_INTERVAL_MS)),
                 format!(
-                    "Kafka's default; it is {} here, less than the work on one poll's records takes",
+                    "Kafka's default; it {is} {} here, less than the work on one poll's records takes",
                     duration(limit / 1_000.0)
                 ),
                 String::from("a member that hangs is noticed later"),
@@ -273,6 +300,16 @@ impl Signs {
         };
         Some((set, why, cost))
     }
+}
+
+/// Whether a client that runs on left its group between two polls. It counts the rebalances that it
+/// has seen itself, so a restart is none.
+fn has_left_between_polls(reading: &Reading<'_>, rejoined: f64, rebalances: f64) -> bool {
+    let telemetry = &reading.snapshot.telemetry;
+    let has_ended = telemetry.pushes.is_some() && telemetry.seconds_until_next_push.is_none();
+    let runs_on = !telemetry.restarted && !telemetry.is_silent && !has_ended;
+    let between = sane(reading.consumer.ms_between_polls_max);
+    runs_on && rejoined >= 1.0 && rebalances >= 1.0 && between.is_some_and(|between| between >= LATE_POLL_MS)
 }
 
 /// `once`, `3 times`.
@@ -314,6 +351,56 @@ mod tests {
         );
         let change = diagnosis.recommendation.unwrap();
         assert_eq!(change.set, "max.poll.interval.ms=300000");
+    }
+
+    /// Measured beside Apache Kafka with max.poll.interval.ms=6000 and 10 s of work on each poll's
+    /// records, which tells neither.
+    #[test]
+    fn a_client_that_leaves_and_comes_back_between_polls_polls_too_late() {
+        use crate::doctor::snapshot::Telemetry;
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(17.0),
+            rebalances: Some(1.0),
+            rebalance_ms: Some(12.0),
+            ms_between_polls: Some(320.0),
+            ms_between_polls_max: Some(10_020.0),
+            rejoined: Some(1.0),
+            // Forty polls before the first record, and one every ten seconds since.
+            poll_idle_share: Some(0.97),
+            ..slow_work()
+        });
+        snapshot.seconds = 18.0;
+        snapshot.telemetry = Telemetry {
+            pushes: Some(18),
+            seconds_until_next_push: Some(0.4),
+            ..Telemetry::default()
+        };
+        let diagnosis = check(&snapshot, Verdict::Rebalancing);
+        assert_eq!(diagnosis.confidence, Confidence::Medium);
+        let change = diagnosis.recommendation.unwrap();
+        assert_eq!(change.set, "max.poll.interval.ms=300000");
+        assert!(change.why.contains("less than 10 s"), "{}", change.why);
+        let changes: [fn(&mut crate::doctor::Snapshot); 4] = [
+            // Its own group did not rebalance: it is another client's name.
+            |other| other.consumer.as_mut().unwrap().rebalances = Some(0.0),
+            |other| other.consumer.as_mut().unwrap().rejoined = None,
+            |other| other.consumer.as_mut().unwrap().ms_between_polls_max = Some(120.0),
+            // It said good-bye.
+            |other| other.telemetry.seconds_until_next_push = None,
+        ];
+        for change in changes {
+            let mut other = snapshot.clone();
+            change(&mut other);
+            let verdict = super::super::diagnose(&other).verdict;
+            assert_ne!(verdict, Verdict::Rebalancing, "{other:#?}");
+        }
+        // Nor do its fetches keep it back, whatever the mean of its polls says.
+        snapshot.consumer.as_mut().unwrap().rejoined = None;
+        let verdict = super::super::diagnose(&snapshot).verdict;
+        assert!(
+            !matches!(verdict, Verdict::FetchSize | Verdict::FetchWait),
+            "{verdict:?}"
+        );
     }
 
     #[test]

@@ -6,6 +6,10 @@
 //! round trip. On a full link bytes of a request are always on the way, and follow each other
 //! without a pause, however long the round trip is. Both have the same rate and the same L; only
 //! the receiver can tell them apart, by the time between two reads of one request.
+//!
+//! Apache Kafka does not tell how requests arrive. Where a collector runs beside it, the kernel
+//! still tells of a queue on the way: with one the round trip is longer while bytes flow than the
+//! shortest one, and a window that is too small makes none.
 
 use super::reading::{Pipe, Reading, positive, reaches};
 use super::window;
@@ -17,6 +21,10 @@ const PAUSE: f64 = 0.2;
 const ROUND_TRIP_MS_MIN: f64 = 1.0;
 /// In a pause of a slow link no more than this comes: two packets. No window is as small.
 const PACKETS_BYTES: f64 = 3_000.0;
+/// A round trip under load that is longer than this has met a queue of more than a few packets.
+const QUEUE_RATIO: f64 = 1.3;
+const QUEUE_MS: f64 = 1.0;
+const QUEUED_BYTES: f64 = 6_000.0;
 /// A broker without time reads late what came long ago.
 const BROKER_HAS_TIME: f64 = 0.1;
 
@@ -33,10 +41,10 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// None where the broker did not tell, or could not have seen a pause.
-    pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Arrival> {
+    pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Arrival> {
         let sides = &reading.snapshot.brokers;
         let side = match &pipe.broker {
-            Some(broker) => &broker.side,
+            Some(broker) => broker.side,
             None => sides.iter().find(|side| side.node_id == pipe.node_id)?,
         };
         let round_trip_ms = reading.tcp_ms(pipe).filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
@@ -81,12 +89,51 @@ pub(crate) fn full_link(reading: &Reading<'_>) -> Option<Arrival> {
     found.find(Arrival::fills_link)
 }
 
+/// A queue on the way to the broker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    pub round_trip_ms: f64,
+    /// With the queue.
+    pub loaded_ms: f64,
+}
+
+/// The queue that requests meet on a link of unknown bandwidth, where the broker itself tells
+/// nothing of how they arrive.
+pub(crate) fn queue(reading: &Reading<'_>) -> Option<Queue> {
+    if positive(reading.snapshot.network.bandwidth_bytes_per_second).is_some() {
+        return None;
+    }
+    reading.nodes.iter().find_map(|pipe| queue_of(reading, pipe))
+}
+
+fn queue_of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Queue> {
+    let round_trip_ms = reading.tcp_ms(pipe).filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
+    let sides = reading.snapshot.brokers.iter();
+    let mut loaded = sides
+        .filter(|side| side.requests_per_second.is_none() && side.arriving_share.is_none())
+        .filter_map(|side| positive(side.loaded_round_trip_ms));
+    let loaded_ms = loaded.next()?;
+    let request_ms = pipe.request_ms?;
+    let rate = pipe
+        .bytes_per_second
+        .or_else(|| Some(pipe.request_bytes? * pipe.requests_per_second))?;
+    let queued = rate * (loaded_ms - round_trip_ms) / 1_000.0;
+    let is_long = loaded_ms >= QUEUE_RATIO * round_trip_ms + QUEUE_MS && queued >= QUEUED_BYTES;
+    // A request passes the queue as well; where it is faster, an acknowledgement was delayed.
+    let is_felt = request_ms >= loaded_ms && request_ms >= window::SEVERAL_TRIPS * round_trip_ms;
+    let has_time = reading.io_wait.is_none_or(|wait| wait >= window::THREAD_HAS_TIME);
+    (is_long && is_felt && has_time).then_some(Queue {
+        round_trip_ms,
+        loaded_ms,
+    })
+}
+
 /// Whether requests arrive all of the time, with the pauses that a window makes.
-pub(crate) fn is_held(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+pub(crate) fn is_held(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     Arrival::of(reading, pipe).is_some_and(|arrival| arrival.is_held())
 }
 
 /// Whether requests arrive without the pauses that a window makes.
-pub(crate) fn is_steady(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+pub(crate) fn is_steady(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     Arrival::of(reading, pipe).is_some_and(|arrival| arrival.is_steady())
 }

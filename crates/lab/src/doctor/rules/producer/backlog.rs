@@ -213,13 +213,13 @@ fn is_rising(course: &[f64], threshold_ms: f64) -> bool {
 }
 
 /// Returns R_n × D_n, seconds of broker time per second (F14).
-pub(crate) fn served_share(pipe: &Pipe) -> Option<f64> {
+pub(crate) fn served_share(pipe: &Pipe<'_>) -> Option<f64> {
     clean(Some(
         pipe.requests_per_second * pipe.broker.as_ref()?.ms? / 1_000.0,
     ))
 }
 
-pub(crate) fn is_served_without_pause(pipe: &Pipe) -> bool {
+pub(crate) fn is_served_without_pause(pipe: &Pipe<'_>) -> bool {
     served_share(pipe).is_some_and(|share| reaches(share, SERVED_WITHOUT_PAUSE) && share <= SERVED_AT_ONCE)
 }
 
@@ -285,7 +285,9 @@ fn waits_for_window(reading: &Reading<'_>) -> bool {
 fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
     let has_window =
         |pipe| window::of(reading, pipe).is_some() || window::several_trips(reading, pipe).is_some();
-    let is_full = bandwidth::is_full(reading) || arrival::full_link(reading).is_some();
+    let is_full = bandwidth::is_full(reading)
+        || arrival::full_link(reading).is_some()
+        || arrival::queue(reading).is_some();
     reading.hottest().is_some_and(has_window) || is_full
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | X_b ≥ 0.85 of what a link carries (F15: 0.92 of its bytes) | the bandwidth is known |
 //! | bytes of requests arrive at the broker all of the time, without the pauses of a window (`arrival.rs`) | the bandwidth is not known |
+//! | the round trip of its connection is 1.3 times the shortest and 1 ms while bytes flow, requests take at least as long, and the thread is idle | the bandwidth is not known, and the broker does not tell how requests arrive |
 //! | a measured RTT and D leave most of L unexplained, by at least 5 ms, the client's thread is idle, and the bytes on the way are fewer than any window (`window.rs`) | the bandwidth is not known: the request's own bytes wait on the way |
 //!
 //! **Why pauses**: 10 MB/s over 4 ms and 1 MB/s over 40 ms let 40,000 bytes be on the way, as a
@@ -23,7 +24,7 @@ use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
 use super::super::words::known;
-use super::arrival::{self, Arrival};
+use super::arrival::{self, Arrival, Queue};
 use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
@@ -42,11 +43,13 @@ const COMPRESSES: f64 = 0.97;
 fn ask(reading: &Reading<'_>) -> Found {
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
     let arrival = reading.hottest().and_then(|pipe| Arrival::of(reading, pipe));
+    let queue = arrival::queue(reading);
     let numbers = [
         known("X_b", reading.bytes_per_second, "bytes/s"),
         known("link", link, "bytes/s"),
         known("arriving", arrival.map(|arrival| arrival.share), ""),
         known("pause", arrival.map(|arrival| arrival.pause_ms), "ms"),
+        known("round trip under load", queue.map(|queue| queue.loaded_ms), "ms"),
     ];
     if reading.bound != Bound::Pipe {
         return Found::nothing(numbers, "no");
@@ -54,21 +57,22 @@ fn ask(reading: &Reading<'_>) -> Found {
     let sent = reading.bytes_per_second.unwrap_or(0.0);
     let waits = reading.hottest().and_then(|pipe| bytes_wait_ms(reading, pipe));
     let stream = arrival::full_link(reading);
-    let text = match (link.filter(|_| is_full(reading)), stream, waits) {
-        (Some(link), _, _) => format!(
+    let text = match (link.filter(|_| is_full(reading)), stream, queue, waits) {
+        (Some(link), ..) => format!(
             "The link is full: it carries {}/s of its {}/s.",
             bytes(sent),
             bytes(link)
         ),
-        (None, Some(stream), _) => streams(stream, sent),
-        (None, None, Some(ms)) => format!(
+        (None, Some(stream), ..) => streams(stream, sent),
+        (None, None, Some(queue), _) => queues(queue, sent),
+        (None, None, _, Some(ms)) => format!(
             "Each request's bytes wait {} ms on the way, longer than for the round trip and the broker together: the link seems full at {}/s.",
             number(ms),
             bytes(sent)
         ),
         _ => return Found::nothing(numbers, "no"),
     };
-    let is_doubtful = !is_full(reading) && stream.is_none();
+    let is_doubtful = !is_full(reading) && stream.is_none() && queue.is_none();
     let mut found = found(reading, numbers, text, is_doubtful);
     if let Some((_, confidence)) = found.verdict.as_mut().filter(|_| !is_full(reading)) {
         *confidence = (*confidence).min(Confidence::Medium);
@@ -80,6 +84,14 @@ fn streams(stream: Arrival, sent: f64) -> String {
     format!(
         "The link is full: bytes of requests arrive {} of the time, without a pause, and that is {}/s.",
         percent(stream.share),
+        bytes(sent)
+    )
+}
+
+fn queues(queue: Queue, sent: f64) -> String {
+    format!(
+        "The link is full: what is sent queues on the way for {} ms, and that is {}/s.",
+        number(queue.loaded_ms - queue.round_trip_ms),
         bytes(sent)
     )
 }
@@ -125,7 +137,7 @@ pub(crate) fn is_full(reading: &Reading<'_>) -> bool {
 }
 
 /// How long a request's own bytes wait, where that is most of L and nothing else explains it.
-fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<f64> {
     let network = &reading.snapshot.network;
     if network.bandwidth_bytes_per_second.is_some() || network.window_bytes.is_some() {
         return None;
@@ -285,6 +297,69 @@ mod tests {
             snapshot.brokers[0].arrival_pause_ms = Some(0.7 * round_trip_ms);
             let diagnosis = examine(&snapshot);
             assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        }
+    }
+
+    /// The same beside Apache Kafka, which tells nothing of its requests: only the kernel of its
+    /// machine speaks.
+    fn queueing(rate: f64, [round_trip_ms, loaded_ms]: [f64; 2], request: f64) -> Snapshot {
+        let mut snapshot = streaming(rate, round_trip_ms, request);
+        snapshot.network.round_trip_ms = Some(round_trip_ms);
+        snapshot.brokers = vec![BrokerSide {
+            round_trip_ms: Some(round_trip_ms),
+            loaded_round_trip_ms: Some(loaded_ms),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    #[test]
+    fn a_queue_on_the_way_to_a_broker_that_tells_nothing_is_a_full_link() {
+        for (rate, trips, request) in [
+            (1e6, [4.05, 15.0], 65_000.0),
+            (10e6, [4.05, 8.1], 262_000.0),
+            (1e6, [40.1, 75.0], 131_000.0),
+        ] {
+            let snapshot = queueing(rate, trips, request);
+            let diagnosis = examine(&snapshot);
+            assert_eq!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
+            assert_eq!(diagnosis.recommendation.unwrap().set, "compression.type=zstd");
+            // Java starts no request before the one before is written: few are under way.
+            let mut unwritten = snapshot.clone();
+            let own = unwritten.producer.as_mut().unwrap();
+            (own.request_ms, own.nodes[0].request_ms) = (Some(2.0 * trips[1]), Some(2.0 * trips[1]));
+            assert_eq!(
+                examine(&unwritten).verdict,
+                Verdict::NetworkBandwidth,
+                "{unwritten:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_round_trip_that_does_not_grow_or_that_no_request_feels_is_no_full_link() {
+        let full = queueing(1e6, [40.1, 75.0], 131_000.0);
+        let changes: [fn(&mut Snapshot); 4] = [
+            // A window leaves the link idle.
+            |other| other.brokers[0].loaded_round_trip_ms = Some(42.0),
+            // A proxy, or the same machine.
+            |other| {
+                other.brokers[0].round_trip_ms = Some(0.05);
+                other.network.round_trip_ms = Some(0.05);
+            },
+            // Answers that are acknowledged late: requests are faster than the queue would be.
+            |other| {
+                let own = other.producer.as_mut().unwrap();
+                (own.request_ms, own.nodes[0].request_ms) = (Some(60.0), Some(60.0));
+            },
+            // The client has no time to send.
+            |other| other.producer.as_mut().unwrap().io_wait = Some(0.05),
+        ];
+        for change in changes {
+            let mut other = full.clone();
+            change(&mut other);
+            let diagnosis = examine(&other);
+            assert_ne!(diagnosis.verdict, Verdict::NetworkBandwidth, "{diagnosis:#?}");
         }
     }
 

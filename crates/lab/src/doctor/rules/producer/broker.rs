@@ -81,8 +81,8 @@ fn ask(reading: &Reading<'_>) -> Found {
 }
 
 /// Adds what the parts of D say: finding, change, refusals.
-pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe, mut found: Found) -> Found {
-    let finding = recompresses(reading, pipe).or_else(|| blame(&pipe.broker.as_ref()?.side));
+pub(crate) fn with_cause(reading: &Reading<'_>, pipe: &Pipe<'_>, mut found: Found) -> Found {
+    let finding = recompresses(reading, pipe).or_else(|| blame(pipe.broker.as_ref()?.side));
     if let Some(finding) = &finding {
         found.summary = format!("{} {}.", found.summary, capitalised(&finding.text));
         found = found.finding(finding.id, finding.text.clone());
@@ -129,7 +129,7 @@ pub(crate) fn retried(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, wo
 }
 
 /// B7: the broker re-compresses what the client has compressed.
-fn recompresses(reading: &Reading<'_>, pipe: &Pipe) -> Option<Finding> {
+fn recompresses(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Finding> {
     let settings = &reading.snapshot.settings;
     let topic = settings.topic_compression.map(|setting| setting.value);
     let own = settings.compression.map(|setting| setting.value);
@@ -167,7 +167,7 @@ fn recompresses(reading: &Reading<'_>, pipe: &Pipe) -> Option<Finding> {
     })
 }
 
-fn recommend(reading: &Reading<'_>, pipe: &Pipe, finding: Option<&Finding>) -> Option<Recommendation> {
+fn recommend(reading: &Reading<'_>, pipe: &Pipe<'_>, finding: Option<&Finding>) -> Option<Recommendation> {
     match finding.map(|finding| finding.id) {
         Some(FindingId::B7) => no_recompression(reading, pipe),
         Some(FindingId::B3 | FindingId::B4 | FindingId::B5 | FindingId::B6) => {
@@ -182,7 +182,7 @@ fn recommend(reading: &Reading<'_>, pipe: &Pipe, finding: Option<&Finding>) -> O
     }
 }
 
-fn no_recompression(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
+fn no_recompression(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Recommendation> {
     let now = positive(reading.records_per_second)?;
     let broker_ms = positive(reading.broker_ms(pipe))?;
     let local_ms = clean(pipe.broker.as_ref()?.side.local_micros)? / 1_000.0;
@@ -213,12 +213,12 @@ fn no_recompression(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation
 }
 
 /// What the broker's rules say about the dominant part of D.
-fn part(pipe: &Pipe) -> Option<Judgement> {
-    judge(&pipe.broker.as_ref()?.side, Role::Producer)
+fn part(pipe: &Pipe<'_>) -> Option<Judgement> {
+    judge(pipe.broker.as_ref()?.side, Role::Producer)
 }
 
 /// The recommendation where D is known, but its parts are not or none of them dominates.
-fn whole(reading: &Reading<'_>, pipe: &Pipe) -> Option<Recommendation> {
+fn whole(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Recommendation> {
     let now = positive(reading.records_per_second)?;
     let ceilings = promise::ceilings(reading, 1.0, &[Kind::Offered, Kind::Worker, Kind::Link]);
     if reading.settings.in_flight.value <= 1.0 {

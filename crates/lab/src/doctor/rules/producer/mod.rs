@@ -115,6 +115,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
         client_id: snapshot.client.client_id.clone(),
         instance_id: snapshot.client.instance_id.clone(),
         role: snapshot.client.role,
+        reasoning: Vec::with_capacity(RULES.len() + 2),
         ..Diagnosis::default()
     };
     let (evidence, step) = evidence::judge(&reading);
@@ -159,6 +160,7 @@ fn host_full(reading: &Reading<'_>) -> Found {
             || window::of(reading, pipe).is_some()
             || window::several_trips(reading, pipe).is_some()
             || arrival::full_link(reading).is_some()
+            || arrival::queue(reading).is_some()
     });
     let is_slow = reading.bound != Bound::Source && !is_far && !reading.has_slow_callbacks();
     host::ask(reading.snapshot, is_slow)
@@ -188,7 +190,7 @@ fn slow_broker(reading: &Reading<'_>) -> Option<Finding> {
     let mut sides = reading
         .nodes
         .iter()
-        .filter_map(|pipe| Some(&pipe.broker.as_ref()?.side));
+        .filter_map(|pipe| Some(pipe.broker.as_ref()?.side));
     sides.find_map(super::broker::blame)
 }
 

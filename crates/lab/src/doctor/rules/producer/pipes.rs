@@ -3,18 +3,17 @@
 
 use crate::doctor::snapshot::{BrokerSide, Node, Producer};
 use crate::formulas::ceiling;
+use crate::model;
 
 use super::super::inference;
 use super::reading::{Reading, clean, latency, positive, ratio};
 
 /// Means below this from histograms of whole milliseconds are meaningless (reading rule 8).
 pub(crate) const ROUNDED_MS: f64 = 2.0;
-/// The receiver's buffer: twice its default socket.receive.buffer.bytes of 100 KiB.
-const RECEIVE_BUFFER_BYTES: f64 = 200.0 * 1_024.0;
 
 /// The pipe to one broker.
 #[derive(Clone, Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct Pipe<'a> {
     /// `None`: the client does not tell brokers apart.
     pub node_id: Option<i32>,
     /// R_n.
@@ -30,13 +29,13 @@ pub(crate) struct Pipe {
     /// U_n (F8).
     pub used: Option<f64>,
     /// D_n: the time that the broker reports.
-    pub broker: Option<BrokerTime>,
+    pub broker: Option<BrokerTime<'a>>,
 }
 
 /// D, in milliseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct BrokerTime {
-    pub side: BrokerSide,
+pub(crate) struct BrokerTime<'a> {
+    pub side: &'a BrokerSide,
     /// Reliable enough to blame the broker with.
     pub ms: Option<f64>,
     /// An upper bound, as far as it was measured.
@@ -71,10 +70,10 @@ pub(crate) fn leaders(own: &Producer) -> Vec<&Node> {
         .collect()
 }
 
-pub(crate) fn pipes(reading: &Reading<'_>, own: &Producer, brokers: &[BrokerSide]) -> Vec<Pipe> {
+pub(crate) fn pipes<'a>(reading: &Reading<'_>, own: &Producer, brokers: &'a [BrokerSide]) -> Vec<Pipe<'a>> {
     let side_of = |node_id: i32| brokers.iter().find(|side| side.node_id == Some(node_id));
     let own_nodes = leaders(own);
-    let mut pipes: Vec<Pipe> = own_nodes
+    let mut pipes: Vec<Pipe<'a>> = own_nodes
         .iter()
         .filter_map(|node| {
             let side = side_of(node.node_id).or(if brokers.len() == 1 && own_nodes.len() == 1 {
@@ -125,7 +124,7 @@ pub(crate) fn pipes(reading: &Reading<'_>, own: &Producer, brokers: &[BrokerSide
 
 /// Pipes where the client does not tell brokers apart: those that the brokers report, or one for
 /// all.
-fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
+fn unseparated<'a>(reading: &Reading<'_>, brokers: &'a [BrokerSide]) -> Vec<Pipe<'a>> {
     let is_separate = brokers.len() > 1 || reading.requests_per_second.is_none();
     if is_separate {
         return brokers
@@ -164,21 +163,18 @@ fn unseparated(reading: &Reading<'_>, brokers: &[BrokerSide]) -> Vec<Pipe> {
     }]
 }
 
-/// M_eff (F8b): the Java client starts a request only once the previous one is written out, so
-/// bytes limit what is under way too.
-fn in_flight(reading: &Reading<'_>, pipe: &Pipe, seen: f64) -> f64 {
+/// M_eff (F8b); a client that leaves its send buffer to the kernel is not held to its size.
+fn in_flight(reading: &Reading<'_>, pipe: &Pipe<'_>, seen: f64) -> f64 {
     let allowed = reading.settings.in_flight.value.max(1.0);
-    let Some((send, request)) = reading.settings.send_buffer_bytes.zip(pipe.request_bytes) else {
-        return allowed;
-    };
-    let buffers = 2.0 * send.value + RECEIVE_BUFFER_BYTES;
-    let by_bytes = ceiling::in_flight_effective(allowed, buffers, request.max(1.0));
-    by_bytes.max(seen.min(allowed))
+    match reading.settings.send_buffer_bytes.zip(pipe.request_bytes) {
+        Some((send, request)) => model::pipe::in_flight(allowed, send.value, request, seen),
+        None => allowed,
+    }
 }
 
 /// U_n (F8); none for a client that may have a million requests under way, or where no answer is
 /// awaited.
-fn used(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+fn used(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<f64> {
     if pipe.in_flight > 10_000.0 || reading.settings.acks.value == 0 {
         return None;
     }
@@ -186,7 +182,7 @@ fn used(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
     clean(Some(ceiling::in_flight_use(pipe.requests_per_second, most)))
 }
 
-fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
+fn broker_time(side: &BrokerSide) -> Option<BrokerTime<'_>> {
     let parts = [
         side.queue_micros,
         side.local_micros,
@@ -200,7 +196,7 @@ fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
     let ms = total_ms.or(parts_ms)?;
     let is_blurred = side.is_rounded_to_ms && ms < ROUNDED_MS;
     Some(BrokerTime {
-        side: side.clone(),
+        side,
         ms: (!is_blurred).then_some(ms),
         ms_at_most: if is_blurred { ROUNDED_MS } else { ms },
     })
@@ -208,7 +204,7 @@ fn broker_time(side: &BrokerSide) -> Option<BrokerTime> {
 
 /// P_n: as reported per broker, or derived from topics, or from the number of batches in the
 /// largest request.
-pub(crate) fn partitions_per_broker(own: &Producer, nodes: &[Pipe], brokers: f64) -> f64 {
+pub(crate) fn partitions_per_broker(own: &Producer, nodes: &[Pipe<'_>], brokers: f64) -> f64 {
     let said: Vec<f64> = nodes.iter().filter_map(|pipe| pipe.partitions).collect();
     if !said.is_empty() {
         return (said.iter().sum::<f64>() / said.len() as f64).max(1.0);

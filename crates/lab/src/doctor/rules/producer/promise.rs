@@ -13,8 +13,10 @@ use crate::formulas::{buffer, latency, wire};
 
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
 use super::reading::{Pipe, Reading, clean, positive};
-use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, grown, lowest, next};
-use crate::model::constants::{LINK_SHARE, WINDOW_LOW};
+use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, lowest, next};
+use crate::model::constants::WINDOW_LOW;
+use crate::model::growth::grown;
+use crate::model::pipe;
 use crate::numbers::{bytes, number};
 
 /// A pipe that is full was never used less than this.
@@ -304,25 +306,19 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
 /// kernel's cap on doubling is unknown.
 pub(crate) fn larger_window(
     reading: &Reading<'_>,
-    pipe: &Pipe,
+    hottest: &Pipe<'_>,
     buffer_bytes: f64,
     round_trip_ms: f64,
 ) -> Option<(Promise, String)> {
     let now = positive(reading.records_per_second)?;
-    let request = pipe.request_bytes?;
+    let request = hottest.request_bytes?;
     let count = reading.nodes.len().max(1) as f64;
-    let broker_ms = pipe
-        .broker
-        .as_ref()
-        .map_or(0.0, |broker| broker.ms.unwrap_or(0.0));
-    let link = positive(reading.snapshot.network.bandwidth_bytes_per_second).map(|link| LINK_SHARE * link);
-    let connection = wire::Connection {
-        round_trip_ms,
-        window_bytes: buffer_bytes.max(1.0),
-        bandwidth_bytes_per_second: link.unwrap_or(f64::INFINITY),
-        broker_ms,
-        in_flight: reading.settings.in_flight.value,
-    };
+    let connection = pipe::connection(
+        (round_trip_ms, reading.broker_ms(hottest)),
+        buffer_bytes.max(1.0),
+        positive(reading.snapshot.network.bandwidth_bytes_per_second),
+        reading.settings.in_flight.value,
+    );
     let by_window = wire::bytes_per_second_refined(&connection, request);
     let record = reading.record_bytes()?;
     let raw = clean(Some(by_window / record * count))?;

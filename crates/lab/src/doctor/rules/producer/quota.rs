@@ -7,7 +7,9 @@
 //! **Threshold**: a mean throttle of 1 ms in the window, or any that the broker reports. A broker
 //! that throttles a client delays its pushes too, so that one on Apache Kafka may have pushed
 //! before it was throttled, and not since: then 0.8 of the byte quota that the cluster has for its
-//! client id, by the ends of its partitions, while it does not come to push or records wait.
+//! client id, by the ends of its partitions, while it does not come to push or records wait; or,
+//! with low confidence, any request quota that the cluster has for it, while it writes on and does
+//! not come to push, on a machine that is not known to be full.
 //! **Which quota**: bytes, where bytes per second are at the byte quota or no request quota is
 //! known; otherwise the share of request time, which fewer and larger requests lower first.
 //!
@@ -20,6 +22,7 @@
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 
 use super::super::found::Found;
+use super::super::host;
 use super::super::words::known;
 use super::backlog::Backlog;
 use super::evidence::confidence;
@@ -55,8 +58,9 @@ fn ask(reading: &Reading<'_>) -> Found {
         known("throttle of the broker", Some(by_broker), "ms"),
     ];
     let is_told = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
-    let is_throttled = is_told || is_at_the_clusters(reading);
-    if !is_throttled || reading.snapshot.telemetry.restarted {
+    let is_known = is_told || is_at_the_clusters(reading);
+    let cut_off_by = share_that_cuts_off(reading).filter(|_| !is_known);
+    if !(is_known || cut_off_by.is_some()) || reading.snapshot.telemetry.restarted {
         return Found::nothing(numbers, "no");
     }
     let bytes_per_second = own
@@ -64,6 +68,7 @@ fn ask(reading: &Reading<'_>) -> Found {
         .find_map(|side| positive(side.quota_bytes_per_second))
         .or_else(|| positive(reading.snapshot.cluster.as_ref()?.quota_bytes_per_second));
     let share = own.iter().find_map(|side| positive(side.quota_request_share));
+    let share = share.or_else(|| positive(reading.snapshot.cluster.as_ref()?.quota_request_share));
     let is_at_byte_quota =
         bytes_per_second.is_none_or(|quota| reading.bytes_per_second.unwrap_or(0.0) >= REACHED * quota);
     let throttle = Throttle {
@@ -85,8 +90,14 @@ fn ask(reading: &Reading<'_>) -> Found {
         true => format!(", by {} ms a request", number(throttle.ms)),
         false => String::new(),
     };
-    let text = format!("The broker holds this client back on purpose{by}: {limit}.");
-    Found::verdict(
+    let text = match cut_off_by {
+        Some(share) => format!(
+            "The broker seems to hold this client back on purpose: it may use {} of request time, and it writes on but does not come to push.",
+            percent(share)
+        ),
+        None => format!("The broker holds this client back on purpose{by}: {limit}."),
+    };
+    let found = Found::verdict(
         numbers,
         Verdict::Quota,
         confidence(reading, Verdict::Quota, !is_told),
@@ -99,7 +110,23 @@ fn ask(reading: &Reading<'_>) -> Found {
     .refuse(
         "max.in.flight.requests.per.connection",
         "more requests at once reach the same quota",
-    )
+    );
+    match cut_off_by {
+        Some(_) => found.missing(
+            "how much of the brokers' time it uses: their metrics request-time and throttle-time of this client id",
+        ),
+        None => found,
+    }
+}
+
+/// The request quota of a client that writes and does not come to push, as one does whose
+/// connection is muted most of the time.
+fn share_that_cuts_off(reading: &Reading<'_>) -> Option<f64> {
+    let snapshot = reading.snapshot;
+    let cluster = snapshot.cluster.as_ref()?;
+    let writes = cluster.is_alone && positive(cluster.records_per_second).is_some();
+    let is_cut_off = snapshot.telemetry.is_silent && writes && !host::is_exhausted(snapshot);
+    positive(cluster.quota_request_share).filter(|_| is_cut_off)
 }
 
 /// Whether it has reached the byte quota that the cluster has for it, and something holds it back.
@@ -159,10 +186,10 @@ fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
 
 #[cfg(test)]
 mod tests {
-    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::diagnosis::{Confidence, Verdict};
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::{BrokerSide, ClusterSide, Telemetry};
+    use crate::doctor::snapshot::{BrokerSide, ClusterSide, Host, Telemetry};
 
     /// 2 MB/s offered of 500 kB/s on Apache Kafka: it pushed once, before it was throttled.
     #[test]
@@ -207,6 +234,66 @@ mod tests {
             |other| other.cluster.as_mut().unwrap().quota_bytes_per_second = None,
             // It pushes when it is due.
             |other| other.telemetry.is_silent = false,
+        ];
+        for change in changes {
+            let mut other = snapshot.clone();
+            change(&mut other);
+            assert_ne!(examine(&other).verdict, Verdict::Quota, "{other:#?}");
+        }
+    }
+
+    /// 1 % of request time on Apache Kafka: it pushed once, before it was muted.
+    #[test]
+    fn a_client_with_a_request_quota_that_writes_and_does_not_push_seems_throttled() {
+        let row = Row {
+            records: 41_000.0,
+            requests: 4_100.0,
+            request_bytes: 1_100.0,
+            batch: 1_000.0,
+            latency: 1.0,
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.seconds = 1.2;
+        snapshot.telemetry = Telemetry {
+            pushes: Some(1),
+            has_subscription: true,
+            push_interval_ms: Some(1_000.0),
+            is_silent: true,
+            ..Telemetry::default()
+        };
+        snapshot.cluster = Some(ClusterSide {
+            records_per_second: Some(2_400.0),
+            is_alone: true,
+            quota_request_share: Some(0.01),
+            ..ClusterSide::default()
+        });
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Quota, "{diagnosis:#?}");
+        assert_eq!(diagnosis.confidence, Confidence::Low);
+        assert!(
+            diagnosis.summary.contains("1 % of request time"),
+            "{}",
+            diagnosis.summary
+        );
+        assert!(
+            diagnosis
+                .missing
+                .iter()
+                .any(|words| words.contains("throttle-time"))
+        );
+        let changes: [fn(&mut crate::doctor::Snapshot); 4] = [
+            |other| other.telemetry.is_silent = false,
+            |other| other.cluster.as_mut().unwrap().quota_request_share = None,
+            // It writes no more.
+            |other| other.cluster.as_mut().unwrap().records_per_second = Some(0.0),
+            |other| {
+                other.host = Some(Host {
+                    used: Some(1.0),
+                    waiting: Some(0.9),
+                    ..Host::default()
+                });
+            },
         ];
         for change in changes {
             let mut other = snapshot.clone();

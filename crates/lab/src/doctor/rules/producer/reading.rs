@@ -60,7 +60,7 @@ pub(crate) struct Reading<'a> {
     pub callback_micros: Option<f64>,
     pub offered: Option<f64>,
     /// Brokers that lead partitions of this producer; at least one if anything is sent.
-    pub nodes: Vec<Pipe>,
+    pub nodes: Vec<Pipe<'a>>,
     /// P_n, mean over brokers.
     pub partitions_per_broker: f64,
     /// What fails: errors, retries, records that expire.
@@ -228,9 +228,9 @@ impl<'a> Reading<'a> {
     }
 
     /// The broker whose pipe is fullest.
-    pub(crate) fn hottest(&self) -> Option<&Pipe> {
+    pub(crate) fn hottest(&self) -> Option<&Pipe<'a>> {
         self.nodes.iter().max_by(|a, b| {
-            let of = |pipe: &Pipe| pipe.used.unwrap_or(0.0);
+            let of = |pipe: &Pipe<'_>| pipe.used.unwrap_or(0.0);
             of(a).total_cmp(&of(b))
         })
     }
@@ -329,12 +329,12 @@ impl<'a> Reading<'a> {
     }
 
     /// D of a pipe, where it is measured reliably enough to blame the broker with.
-    pub(crate) fn broker_ms(&self, pipe: &Pipe) -> Option<f64> {
+    pub(crate) fn broker_ms(&self, pipe: &Pipe<'_>) -> Option<f64> {
         pipe.broker.as_ref()?.ms
     }
 
     /// A measured RTT: stated by the owner, the broker's TCP_INFO, or one request at a time (F10).
-    pub(crate) fn round_trip(&self, pipe: &Pipe) -> Option<RoundTrip> {
+    pub(crate) fn round_trip(&self, pipe: &Pipe<'_>) -> Option<RoundTrip> {
         let by_tcp = self.round_trip_of_tcp(pipe);
         if let Some(ms) =
             positive(self.snapshot.network.round_trip_ms).filter(|ms| Some(*ms) != self.tcp_ms(pipe))
@@ -363,7 +363,7 @@ impl<'a> Reading<'a> {
 
     /// The broker's own measurement of the connection; a collector records the largest of them as
     /// the network's.
-    pub(crate) fn tcp_ms(&self, pipe: &Pipe) -> Option<f64> {
+    pub(crate) fn tcp_ms(&self, pipe: &Pipe<'_>) -> Option<f64> {
         let own = pipe
             .broker
             .as_ref()
@@ -386,7 +386,7 @@ impl<'a> Reading<'a> {
 
     /// TCP may end at a proxy: a round trip that explains less than half of the time outside the
     /// broker is of another path, or each request takes several of them (`window.rs`).
-    fn round_trip_of_tcp(&self, pipe: &Pipe) -> Option<RoundTrip> {
+    fn round_trip_of_tcp(&self, pipe: &Pipe<'_>) -> Option<RoundTrip> {
         let ms = self.tcp_ms(pipe)?;
         let outside = self.round_trip_at_most(pipe);
         outside
@@ -399,7 +399,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Returns `L - D`, an upper bound of the round trip.
-    pub(crate) fn round_trip_at_most(&self, pipe: &Pipe) -> Option<f64> {
+    pub(crate) fn round_trip_at_most(&self, pipe: &Pipe<'_>) -> Option<f64> {
         let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms).unwrap_or(0.0);
         clean(Some((pipe.request_ms? - broker_ms).max(0.0)))
     }

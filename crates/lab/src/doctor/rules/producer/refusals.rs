@@ -151,7 +151,7 @@ fn expected_batch(reading: &Reading<'_>) -> Option<f64> {
         .then_some(expected)
 }
 
-fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
+fn send_buffer(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Refusal> {
     let buffer = reading.settings.send_buffer_bytes?;
     let trip = reading.round_trip(pipe)?;
     let on_the_way = window::on_the_way(reading, pipe, trip.ms)?;
@@ -173,7 +173,7 @@ fn send_buffer(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
     )
 }
 
-fn in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<Refusal> {
+fn in_flight(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Refusal> {
     let allowed = reading.settings.in_flight;
     // A D that was rounded away is an upper bound and refutes nothing.
     let has_time = pipe.broker.as_ref().is_some_and(|broker| broker.ms.is_some());
@@ -277,11 +277,11 @@ fn delivery_timeout(reading: &Reading<'_>) -> Option<Refusal> {
 }
 
 /// The part of L that acks=all waits for.
-fn remote_ms(pipe: Option<&Pipe>) -> Option<f64> {
+fn remote_ms(pipe: Option<&Pipe<'_>>) -> Option<f64> {
     clean(pipe?.broker.as_ref()?.side.remote_micros).map(|micros| micros / 1_000.0)
 }
 
-pub(crate) fn acks(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal> {
+pub(crate) fn acks(reading: &Reading<'_>, pipe: Option<&Pipe<'_>>) -> Option<Refusal> {
     if reading.settings.acks.value == 0 {
         return None;
     }
@@ -302,7 +302,7 @@ pub(crate) fn acks(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal
     )
 }
 
-fn min_insync(reading: &Reading<'_>, pipe: Option<&Pipe>) -> Option<Refusal> {
+fn min_insync(reading: &Reading<'_>, pipe: Option<&Pipe<'_>>) -> Option<Refusal> {
     let remote = remote_ms(pipe)?;
     let broker_ms = reading.broker_ms(pipe?)?;
     (reading.settings.acks.value == -1 && remote >= 0.3 * broker_ms).then(|| Refusal {

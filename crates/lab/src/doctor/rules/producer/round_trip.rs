@@ -69,7 +69,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 }
 
 /// Whether a measured round trip explains what requests wait for.
-pub(crate) fn is_most(reading: &Reading<'_>, pipe: &Pipe, trip: RoundTrip) -> bool {
+pub(crate) fn is_most(reading: &Reading<'_>, pipe: &Pipe<'_>, trip: RoundTrip) -> bool {
     let Some(request_ms) = pipe.request_ms else {
         return false;
     };
@@ -80,13 +80,13 @@ pub(crate) fn is_most(reading: &Reading<'_>, pipe: &Pipe, trip: RoundTrip) -> bo
 }
 
 /// Whether a measured round trip is at least half of a request's time.
-pub(crate) fn is_half(pipe: &Pipe, trip: RoundTrip) -> bool {
+pub(crate) fn is_half(pipe: &Pipe<'_>, trip: RoundTrip) -> bool {
     pipe.request_ms
         .is_some_and(|request_ms| reaches(trip.ms / request_ms, HALF))
 }
 
 /// How many requests in flight are useful, `1 + RTT / D` (F14); none without a round trip.
-pub(crate) fn useful_in_flight(reading: &Reading<'_>, pipe: &Pipe) -> Option<f64> {
+pub(crate) fn useful_in_flight(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<f64> {
     let is_silent = !reading.has_own_numbers();
     let trip = reading
         .round_trip(pipe)

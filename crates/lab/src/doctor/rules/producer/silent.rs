@@ -76,7 +76,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 
 /// From the broker's TCP, the owner, or the gap itself: the time from a response to the next
 /// request is at least a round trip.
-pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip> {
+pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<RoundTrip> {
     let side = &pipe.broker.as_ref().map(|broker| &broker.side);
     positive(reading.snapshot.network.round_trip_ms)
         .map(|ms| RoundTrip {
@@ -106,7 +106,12 @@ pub(crate) fn round_trip(reading: &Reading<'_>, pipe: &Pipe) -> Option<RoundTrip
         })
 }
 
-fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: UsedNumbers) -> Option<Found> {
+fn weigh(
+    reading: &Reading<'_>,
+    pipe: &Pipe<'_>,
+    trip: Option<RoundTrip>,
+    numbers: UsedNumbers,
+) -> Option<Found> {
     let allowed = reading.settings.in_flight.value.max(1.0);
     let under_way = inference::under_way(reading.snapshot);
     let in_flight = match under_way {
@@ -196,7 +201,7 @@ fn weigh(reading: &Reading<'_>, pipe: &Pipe, trip: Option<RoundTrip>, numbers: U
 /// A window that explains the cycle by whole round trips (F13), or by the bytes on the way.
 fn narrow(
     reading: &Reading<'_>,
-    pipe: &Pipe,
+    pipe: &Pipe<'_>,
     request: Option<f64>,
     cycle_ms: f64,
     trip: RoundTrip,

@@ -81,7 +81,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 }
 
 /// The broker whose pipe is full, and one whose pipe is at most half as full.
-fn brokers<'r>(reading: &'r Reading<'_>) -> Option<(&'r Pipe, &'r Pipe)> {
+fn brokers<'r, 'a>(reading: &'r Reading<'a>) -> Option<(&'r Pipe<'a>, &'r Pipe<'a>)> {
     let hottest = reading
         .hottest()
         .filter(|pipe| pipe.used.is_some_and(|used| reaches(used, FULL)))?;
@@ -93,12 +93,17 @@ fn brokers<'r>(reading: &'r Reading<'_>) -> Option<(&'r Pipe, &'r Pipe)> {
     (coolest.used? <= HALF * hottest.used?).then_some((hottest, coolest))
 }
 
-fn of_brokers(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, hot: &Pipe, cool: &Pipe) -> Found {
-    let name = |pipe: &Pipe| {
+fn of_brokers(
+    reading: &Reading<'_>,
+    numbers: impl Into<UsedNumbers>,
+    hot: &Pipe<'_>,
+    cool: &Pipe<'_>,
+) -> Found {
+    let name = |pipe: &Pipe<'_>| {
         pipe.node_id
             .map_or_else(|| "one broker".to_owned(), |id| format!("broker {id}"))
     };
-    let share = |pipe: &Pipe| percent(pipe.used.unwrap_or(0.0).min(1.0));
+    let share = |pipe: &Pipe<'_>| percent(pipe.used.unwrap_or(0.0).min(1.0));
     let text = format!(
         "Requests to {} are at their limit while those to {} are at {}: its batches hold the memory that all others wait for.",
         name(hot),

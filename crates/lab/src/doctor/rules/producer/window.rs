@@ -44,7 +44,7 @@ pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too
 /// Requests whose time is the round trip and the broker's to this share wait for nothing else.
 const ONE_TRIP: f64 = 0.97;
 /// From this many round trips on, a request takes more than one.
-const SEVERAL_TRIPS: f64 = 1.8;
+pub(crate) const SEVERAL_TRIPS: f64 = 1.8;
 /// No send buffer in use lets fewer bytes be on the way (8 KiB, which Linux doubles).
 const WINDOW_MIN: f64 = 6_144.0;
 /// Requests that fit the first flight of a connection wait for no window: ten packets.
@@ -52,7 +52,7 @@ pub(crate) const REQUEST_MIN: f64 = 8_192.0;
 /// Smaller requests fit any send buffer.
 const UNWRITTEN_MIN: f64 = 16_384.0;
 /// The client's thread has time to send.
-const THREAD_HAS_TIME: f64 = 0.1;
+pub(crate) const THREAD_HAS_TIME: f64 = 0.1;
 
 /// A window that is as full as it can get.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ fn ask(reading: &Reading<'_>) -> Found {
 
 /// Bytes under way on a connection, from throughput; with one request in flight, from that
 /// request's size, which is not blurred by averaging a rate over a window.
-pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> Option<f64> {
+pub(crate) fn on_the_way(reading: &Reading<'_>, pipe: &Pipe<'_>, round_trip_ms: f64) -> Option<f64> {
     let by_rate = pipe
         .bytes_per_second
         .or_else(|| Some(pipe.request_bytes? * pipe.requests_per_second))?
@@ -153,7 +153,7 @@ pub(crate) fn candidates(reading: &Reading<'_>) -> Vec<f64> {
 
 /// Whether more than a window wants to be on the way at once, and the observed bytes agree with
 /// that.
-fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_ms: f64) -> bool {
+fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe<'_>, window: f64, round_trip_ms: f64) -> bool {
     if reading.settings.acks.value == 0 {
         return true;
     }
@@ -172,7 +172,7 @@ fn wants_more_than(reading: &Reading<'_>, pipe: &Pipe, window: f64, round_trip_m
 }
 
 /// Whether each request takes one round trip and nothing more: then none waits for a window.
-pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64) -> bool {
+pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe<'_>, round_trip_ms: f64) -> bool {
     let broker_ms = reading.broker_ms(pipe).unwrap_or(0.0);
     let Some(request_ms) = pipe.request_ms else {
         return false;
@@ -190,7 +190,7 @@ pub(crate) fn is_one_trip(reading: &Reading<'_>, pipe: &Pipe, round_trip_ms: f64
 }
 
 /// A window whose size is known, and that is full.
-pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
     let trip = reading.round_trip(pipe)?;
     if is_one_trip(reading, pipe, trip.ms) || arrival::is_steady(reading, pipe) {
         return None;
@@ -209,7 +209,7 @@ pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
 }
 
 /// A window of unknown size, by the sign of several round trips for each request.
-pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window> {
+pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
     let trip_ms = positive(reading.tcp_ms(pipe))?;
     let request_ms = match pipe.request_ms {
         Some(ms) => ms,
@@ -227,7 +227,8 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
     let is_longer = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
     let is_several = is_longer || arrival::is_held(reading, pipe);
     let wants = reading.settings.in_flight.value.max(1.0) * request >= 1.2 * on_the_way;
-    let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !arrival::is_steady(reading, pipe);
+    let is_link = arrival::is_steady(reading, pipe) || arrival::queue(reading).is_some();
+    let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !is_link;
     (is_several && has_time && wants && is_narrow).then_some(Window {
         bytes: on_the_way,
         on_the_way,
@@ -238,7 +239,7 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe) -> Option<Window
 
 /// Batches wait, more requests may be under way, and the thread is idle: a Java client starts the
 /// next request only when the socket has taken the one before.
-fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
+fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     let is_blocked = matches!(reading.bound, Bound::Blocked(_)) && !reading.failing.has_retries;
     let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
     let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
@@ -247,6 +248,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         .zip(reading.queue_ms)
         .is_some_and(|(most, mean)| most > 10.0 * mean);
     is_blocked
+        && arrival::queue(reading).is_none()
         && buffer::of_requests(reading).is_none()
         && is_large
         && !is_fresh
@@ -255,7 +257,7 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe) -> bool {
         && under_way.is_some_and(|count| count <= 0.6 * reading.settings.in_flight.value)
 }
 
-fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: impl Into<UsedNumbers>) -> Found {
+fn unwritten(reading: &Reading<'_>, pipe: &Pipe<'_>, numbers: impl Into<UsedNumbers>) -> Found {
     let request = pipe.request_bytes.unwrap_or(UNWRITTEN_MIN);
     let next = power_above(reading.settings.in_flight.value.min(8.0) * request);
     let text = format!(
@@ -286,7 +288,7 @@ fn unwritten(reading: &Reading<'_>, pipe: &Pipe, numbers: impl Into<UsedNumbers>
 }
 
 /// As much as wants to be on the way, up to bandwidth × RTT and eight times the current value.
-fn recommend(reading: &Reading<'_>, pipe: &Pipe, window: Window) -> Option<Recommendation> {
+fn recommend(reading: &Reading<'_>, pipe: &Pipe<'_>, window: Window) -> Option<Recommendation> {
     let link = positive(reading.snapshot.network.bandwidth_bytes_per_second);
     let wanted = reading.settings.in_flight.value.min(1_000.0) * pipe.request_bytes.unwrap_or(window.bytes);
     let by_link = link.map_or(f64::INFINITY, |link| link * window.round_trip_ms / 1_000.0);

@@ -3,6 +3,7 @@
 
 mod serve;
 mod cluster;
+mod machine;
 mod push;
 
 use std::net::{SocketAddr, TcpListener};
@@ -101,6 +102,7 @@ impl Collecting {
         if let Some(config) = cluster {
             cluster::watch(program, &config, collector.clone())?;
         }
+        machine::watch(collector.clone())?;
         let scorekeeper = Scorekeeper::start(collector.clone())
             .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
         let server = serve::Server::start(program, socket, collector.clone()).map_err(Failure::unanswered)?;
