@@ -39,6 +39,7 @@ pub mod effective_config;
 pub mod image;
 pub mod config;
 pub mod denied;
+pub mod permitted;
 pub mod last;
 mod shortage;
 pub mod refusal;
