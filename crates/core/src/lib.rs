@@ -27,6 +27,7 @@ pub mod partitions;
 pub mod partition;
 pub mod telemetry;
 pub mod services;
+pub mod key_stores;
 pub mod batch_times;
 pub mod reply;
 pub mod seen;

@@ -20,6 +20,7 @@ use crate::fetch::session::FetchSessions;
 use crate::group::{Groups, OFFSETS_TOPIC};
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
+use crate::key_stores::KeyStores;
 use crate::partition::Partition;
 use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
@@ -220,6 +221,14 @@ impl Node {
         assert!(self.executor.set(executor).is_ok(), "the executor is set once");
         self.groups.start(&self.storage);
         self.transactions.start(&self.storage);
+    }
+
+    /// Sets what reads the stores of listeners with TLS, and has the listeners use those that were
+    /// set at run time; called at most once.
+    pub fn set_key_stores(&self, key_stores: Arc<dyn KeyStores>) {
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        controller.set_key_stores(key_stores.clone());
+        self.security.set_key_stores(key_stores, controller.image());
     }
 
     pub fn executor(&self) -> &Arc<dyn NodeExecutor> {
