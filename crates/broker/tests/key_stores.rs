@@ -145,7 +145,7 @@ fn result(code: i16, message: Option<&str>) -> Result<(), (ErrorCode, String)> {
     match code {
         0 => Ok(()),
         code => Err((
-            ErrorCode::from_code(code).unwrap(),
+            ErrorCode::from_i16(code).unwrap(),
             message.unwrap_or_default().to_owned(),
         )),
     }

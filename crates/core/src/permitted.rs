@@ -249,6 +249,8 @@ mod tests {
         assert!(peak <= BYTES_MAX, "{peak}");
         assert!(peak > BYTES_MAX / 2, "{peak}: hardly anything is remembered");
         assert!(permitted.has(ALICE, asked(Write, Topic, "topic-19999")));
+        permitted.remember(ALICE, asked(Write, Topic, &"x".repeat(2 * BYTES_MAX)));
+        assert!(permitted.lock().bytes <= BYTES_MAX);
     }
 
     #[test]
