@@ -78,6 +78,7 @@ pub fn check(root: &Path) -> Result<Vec<Complaint>> {
     complaints.extend(folders(&sources));
     complaints.extend(long_functions(&sources));
     complaints.extend(comments(&sources));
+    complaints.extend(ungranted(&sources));
     complaints.extend(pages(root)?);
     complaints.extend(module_circles::find(&sources).into_iter().map(Complaint::Error));
     complaints.extend(machine_paths(root)?);
@@ -255,6 +256,28 @@ fn folders(sources: &[Source]) -> Vec<Complaint> {
         .map(|source| source.path.as_str())
         .filter(|path| path.contains("/src/") && has_folder(path))
         .map(|path| Complaint::Error(format!("{path} lies beside its folder: name it mod.rs in there")))
+        .collect()
+}
+
+/// Handlers get logs from `Node`, which asks for the grant of a check
+/// (`core/src/access/granted.rs`).
+fn ungranted(sources: &[Source]) -> Vec<Complaint> {
+    const HANDLERS: &str = "crates/core/src/handlers/";
+    // Dispatch asks for its operation on the cluster.
+    const CHECKED_BEFORE: &str = "alter_replica_log_dirs.rs";
+    let handlers = sources.iter().filter(|source| {
+        let name = source.path.strip_prefix(HANDLERS);
+        name.is_some_and(|name| name != CHECKED_BEFORE && !name.ends_with("_tests.rs"))
+    });
+    let ways = ["storage.partition(", "storage.partition_by_name("];
+    handlers
+        .filter(|source| ways.iter().any(|way| source.text.contains(way)))
+        .map(|source| {
+            let path = &source.path;
+            Complaint::Error(format!(
+                "{path} takes a log from the storage: Node::partition asks for a grant"
+            ))
+        })
         .collect()
 }
 
@@ -436,6 +459,20 @@ mod tests {
             source("crates/x/tests/a/b.rs", "// b"),
         ];
         assert!(folders(&inside).is_empty());
+    }
+
+    #[test]
+    fn a_handler_that_goes_past_the_grant_is_found() {
+        let handler = |name: &str, text| source(&format!("crates/core/src/handlers/{name}"), text);
+        let past = "node.storage.partition_by_name(topic, index)";
+        assert_eq!(ungranted(&[handler("fetch.rs", past)]).len(), 1);
+        let allowed = [
+            handler("fetch.rs", "node.partition_by_name(granted, index)"),
+            handler("fetch_tests.rs", past),
+            handler("alter_replica_log_dirs.rs", past),
+            source("crates/broker/src/admin/lag.rs", past),
+        ];
+        assert!(ungranted(&allowed).is_empty());
     }
 
     #[test]

@@ -176,6 +176,7 @@ fn handle_once(broker: &Broker, large: &Large, place: Place) -> (u128, bool) {
         listener_name: "PLAINTEXT".into(),
         principal: "User:ANONYMOUS".into(),
         identity: Default::default(),
+        permitted: Default::default(),
         tenant: Default::default(),
         quota: None,
     };

@@ -75,6 +75,7 @@ fn booking_nanos(others: usize, has_quota: bool) -> f64 {
         listener_name: "PLAINTEXT".into(),
         principal: "User:ANONYMOUS".into(),
         identity: Arc::default(),
+        permitted: Arc::default(),
         tenant: TenantId(1),
         quota: None,
     };

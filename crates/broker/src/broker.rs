@@ -41,6 +41,7 @@ use crate::properties::Properties;
 use crate::random_bytes;
 use crate::settings::Settings;
 use crate::tls::listener::TlsListener;
+use crate::tls::listeners::TlsListeners;
 use crate::tls::reload::Reloader;
 use crate::token_keys::TokenKeyReader;
 
@@ -147,6 +148,9 @@ impl Broker {
         report_way_to_disk(&node, &settings.node);
         if let Some(receiver) = additions.telemetry {
             node.telemetry.set_receiver(receiver);
+        }
+        if !tls_listeners.all().is_empty() {
+            node.set_key_stores(Arc::new(tls_listeners.clone()));
         }
         let node = Arc::new(node);
         let token_keys = TokenKeyReader::start(&node).map_err(StartError::Config)?;
@@ -305,6 +309,14 @@ impl Broker {
         &self.node
     }
 
+    /// Has all listeners read their key stores and trust stores again, for new connections. One
+    /// that cannot keeps what it has, and the log says why. Waits for the disk.
+    pub fn reload_tls(&self) {
+        if let Some(tls) = &self.tls {
+            tls.listeners.reload();
+        }
+    }
+
     /// What `ottla serve` writes to standard output once connections are accepted.
     pub fn ready_line(&self) -> String {
         let listeners: Vec<String> = self
@@ -406,27 +418,27 @@ fn first_users(
 
 /// What listeners with TLS need besides event loops.
 struct Tls {
-    listeners: Vec<Arc<TlsListener>>,
+    listeners: TlsListeners,
     handshakes: Handshakes,
     _reloader: Reloader,
 }
 
 impl Tls {
     /// `None` when no listener has TLS.
-    fn start(listeners: Vec<Arc<TlsListener>>, timeout: Duration) -> io::Result<Option<Tls>> {
-        if listeners.is_empty() {
+    fn start(listeners: TlsListeners, timeout: Duration) -> io::Result<Option<Tls>> {
+        if listeners.all().is_empty() {
             return Ok(None);
         }
         Ok(Some(Tls {
             handshakes: Handshakes::start(timeout, HANDSHAKES_MAX)?,
-            _reloader: Reloader::start(&listeners)?,
+            _reloader: Reloader::start(listeners.all())?,
             listeners,
         }))
     }
 
     fn view(&self) -> TlsView {
         TlsView {
-            listeners: self.listeners.clone(),
+            listeners: self.listeners.all().to_vec(),
             handshakes: self.handshakes.entrance().counts().clone(),
         }
     }
@@ -434,6 +446,7 @@ impl Tls {
     fn door(&self, name: &str) -> Option<TlsDoor> {
         let listener = self
             .listeners
+            .all()
             .iter()
             .find(|listener| **listener.name() == *name)?;
         Some(TlsDoor {
@@ -443,10 +456,10 @@ impl Tls {
     }
 }
 
-fn open_tls(settings: &mut Settings) -> Result<Vec<Arc<TlsListener>>, ConfigError> {
+fn open_tls(settings: &mut Settings) -> Result<TlsListeners, ConfigError> {
     let all = std::mem::take(&mut settings.tls).into_iter();
-    all.map(|settings| Ok(Arc::new(TlsListener::open(settings)?)))
-        .collect()
+    let opened = all.map(|settings| Ok(Arc::new(TlsListener::open(settings)?)));
+    Ok(TlsListeners::new(opened.collect::<Result<_, _>>()?))
 }
 
 pub(crate) fn seed() -> Seed {

@@ -17,6 +17,8 @@ use ottla_wire::messages::alter_client_quotas::{
     AlterClientQuotasResponse, OpData,
 };
 use ottla_wire::messages::api_versions::ApiVersionsResponse;
+use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
+use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use ottla_wire::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
@@ -339,6 +341,50 @@ fn a_session_ends_unless_it_is_extended() {
     assert!(ended.closed().is_empty());
     extended.send(&metadata(7));
     throttle_ms(&mut extended, 7);
+}
+
+/// KIP-368: the end of a session counts for the next request; an answer that is due still comes.
+#[test]
+fn a_session_that_ends_while_a_fetch_waits_ends_with_the_next_request() {
+    let broker = start(&[("connections.max.reauth.ms", "1000")]);
+    let mut admin = Client::connect(broker.address());
+    let create = CreateTopicsRequest {
+        topics: vec![CreatableTopic {
+            name: "t",
+            num_partitions: 1,
+            replication_factor: 1,
+            ..Default::default()
+        }],
+        timeout_ms: 10_000,
+        ..Default::default()
+    };
+    admin.send(&frame(ApiKey::CreateTopics, 5, 1, |bytes| {
+        create.encode(bytes, 5)
+    }));
+    admin.receive(ApiKey::CreateTopics, 5, 1);
+    let fetch = FetchRequest {
+        replica_id: -1,
+        max_wait_ms: 1_500,
+        min_bytes: 1,
+        max_bytes: 1_000,
+        session_epoch: -1,
+        topics: vec![FetchTopic {
+            topic: "t",
+            partitions: vec![FetchPartition {
+                partition_max_bytes: 1_000,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut client = log_in(&broker);
+    client.send(&frame(ApiKey::Fetch, 11, 3, |bytes| fetch.encode(bytes, 11)));
+    let body = client.receive(ApiKey::Fetch, 11, 3);
+    let answer = FetchResponse::decode(&mut Reader::new(&body), 11).unwrap();
+    assert_eq!(answer.responses[0].partitions[0].error_code, 0);
+    client.send(&metadata(4));
+    assert!(client.closed().is_empty());
 }
 
 #[test]

@@ -323,6 +323,25 @@ fn empty_records_and_endless_handshake_messages_end_the_connection() {
 }
 
 #[test]
+fn alerts_end_the_connection_that_sends_them() {
+    const ALERT: u8 = 21;
+    let tls = TlsNet::start(&[]);
+    // A failed handshake, the end of the stream, an alert that does not exist, and half of one.
+    for content in [&[2, 40][..], &[1, 0], &[2, 250], &[2]] {
+        let mut forger = forger(&tls);
+        forger.send(ALERT, content).unwrap();
+        let bytes = forger.closed();
+        assert!(bytes < 1_000, "{content:?}: {bytes}");
+    }
+    // Warnings that mean nothing, for as long as they are taken.
+    let mut warnings = forger(&tls);
+    while warnings.send(ALERT, &[1, 90]).is_ok() {
+        assert!(warnings.sequence < 100_000, "accepts warnings for ever");
+    }
+    tls.net.wait_for_open(0);
+}
+
+#[test]
 fn keys_are_updated_in_both_directions() {
     let tls = TlsNet::start(&[]);
     let mut client = tls.connect(&tls.client_config(VERSIONS[1], None));

@@ -6,15 +6,17 @@
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ottla_broker::net::handshake::Outcome;
-use rustls::ConnectionTrafficSecrets;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS12;
+use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore};
 use support::Client;
 use support::net::echo;
-use support::tls::{Difference, TlsNet};
+use support::tls::{Authority, Difference, TlsClient, TlsNet};
 
 const ALERT: u8 = 21;
 const HANDSHAKE_FAILURE: u8 = 40;
@@ -145,4 +147,49 @@ fn a_connection_of_tls_1_2_is_not_renegotiated() {
     assert!(rest.first().is_none_or(|kind| *kind == ALERT), "{rest:?}");
     assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Full), 1);
     tls.net.wait_for_open(0);
+}
+
+/// A client of `tls` that shows `chain` behind its own certificate, which `authority` has signed.
+fn with_chain(tls: &TlsNet, authority: &Authority, chain: &[CertificateDer<'static>]) -> TlsClient {
+    let mut roots = RootCertStore::empty();
+    roots.add(tls.authority.certificate.der().clone()).unwrap();
+    let own = authority.sign("alice", |_| {});
+    let key = PrivateKeyDer::try_from(own.key.serialized_der().to_vec()).unwrap();
+    let chain = [&[own.certificate.der().clone()], chain].concat();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    tls.connect(&Arc::new(config))
+}
+
+/// The broker looks for a way from the client's certificate to one that it trusts.
+#[test]
+fn long_chains_of_certificates_are_judged_or_refused_and_keep_no_client_out() {
+    let tls = TlsNet::start(&[("ssl.client.auth", "required")]);
+    let stranger = Authority::named("stranger");
+    let others: Vec<CertificateDer<'static>> = (0..100)
+        .map(|number| {
+            Authority::named(&format!("other {number}"))
+                .certificate
+                .der()
+                .clone()
+        })
+        .collect();
+    let mut served = with_chain(&tls, &tls.authority, &others);
+    served.send(&echo(1, b"x"));
+    served.check_answer(1, b"x");
+    let unknown = with_chain(&tls, &stranger, &others).alert();
+    assert_eq!(unknown, rustls::AlertDescription::UnknownCA);
+    // More than a handshake may have.
+    let many: Vec<CertificateDer<'static>> = others.iter().cycle().take(400).cloned().collect();
+    let mut refused = with_chain(&tls, &stranger, &many);
+    let sent = refused.stream.write_all(&echo(1, b"x"));
+    assert!(sent.is_err() || refused.try_receive(1).is_err());
+    tls.net.wait_for_open(1);
+    served.send(&echo(2, b"alive"));
+    served.check_answer(2, b"alive");
 }

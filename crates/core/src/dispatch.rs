@@ -68,7 +68,7 @@ macro_rules! serve {
     }};
     (cluster $operation:ident $module:ident, $node:ident, $request:ident, $body:ident, $reply:ident) => {
         match $node.access.caller($request).cluster(Operation::$operation) {
-            Ok(()) => handlers::$module::handle($node, $request, $body, $reply),
+            Ok(_) => handlers::$module::handle($node, $request, $body, $reply),
             Err(code) => {
                 let refusal = Refusal::denial(code);
                 handlers::$module::deny(&$body, refusal, $request.api_version, $reply);

@@ -11,14 +11,16 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
 use crate::access::Access;
+use crate::access::granted::{GrantedGroup, GrantedTopic};
 use crate::config::{Durability, ListenerSecurity, NodeConfig};
 use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
 use crate::fetch::cold::ReadAhead;
 use crate::fetch::session::FetchSessions;
-use crate::group::Groups;
+use crate::group::{Groups, OFFSETS_TOPIC};
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
+use crate::key_stores::KeyStores;
 use crate::partition::Partition;
 use crate::quota::{self, QuotaConfig, Quotas};
 use crate::random::Random;
@@ -221,6 +223,14 @@ impl Node {
         self.transactions.start(&self.storage);
     }
 
+    /// Sets what reads the stores of listeners with TLS, and has the listeners use those that were
+    /// set at run time; called at most once.
+    pub fn set_key_stores(&self, key_stores: Arc<dyn KeyStores>) {
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        controller.set_key_stores(key_stores.clone());
+        self.security.set_key_stores(key_stores, controller.image());
+    }
+
     pub fn executor(&self) -> &Arc<dyn NodeExecutor> {
         self.executor
             .get()
@@ -265,12 +275,36 @@ impl Node {
         }
     }
 
-    pub fn partition(&self, topic_id: Uuid, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        self.storage.partition(topic_id, index)
+    /// Returns a partition of a topic that the client may use: what handlers call in place of the
+    /// storage.
+    ///
+    /// - `topic`: the one of the grant, looked up before.
+    pub(crate) fn partition(
+        &self,
+        granted: GrantedTopic<'_>,
+        topic: &TopicImage,
+        index: i32,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        assert_eq!(granted.name(), &*topic.name, "granted for another topic");
+        self.storage.partition(topic.id, index)
     }
 
-    pub fn partition_by_name(&self, topic: &str, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        self.storage.partition_by_name(topic, index)
+    /// As `partition`, by the name in the grant.
+    pub(crate) fn partition_by_name(
+        &self,
+        granted: GrantedTopic<'_>,
+        index: i32,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        self.storage.partition_by_name(granted.name(), index)
+    }
+
+    /// Returns the partition that holds the offsets of a group; `None`: there is no such topic.
+    pub(crate) fn offsets_partition(
+        &self,
+        granted: GrantedGroup<'_>,
+    ) -> Option<Result<Arc<Partition>, ErrorCode>> {
+        let index = self.groups.partition_of(&self.storage, granted)?;
+        Some(self.storage.partition_by_name(OFFSETS_TOPIC, index))
     }
 
     /// Forgets what is kept only while a connection is open.

@@ -9,6 +9,7 @@ use ottla_wire::primitives::Uuid;
 
 use crate::denied::{DeniedOperation, cut};
 use crate::last::Last;
+use crate::permitted::Permitted;
 use crate::quota::mutation::MutationQuota;
 use crate::quota::registry::user_of;
 use crate::quota::{ClientQuota, Quotas};
@@ -29,6 +30,8 @@ pub struct ConnectionContext {
     /// In Kafka's form, e.g. `User:ANONYMOUS`.
     pub principal: Arc<str>,
     pub identity: Arc<ClientIdentity>,
+    /// What ACLs permitted it lately.
+    pub permitted: Arc<Permitted>,
     /// The tenant that is charged; until the first request tells the client id, the address stands
     /// for it.
     pub tenant: TenantId,

@@ -2,14 +2,17 @@
 //! (KIP-226).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::disk::Disk;
 use tracing::warn;
 
-use crate::config::{self, ConfigResource, ListenerSecurity, NodeConfig, OauthSettings, SecurityByListener};
+use crate::config::{
+    self, ConfigResource, EffectiveSecurity, ListenerSecurity, NodeConfig, OauthSettings, SecurityByListener,
+};
 use crate::image::MetadataImage;
+use crate::key_stores::KeyStores;
 use crate::sasl::decoy::Decoys;
 use crate::sasl::nonce::Nonces;
 use crate::sasl::token_keys::TokenKeys;
@@ -19,6 +22,8 @@ use crate::sasl::{SaslSecrets, secret_file};
 pub(crate) struct Security {
     config: Arc<NodeConfig>,
     by_listener: ArcSwap<SecurityByListener>,
+    /// Set by a shell with TLS.
+    key_stores: OnceLock<Arc<dyn KeyStores>>,
     pub secrets: SaslSecrets,
     pub token_keys: Arc<TokenKeys>,
 }
@@ -31,7 +36,7 @@ impl Security {
         disk: &dyn Disk,
         directory: &Path,
     ) -> Security {
-        let by_listener = effective(image, config);
+        let by_listener = effective(image, config).by_listener;
         let nonces = Nonces::new(config.secret_seed, "nonces");
         let secret = if has_scram(&by_listener) {
             secret_file::read_or_create(disk, directory, &nonces)
@@ -42,6 +47,7 @@ impl Security {
         Security {
             config: config.clone(),
             by_listener: ArcSwap::from_pointee(by_listener),
+            key_stores: OnceLock::new(),
             secrets: SaslSecrets { nonces, decoys },
             token_keys: Arc::default(),
         }
@@ -65,10 +71,28 @@ impl Security {
         if !Arc::ptr_eq(&old.scram_credentials, &new.scram_credentials) {
             self.secrets.decoys.follow(&new.scram_credentials);
         }
-        let is_changed = |resource: &ConfigResource| old.config(resource) != new.config(resource);
-        if broker_resources(&self.config).iter().any(is_changed) {
-            self.by_listener.store(Arc::new(effective(new, &self.config)));
+        // Also where the values are the same: KIP-226, setting the location of a store once more
+        // has it read again.
+        let is_written = |resource: &ConfigResource| match (old.config(resource), new.config(resource)) {
+            (Some(old), Some(new)) => !Arc::ptr_eq(old, new),
+            (old, new) => old.is_some() != new.is_some(),
+        };
+        if broker_resources(&self.config).iter().any(is_written) {
+            let security = effective(new, &self.config);
+            self.by_listener.store(Arc::new(security.by_listener));
+            if let Some(key_stores) = self.key_stores.get() {
+                key_stores.follow(&security.settings);
+            }
         }
+    }
+
+    /// Has the listeners use the stores that were set at run time, before this start or later.
+    pub fn set_key_stores(&self, key_stores: Arc<dyn KeyStores>, image: &MetadataImage) {
+        key_stores.follow(&effective(image, &self.config).settings);
+        assert!(
+            self.key_stores.set(key_stores).is_ok(),
+            "the key stores are set once"
+        );
     }
 }
 
@@ -81,13 +105,15 @@ fn broker_resources(config: &NodeConfig) -> [ConfigResource; 2] {
 }
 
 /// An invalid value that was set at run time leaves everything as in the file.
-fn effective(image: &MetadataImage, config: &NodeConfig) -> SecurityByListener {
+fn effective(image: &MetadataImage, config: &NodeConfig) -> EffectiveSecurity {
     let resources = broker_resources(config);
     let layers = resources.iter().filter_map(|resource| image.config(resource));
     let layers = layers.map(|values| &**values);
-    config::effective_security(&config.listeners, &config.static_config, layers).unwrap_or_else(|error| {
+    let (listeners, file) = (&config.listeners, &config.static_config);
+    config::effective_security(listeners, file, layers).unwrap_or_else(|error| {
         warn!(%error, "a setting of a listener's security is invalid: those of the file apply");
-        config.security.clone()
+        config::effective_security(listeners, file, std::iter::empty())
+            .expect("the file was read at the start")
     })
 }
 

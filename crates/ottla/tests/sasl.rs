@@ -3,8 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use ottla_broker::{Additions, Broker};
 use ottla_client::Error;
 use ottla_client::admin::{Admin, NewTopic, ScramCredential, ScramMechanism};
@@ -241,4 +246,144 @@ fn an_empty_directory_begins_with_the_users_that_it_is_given() {
     std::fs::remove_dir_all(&data).unwrap();
     let problem = Broker::start(&properties).err().unwrap().to_string();
     assert!(problem.contains("ottla.bootstrap.scram.file"), "{problem}");
+}
+
+/// An identity provider with one key, and the directory of its keys and of the client's token.
+struct Provider {
+    key: EcdsaKeyPair,
+    directory: PathBuf,
+}
+
+impl Provider {
+    fn new(name: &str) -> Provider {
+        let directory = std::env::temp_dir().join(format!("ottla-token-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let point = key.public_key().as_ref();
+        let [x, y] = [&point[1..33], &point[33..]].map(|field| BASE64.encode(field));
+        let keys = serde_json::json!({"keys": [{"kty": "EC", "kid": "1", "crv": "P-256", "x": x, "y": y}]});
+        std::fs::write(directory.join("keys.json"), keys.to_string()).unwrap();
+        Provider { key, directory }
+    }
+
+    /// A token of `user` that is good for so many seconds.
+    fn token(&self, user: &str, seconds: u64) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let parts = [
+            serde_json::json!({"alg": "ES256", "kid": "1"}),
+            serde_json::json!({"sub": user, "iat": now, "exp": now + seconds}),
+        ];
+        let signed = parts.map(|part| BASE64.encode(part.to_string())).join(".");
+        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", BASE64.encode(signature))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.join("token")
+    }
+
+    /// As a job that renews the token would: nobody sees half of one.
+    fn put(&self, token: &str) {
+        let new = self.directory.join("new");
+        std::fs::write(&new, format!("{token}\n")).unwrap();
+        std::fs::rename(new, self.file()).unwrap();
+    }
+
+    fn start(&self, properties: &[(&str, &str)]) -> Broker {
+        const OF_LISTENER: &str = "listener.name.sasl_plaintext.oauthbearer.sasl";
+        const CLASSES: &str = "org.apache.kafka.common.security.oauthbearer";
+        let keys = self.directory.join("keys.json");
+        let own = [
+            ("listeners".to_owned(), "SASL_PLAINTEXT://127.0.0.1:0".to_owned()),
+            ("sasl.enabled.mechanisms".to_owned(), "OAUTHBEARER".to_owned()),
+            (
+                format!("{OF_LISTENER}.server.callback.handler.class"),
+                format!("{CLASSES}.OAuthBearerValidatorCallbackHandler"),
+            ),
+            (
+                format!("{OF_LISTENER}.jaas.config"),
+                format!("{CLASSES}.OAuthBearerLoginModule required;"),
+            ),
+            (
+                format!("{OF_LISTENER}.oauthbearer.jwks.endpoint.url"),
+                format!("file://{}", keys.display()),
+            ),
+            (
+                "connection.failed.authentication.delay.ms".to_owned(),
+                "10".to_owned(),
+            ),
+        ];
+        let own = own.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let lines: Vec<(&str, &str)> = own.chain(properties.iter().copied()).collect();
+        Broker::start_temporary(&lines).unwrap()
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn with_token(broker: &Broker, file: &Path) -> Config {
+    Config::new()
+        .set("bootstrap.servers", broker.address())
+        .set("security.protocol", "SASL_PLAINTEXT")
+        .set("sasl.mechanism", "OAUTHBEARER")
+        .set(
+            "sasl.oauthbearer.token.endpoint.url",
+            format!("file://{}", file.display()),
+        )
+}
+
+#[test]
+fn a_token_of_a_file_or_of_the_settings_lets_the_client_in_and_one_of_a_stranger_does_not() {
+    let provider = Provider::new("one");
+    let broker = provider.start(&[]);
+    provider.put(&provider.token("alice", 600));
+    let of_file = with_token(&broker, &provider.file());
+    let admin = Admin::new(&of_file).unwrap();
+    let created = admin.create_topics(vec![NewTopic::new("t").partitions(1)]).wait();
+    created.unwrap()["t"].as_ref().unwrap();
+    assert_eq!(produce(&Producer::new(&of_file).unwrap(), b"x").unwrap(), 0);
+
+    let base = Config::new()
+        .set("bootstrap.servers", broker.address())
+        .set("security.protocol", "SASL_PLAINTEXT")
+        .set("sasl.mechanism", "OAUTHBEARER");
+    let of_settings = base.set("sasl.oauthbearer.token", provider.token("bob", 600));
+    Admin::new(&of_settings).unwrap().list_topics().wait().unwrap();
+
+    let stranger = Provider::new("stranger");
+    for token in [stranger.token("alice", 600), "a.b.c".to_owned()] {
+        let config = of_settings.clone().set("sasl.oauthbearer.token", &token);
+        let error = Admin::new(&config).unwrap().list_topics().wait().unwrap_err();
+        assert!(matches!(error, Error::Authentication { .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(said.contains("invalid_token") && !said.contains(&token), "{said}");
+    }
+    std::fs::remove_file(provider.file()).unwrap();
+    let error = Admin::new(&of_file).unwrap().list_topics().wait().unwrap_err();
+    assert!(error.to_string().contains("cannot be read"), "{error}");
+}
+
+/// The session ends with the token: the file's next one is shown in time, on the same connection.
+#[test]
+fn a_renewed_token_renews_the_session() {
+    let provider = Provider::new("renewed");
+    let broker = provider.start(&[(
+        "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.clock.skew.seconds",
+        "0",
+    )]);
+    provider.put(&provider.token("alice", 4));
+    let config = with_token(&broker, &provider.file());
+    let admin = Admin::new(&config).unwrap();
+    let created = admin.create_topics(vec![NewTopic::new("t").partitions(1)]).wait();
+    created.unwrap()["t"].as_ref().unwrap();
+    let producer = Producer::new(&config).unwrap();
+    assert_eq!(produce(&producer, b"x").unwrap(), 0);
+    provider.put(&provider.token("alice", 600));
+    // Until the first token has certainly ended.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(produce(&producer, b"y").unwrap(), 1);
 }

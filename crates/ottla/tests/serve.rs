@@ -80,7 +80,6 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     let stops = [
         vec![Signal::TERM],
         vec![Signal::INT],
-        vec![Signal::HUP],
         vec![Signal::TERM, Signal::HUP],
     ];
     for stop in stops {
@@ -103,6 +102,25 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
         assert_eq!(status.code(), Some(0), "{log}");
         assert!(directory.0.join(".kafka_cleanshutdown").exists(), "{log}");
     }
+}
+
+/// A service manager reloads by SIGHUP; at a terminal the same signal means that it is gone.
+#[test]
+fn sighup_has_the_files_of_tls_read_again_and_the_broker_goes_on() {
+    let directory = Directory::new("reload");
+    let mut command = serve(&directory.0, &[]);
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    let line = ready_line(&mut child);
+    let port = line.split("PLAINTEXT://127.0.0.1:").nth(1).unwrap();
+    let port: u16 = port.split_whitespace().next().unwrap().parse().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    signal(&child, Signal::HUP);
+    let is_about = |line: &String| line.contains("reading the files of TLS again");
+    assert!(log.by_ref().map(Result::unwrap).any(|line| is_about(&line)));
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    signal(&child, Signal::TERM);
+    let rest: Vec<String> = log.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
 }
 
 /// A supervisor that is impatient signals again and again while the broker stops.
@@ -433,7 +451,7 @@ fn a_transaction_that_is_open_in_the_directory_is_named_at_start() {
     created["t"].as_ref().unwrap();
     let node = broker.node();
     let topic_id = node.image().topic("t").unwrap().id;
-    let partition = node.partition(topic_id, 1).unwrap();
+    let partition = node.storage.partition(topic_id, 1).unwrap();
     partition
         .append_internal(node.services(), &transactional_batch())
         .unwrap();

@@ -146,6 +146,7 @@ impl World {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Default::default(),
+            permitted: Default::default(),
             tenant: Default::default(),
             quota: None,
         };

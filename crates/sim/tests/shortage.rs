@@ -119,7 +119,7 @@ fn a_shortage_at_a_start_loses_nothing_and_unopened_partitions_are_opened_later(
         let is_served = |index| {
             world
                 .node()
-                .is_some_and(|node| node.partition_by_name("simulated", index).is_ok())
+                .is_some_and(|node| node.storage.partition_by_name("simulated", index).is_ok())
         };
         late += u64::from(!(0..PARTITIONS).all(is_served));
         // Even after a kill before any retry, the next start knows all partitions.

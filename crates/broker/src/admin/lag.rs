@@ -111,7 +111,10 @@ impl GroupLag {
         };
         for committed in &group.committed {
             // Offsets of a deleted topic are no lag.
-            if let Ok(partition) = node.partition_by_name(&committed.topic, committed.partition) {
+            if let Ok(partition) = node
+                .storage
+                .partition_by_name(&committed.topic, committed.partition)
+            {
                 let age = |offset| age_of(node, &partition, offset);
                 lag.add(committed, partition.offsets(), age, room);
             }

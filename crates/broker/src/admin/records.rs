@@ -78,7 +78,7 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
     let partition_count = image.topic(ask.topic).map_or(0, |topic| topic.partitions.len());
     drop(image);
     let partition = ask.partition;
-    let found = node.partition_by_name(ask.topic, partition);
+    let found = node.storage.partition_by_name(ask.topic, partition);
     let found =
         found.map_err(|_| format!("there is no partition {partition}; the topic has {partition_count}"))?;
     let view = found.view();
@@ -229,7 +229,7 @@ fn looked(record: &Record<'_>, header: &BatchHeader, codec: Codec) -> LookedReco
 /// first one, and at most a batch too early otherwise. `None`: there is no record, or it cannot be
 /// read without waiting for the device, which a list of many groups must not do.
 pub fn timestamp_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Option<i64> {
-    let found = node.partition_by_name(topic, partition).ok()?;
+    let found = node.storage.partition_by_name(topic, partition).ok()?;
     let view = found.view();
     let offset = offset.max(view.offsets.start);
     let bound: Bound = view.bound;

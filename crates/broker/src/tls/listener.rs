@@ -1,9 +1,8 @@
 //! What one listener with TLS shows to its clients: replaced as a whole when its files change, for
 //! new connections only.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ottla_core::config::ConfigError;
 use rustls::ServerConfig;
@@ -13,17 +12,42 @@ use tracing::warn;
 use super::certificate::Certificate;
 use super::config::{Loaded, TlsSettings};
 use super::file_stamp::{FileStamp, stamp};
+use super::settings::SslSettings;
 use super::stores;
 
 /// One listener's TLS.
 #[derive(Debug)]
 pub struct TlsListener {
-    settings: TlsSettings,
-    /// Of its files, before they were read for the first time.
-    stamps_when_opened: Vec<FileStamp>,
-    loaded: Mutex<Loaded>,
+    name: Arc<str>,
+    has_sasl: bool,
+    current: Mutex<Arc<Current>>,
+    tried: Mutex<Tried>,
     /// The last attempt to read the files again has failed.
     is_failing: AtomicBool,
+}
+
+/// The settings of a listener, and what was read from its stores.
+#[derive(Debug)]
+struct Current {
+    settings: TlsSettings,
+    loaded: Loaded,
+}
+
+/// The last attempt to read stores.
+#[derive(Debug)]
+struct Tried {
+    ssl: SslSettings,
+    /// Of the stores' files, before they were read.
+    stamps: Vec<FileStamp>,
+}
+
+impl Tried {
+    fn now(ssl: SslSettings) -> Tried {
+        Tried {
+            stamps: stamps(&ssl),
+            ssl,
+        }
+    }
 }
 
 /// Why a client with a valid certificate is not admitted.
@@ -37,13 +61,13 @@ pub enum PrincipalFault {
 impl TlsListener {
     /// Reads the stores.
     pub fn open(settings: TlsSettings) -> Result<TlsListener, ConfigError> {
-        let files = stores::files(&settings.ssl);
-        let stamps_when_opened = files.iter().map(|path| stamp(path)).collect();
+        let tried = Tried::now(settings.ssl.clone());
         let loaded = settings.load()?;
         let listener = TlsListener {
-            settings,
-            stamps_when_opened,
-            loaded: Mutex::new(loaded),
+            name: settings.ssl.listener().clone(),
+            has_sasl: settings.has_sasl,
+            current: Mutex::new(Arc::new(Current { settings, loaded })),
+            tried: Mutex::new(tried),
             is_failing: AtomicBool::new(false),
         };
         listener.warn_of_expiry();
@@ -51,44 +75,36 @@ impl TlsListener {
     }
 
     pub fn name(&self) -> &Arc<str> {
-        self.settings.ssl.listener()
+        &self.name
     }
 
     /// Whether its clients have to authenticate after the handshake.
     pub fn has_sasl(&self) -> bool {
-        self.settings.has_sasl
+        self.has_sasl
     }
 
     /// What a new handshake uses.
     pub fn config(&self) -> Arc<ServerConfig> {
-        self.loaded().config.clone()
+        self.current().loaded.config.clone()
     }
 
     /// When the first of the listener's certificates expires, in seconds of Unix time.
     pub fn not_after(&self) -> Option<i64> {
-        let loaded = self.loaded();
-        loaded.certificates.iter().map(|found| found.not_after).min()
+        let current = self.current();
+        let certificates = current.loaded.certificates.iter();
+        certificates.map(|found| found.not_after).min()
     }
 
     /// Names certificates in the log that have expired, or soon will.
     pub fn warn_of_expiry(&self) {
         let now = UnixTime::now().as_secs() as i64;
         let listener = self.name();
-        for certificate in &self.loaded().certificates {
+        for certificate in &self.current().loaded.certificates {
             if let Some(concern) = certificate.concern(now) {
                 let subject = &certificate.subject;
                 warn!(%listener, %subject, "the listener's certificate {concern}");
             }
         }
-    }
-
-    /// The files that the stores are in.
-    pub fn files(&self) -> Vec<PathBuf> {
-        stores::files(&self.settings.ssl)
-    }
-
-    pub fn stamps_when_opened(&self) -> &[FileStamp] {
-        &self.stamps_when_opened
     }
 
     /// The principal of a client with this certificate chain, in Kafka's form; `None` when the
@@ -98,70 +114,115 @@ impl TlsListener {
         chain: Option<&[CertificateDer<'_>]>,
     ) -> Result<Option<Arc<str>>, PrincipalFault> {
         // On a SASL_SSL listener the principal is that of SASL.
-        let leaf = chain.and_then(<[_]>::first).filter(|_| !self.settings.has_sasl);
+        let leaf = chain.and_then(<[_]>::first).filter(|_| !self.has_sasl);
         let Some(leaf) = leaf else {
             return Ok(None);
         };
         let found = Certificate::read(leaf).map_err(|_| PrincipalFault::Unreadable)?;
-        let name = self.settings.rules.name(&found.subject);
+        let name = self.current().settings.rules.name(&found.subject);
         let name = name.ok_or(PrincipalFault::NoRule(found.subject))?;
         Ok(Some(format!("User:{name}").into()))
     }
 
+    /// The stamps of its files now, and those before the last attempt to read them.
+    pub fn stamps(&self) -> (Vec<FileStamp>, Vec<FileStamp>) {
+        let tried = self.tried();
+        (stamps(&tried.ssl), tried.stamps.clone())
+    }
+
     /// Reads the stores again. On an error what was read before stays.
     pub fn reload(&self) -> Result<(), ConfigError> {
-        let result = self.replace();
-        self.is_failing.store(result.is_err(), Ordering::Relaxed);
-        result
+        let ssl = self.tried().ssl.clone();
+        self.replace(ssl)
+    }
+
+    /// Uses other settings from now on, if they are others, or if files have changed since they
+    /// were read (KIP-226); returns whether that was so. On an error what was read before stays.
+    pub fn follow(&self, ssl: SslSettings) -> Result<bool, ConfigError> {
+        if !self.is_other(&ssl) {
+            return Ok(false);
+        }
+        self.replace(ssl).map(|()| true)
+    }
+
+    /// Whether the listener could use these settings: reads their stores, and changes nothing.
+    pub fn check(&self, ssl: SslSettings) -> Result<(), ConfigError> {
+        if !self.is_other(&ssl) {
+            return Ok(());
+        }
+        self.read(ssl).map(drop)
     }
 
     pub fn is_failing(&self) -> bool {
         self.is_failing.load(Ordering::Relaxed)
     }
 
-    fn replace(&self) -> Result<(), ConfigError> {
-        let new = self.settings.load()?;
-        let old = self.loaded().certificates.clone();
-        self.check_change(&old, &new.certificates)?;
-        *self.lock() = new;
+    fn is_other(&self, ssl: &SslSettings) -> bool {
+        let tried = self.tried();
+        self.is_failing() || tried.ssl != *ssl || tried.stamps != stamps(ssl)
+    }
+
+    fn replace(&self, ssl: SslSettings) -> Result<(), ConfigError> {
+        *self.tried() = Tried::now(ssl.clone());
+        let read = self.read(ssl);
+        self.is_failing.store(read.is_err(), Ordering::Relaxed);
+        *self.lock() = Arc::new(read?);
         self.warn_of_expiry();
         Ok(())
     }
 
-    /// KIP-226: a new certificate must be for the same name, unless the settings allow another.
-    fn check_change(&self, old: &[Certificate], new: &[Certificate]) -> Result<(), ConfigError> {
-        let fault = |problem: String| Err(self.settings.ssl.fault("ssl.keystore.location", problem));
-        let subjects = |found: &[Certificate]| -> Vec<String> {
-            found.iter().map(|found| found.subject.clone()).collect()
-        };
-        let (before, after) = (subjects(old), subjects(new));
-        if !self.settings.allows_dn_changes && before != after {
-            return fault(format!(
-                "has certificates of {}, not of {} as before (ssl.allow.dn.changes)",
-                after.join(" and "),
-                before.join(" and ")
-            ));
-        }
-        let lacks_name = |(old, new): (&Certificate, &Certificate)| {
-            let has = |name: &Vec<u8>| new.alternative_names.contains(name);
-            !old.alternative_names.iter().all(has)
-        };
-        if !self.settings.allows_san_changes && old.iter().zip(new).any(lacks_name) {
-            return fault(
-                "has a certificate without an alternative name that it had before (ssl.allow.san.changes)"
-                    .to_owned(),
-            );
-        }
-        Ok(())
+    fn read(&self, ssl: SslSettings) -> Result<Current, ConfigError> {
+        let settings = TlsSettings::read(ssl, self.has_sasl)?;
+        let loaded = settings.load()?;
+        check_change(
+            &settings,
+            &self.current().loaded.certificates,
+            &loaded.certificates,
+        )?;
+        Ok(Current { settings, loaded })
     }
 
-    fn loaded(&self) -> Loaded {
+    fn current(&self) -> Arc<Current> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Loaded> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Arc<Current>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn tried(&self) -> MutexGuard<'_, Tried> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stamps(ssl: &SslSettings) -> Vec<FileStamp> {
+    stores::files(ssl).iter().map(|path| stamp(path)).collect()
+}
+
+/// KIP-226: a new certificate must be for the same name, unless the settings allow another.
+fn check_change(settings: &TlsSettings, old: &[Certificate], new: &[Certificate]) -> Result<(), ConfigError> {
+    let fault = |problem: String| Err(settings.ssl.fault("ssl.keystore.location", problem));
+    let subjects =
+        |found: &[Certificate]| -> Vec<String> { found.iter().map(|found| found.subject.clone()).collect() };
+    let (before, after) = (subjects(old), subjects(new));
+    if !settings.allows_dn_changes && before != after {
+        return fault(format!(
+            "has certificates of {}, not of {} as before (ssl.allow.dn.changes)",
+            after.join(" and "),
+            before.join(" and ")
+        ));
+    }
+    let lacks_name = |(old, new): (&Certificate, &Certificate)| {
+        let has = |name: &Vec<u8>| new.alternative_names.contains(name);
+        !old.alternative_names.iter().all(has)
+    };
+    if !settings.allows_san_changes && old.iter().zip(new).any(lacks_name) {
+        return fault(
+            "has a certificate without an alternative name that it had before (ssl.allow.san.changes)"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -174,8 +235,8 @@ mod tests {
     }
 
     fn shown(listener: &TlsListener) -> (String, usize) {
-        let loaded = listener.loaded();
-        let first = &loaded.certificates[0];
+        let current = listener.current();
+        let first = &current.loaded.certificates[0];
         (first.subject.clone(), first.alternative_names.len())
     }
 
@@ -225,6 +286,45 @@ mod tests {
         write("b", &["x"]);
         listener.reload().unwrap();
         assert_eq!(shown(&listener), ("CN=b".to_owned(), 1));
+    }
+
+    #[test]
+    fn other_settings_are_taken_if_their_stores_can_be_used() {
+        let authority = Authority::named("ca");
+        let files = Files::new();
+        let write = |file: &str, name: &str, names: &[&str]| {
+            files.write(file, authority.sign(name, with_names(names)).pem())
+        };
+        let [first, second, other] = [
+            write("a.pem", "a", &["x"]),
+            write("b.pem", "a", &["x", "y"]),
+            write("c.pem", "c", &["x"]),
+        ];
+        let ssl = |path: &str| settings(&[("ssl.keystore.type", "PEM"), ("ssl.keystore.location", path)]);
+        let listener = TlsListener::open(TlsSettings::read(ssl(&first), false).unwrap()).unwrap();
+        let config = listener.config();
+        assert_eq!(listener.follow(ssl(&first)), Ok(false));
+        for (path, part) in [
+            (other.as_str(), "not of CN=a as before"),
+            ("gone.pem", "cannot be read"),
+        ] {
+            let was_failing = listener.is_failing();
+            let error = listener.check(ssl(path)).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains(path), "{error}");
+            assert_eq!(listener.is_failing(), was_failing, "only looked at");
+            assert_eq!(listener.follow(ssl(path)).unwrap_err().to_string(), error);
+            assert!(listener.is_failing());
+            assert!(Arc::ptr_eq(&config, &listener.config()), "{part}");
+        }
+        listener.check(ssl(&second)).unwrap();
+        assert!(Arc::ptr_eq(&config, &listener.config()), "only looked at");
+        assert_eq!(listener.follow(ssl(&second)), Ok(true));
+        assert!(!listener.is_failing());
+        assert_eq!(shown(&listener), ("CN=a".to_owned(), 2));
+        // The settings are the same, the file is another.
+        write("b.pem", "a", &["x", "y", "z"]);
+        assert_eq!(listener.follow(ssl(&second)), Ok(true));
+        assert_eq!(shown(&listener), ("CN=a".to_owned(), 3));
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod config;
 pub(crate) mod file_stamp;
 pub mod listener;
 pub mod reload;
+pub mod listeners;
 
 #[cfg(test)]
 pub(crate) mod testing;

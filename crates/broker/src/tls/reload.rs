@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::{error, info};
 
-use super::file_stamp::{FileStamp, stamp};
+use super::file_stamp::FileStamp;
 use super::listener::TlsListener;
 
 /// How often the files are looked at. A change takes effect after two looks that see the same.
@@ -29,28 +29,18 @@ struct Watch {
 /// after the other.
 #[derive(Debug)]
 struct Changes {
-    /// The stamps at the last attempt to read.
-    tried: Vec<FileStamp>,
     /// The stamps at the last look.
     seen: Vec<FileStamp>,
 }
 
 impl Changes {
-    fn new(now: Vec<FileStamp>) -> Changes {
-        Changes {
-            tried: now.clone(),
-            seen: now,
-        }
-    }
-
     /// Whether to read the files now.
-    fn look(&mut self, now: Vec<FileStamp>) -> bool {
+    ///
+    /// - `tried`: the stamps at the last attempt to read.
+    fn look(&mut self, now: Vec<FileStamp>, tried: &[FileStamp]) -> bool {
         let is_stable = now == self.seen;
-        let is_new = now != self.tried;
+        let is_new = now != tried;
         self.seen = now;
-        if is_stable && is_new {
-            self.tried.clone_from(&self.seen);
-        }
         is_stable && is_new
     }
 }
@@ -65,7 +55,9 @@ pub struct Reloader {
 impl Reloader {
     pub fn start(listeners: &[Arc<TlsListener>]) -> std::io::Result<Reloader> {
         let watch = |listener: &Arc<TlsListener>| Watch {
-            changes: Changes::new(listener.stamps_when_opened().to_vec()),
+            changes: Changes {
+                seen: listener.stamps().1,
+            },
             listener: listener.clone(),
         };
         let mut watches: Vec<Watch> = listeners.iter().map(watch).collect();
@@ -110,16 +102,20 @@ fn wait((stop, woken): &(Mutex<bool>, Condvar)) -> bool {
 }
 
 fn look(watch: &mut Watch) {
-    let stamps = watch.listener.files().iter().map(|path| stamp(path)).collect();
-    if !watch.changes.look(stamps) {
-        return;
+    let (now, tried) = watch.listener.stamps();
+    if watch.changes.look(now, &tried) {
+        read_again(&watch.listener);
     }
-    let listener = watch.listener.name();
-    match watch.listener.reload() {
-        Ok(()) => info!(%listener, "the files of TLS have changed and were read again"),
+}
+
+/// Has the listener read its files, and says in the log how that ended.
+pub(super) fn read_again(listener: &TlsListener) {
+    let name = listener.name();
+    match listener.reload() {
+        Ok(()) => info!(listener = %name, "the files of TLS were read again"),
         Err(error) => error!(
-            %listener, %error,
-            "the files of TLS have changed and cannot be used; the listener keeps what it had"
+            listener = %name, %error,
+            "the files of TLS cannot be used; the listener keeps what it had"
         ),
     }
 }
@@ -132,13 +128,21 @@ mod tests {
     #[test]
     fn files_are_read_once_they_have_changed_and_rest() {
         let at = |size: u64| vec![Some(Stamp::of_bytes(size)), None];
-        let mut changes = Changes::new(at(1));
-        let looks = [1, 2, 3, 3, 3, 1, 1, 1].map(|size| changes.look(at(size)));
+        let mut changes = Changes { seen: at(1) };
+        let mut tried = at(1);
+        let mut look = |now: Vec<FileStamp>| {
+            let is_read = changes.look(now.clone(), &tried);
+            if is_read {
+                tried = now;
+            }
+            is_read
+        };
+        let looks = [1, 2, 3, 3, 3, 1, 1, 1].map(|size| look(at(size)));
         assert_eq!(looks, [false, false, false, true, false, false, true, false]);
         // Changed and changed back between two looks at a file half written.
-        let looks = [2, 1, 1].map(|size| changes.look(at(size)));
+        let looks = [2, 1, 1].map(|size| look(at(size)));
         assert_eq!(looks, [false; 3]);
-        assert!(!changes.look(vec![None, None]));
-        assert!(changes.look(vec![None, None]), "a missing file is worth an error");
+        assert!(!look(vec![None, None]));
+        assert!(look(vec![None, None]), "a missing file is worth an error");
     }
 }

@@ -30,7 +30,7 @@ impl fmt::Debug for Password {
 }
 
 /// The value of one key.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Setting {
     /// The key as written in the file.
     key: String,
@@ -40,7 +40,7 @@ struct Setting {
 }
 
 /// The settings of one listener, by their names without the listener's prefix.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SslSettings {
     listener: Arc<str>,
     values: BTreeMap<String, Setting>,

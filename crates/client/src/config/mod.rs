@@ -27,7 +27,8 @@ pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, GroupProtocol, OffsetReset};
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
-    Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings, TlsVersions,
+    OauthSettings, Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings,
+    TlsVersions, TokenSource,
 };
 pub use self::settings::Warning;
 pub use crate::network::io::Address;

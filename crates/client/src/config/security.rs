@@ -50,14 +50,17 @@ pub enum SaslMechanism {
     ScramSha256,
     /// RFC 5802 with SHA-512.
     ScramSha512,
+    /// RFC 7628; the token itself is sent, so use it with TLS only.
+    OauthBearer,
 }
 
 impl SaslMechanism {
     /// Every mechanism that this client speaks.
-    pub const ALL: [SaslMechanism; 3] = [
+    pub const ALL: [SaslMechanism; 4] = [
         SaslMechanism::Plain,
         SaslMechanism::ScramSha256,
         SaslMechanism::ScramSha512,
+        SaslMechanism::OauthBearer,
     ];
 
     /// The name used in SaslHandshake.
@@ -66,6 +69,24 @@ impl SaslMechanism {
             SaslMechanism::Plain => "PLAIN",
             SaslMechanism::ScramSha256 => "SCRAM-SHA-256",
             SaslMechanism::ScramSha512 => "SCRAM-SHA-512",
+            SaslMechanism::OauthBearer => "OAUTHBEARER",
+        }
+    }
+
+    fn is_scram(self) -> bool {
+        matches!(self, SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512)
+    }
+
+    /// The class of `sasl.jaas.config`.
+    fn login_module(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
+            SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
+                "org.apache.kafka.common.security.scram.ScramLoginModule"
+            }
+            SaslMechanism::OauthBearer => {
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+            }
         }
     }
 }
@@ -76,10 +97,32 @@ impl SaslMechanism {
 pub struct SaslSettings {
     /// `sasl.mechanism`.
     pub mechanism: SaslMechanism,
-    /// From `sasl.jaas.config` or `sasl.username`; never empty.
+    /// From `sasl.jaas.config` or `sasl.username`; empty only with OAUTHBEARER.
     pub username: Arc<str>,
-    /// From `sasl.jaas.config` or `sasl.password`.
+    /// From `sasl.jaas.config` or `sasl.password`; empty with OAUTHBEARER.
     pub password: Password,
+    /// Of OAUTHBEARER.
+    pub oauth: Option<OauthSettings>,
+}
+
+/// What the client shows with OAUTHBEARER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OauthSettings {
+    /// Where the token is.
+    pub source: TokenSource,
+    /// `extension_<name>="<value>"` of `sasl.jaas.config` (KIP-342): names and values.
+    pub extensions: Vec<(String, String)>,
+}
+
+/// Where a token comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TokenSource {
+    /// `sasl.oauthbearer.token`.
+    Inline(Password),
+    /// The file of `sasl.oauthbearer.token.endpoint.url`, read at every authentication.
+    File(PathBuf),
 }
 
 /// Where certificates and keys come from.
@@ -140,6 +183,7 @@ impl Security {
         if is_tls {
             settings.needs(Feature::Tls, "security.protocol", &protocol)?;
         }
+        check_login_handler(settings)?;
         Ok(Security {
             sasl: protocol
                 .starts_with("SASL_")
@@ -158,10 +202,18 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
         return Err(invalid(KEY, "null", why));
     }
     let Some(mechanism) = SaslMechanism::ALL.into_iter().find(|known| known.name() == name) else {
-        let why = "this client speaks PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512";
+        let why = "this client speaks PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER";
         return Err(invalid(KEY, name, why));
     };
-    if mechanism != SaslMechanism::Plain {
+    if mechanism == SaslMechanism::OauthBearer {
+        return Ok(SaslSettings {
+            mechanism,
+            username: "".into(),
+            password: Password::new(""),
+            oauth: Some(oauth(settings)?),
+        });
+    }
+    if mechanism.is_scram() {
         settings.needs(Feature::Tls, KEY, name)?;
     }
     let (username, password) = credentials(settings, mechanism)?;
@@ -172,7 +224,135 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
         mechanism,
         username: username.into(),
         password: Password::new(&password),
+        oauth: None,
     })
+}
+
+/// The classes that fetch a token (KIP-768), in the packages of Kafka 4 and 3: they read it from
+/// the file that this client reads, too.
+const LOGIN_HANDLERS: [&str; 2] = [
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+];
+
+fn check_login_handler(settings: &Settings) -> Result<(), Error> {
+    const KEY: &str = "sasl.login.callback.handler.class";
+    match settings.filled(KEY) {
+        Some(class) if !LOGIN_HANDLERS.contains(&class) => Err(invalid(
+            KEY,
+            class,
+            "classes of a Java program cannot be loaded here",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn oauth(settings: &Settings) -> Result<OauthSettings, Error> {
+    for key in ["sasl.username", "sasl.password"] {
+        if settings.is_written(key) {
+            return Err(config_error(
+                key,
+                format!("{key} is not for OAUTHBEARER: it has a token"),
+            ));
+        }
+    }
+    let extensions = match settings.filled("sasl.jaas.config") {
+        None => Vec::new(),
+        Some(text) => extensions(&login(text, SaslMechanism::OauthBearer)?)?,
+    };
+    Ok(OauthSettings {
+        source: token_source(settings)?,
+        extensions,
+    })
+}
+
+fn token_source(settings: &Settings) -> Result<TokenSource, Error> {
+    const TOKEN: &str = "sasl.oauthbearer.token";
+    const URL: &str = "sasl.oauthbearer.token.endpoint.url";
+    match (settings.filled(TOKEN), settings.filled(URL)) {
+        (Some(_), Some(_)) => Err(config_error(
+            TOKEN,
+            format!("{TOKEN} cannot be set together with {URL}"),
+        )),
+        (Some(token), None) => Ok(TokenSource::Inline(Password::new(token))),
+        (None, Some(url)) => {
+            let path = token_path(url).map_err(|why| invalid(URL, url, why))?;
+            Ok(TokenSource::File(path.into()))
+        }
+        (None, None) => Err(config_error(
+            URL,
+            format!("OAUTHBEARER needs {URL}=file:///PATH, or {TOKEN}"),
+        )),
+    }
+}
+
+/// `file:/path`, `file:///path` and `file://localhost/path`.
+fn token_path(url: &str) -> Result<&str, &'static str> {
+    let Some(rest) = url.strip_prefix("file:") else {
+        return Err(
+            "this client reads tokens from a file (file:///PATH) and asks no server for them: let a job write the \
+             file, which is read at every authentication",
+        );
+    };
+    let path = match rest.strip_prefix("//") {
+        Some(authority) => authority.strip_prefix("localhost").unwrap_or(authority),
+        None => rest,
+    };
+    match path {
+        _ if !path.starts_with('/') => Err("the path must be absolute: file:///PATH"),
+        _ if path.contains('%') => Err("write the path without percent signs"),
+        path => Ok(path),
+    }
+}
+
+/// The extensions (KIP-342). Options of Kafka's class that would fetch or make a token are errors,
+/// because no such token would be sent.
+fn extensions(login: &jaas::Login) -> Result<Vec<(String, String)>, Error> {
+    const KEY: &str = "sasl.jaas.config";
+    let mut extensions = Vec::new();
+    for (option, value) in &login.options {
+        let why = if let Some(name) = option.strip_prefix("extension_") {
+            // RFC 7628, 3.1; `auth` is the token itself.
+            let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+            let is_value = value
+                .bytes()
+                .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'));
+            match is_name && is_value && name != "auth" {
+                true => {
+                    extensions.push((name.to_owned(), value.clone()));
+                    continue;
+                }
+                false => format!("{option} has a name or a value that no extension may have"),
+            }
+        } else if option.starts_with("unsecuredLogin") {
+            format!("{option} asks for tokens without a signature, which this client does not make")
+        } else if matches!(option.as_str(), "clientId" | "clientSecret" | "scope") {
+            format!(
+                "{option} is for fetching tokens, which this client does not: set \
+                 sasl.oauthbearer.token.endpoint.url to a file"
+            )
+        } else {
+            continue;
+        };
+        return Err(invalid(KEY, "[hidden]", &why));
+    }
+    Ok(extensions)
+}
+
+/// Reads an entry of JAAS for the mechanism.
+fn login(text: &str, mechanism: SaslMechanism) -> Result<jaas::Login, Error> {
+    const KEY: &str = "sasl.jaas.config";
+    let login = jaas::parse(text).map_err(|why| invalid(KEY, "[hidden]", why))?;
+    let expected = mechanism.login_module();
+    if login.module == expected {
+        return Ok(login);
+    }
+    let why = format!(
+        "{} needs the login module {expected}, not {}",
+        mechanism.name(),
+        login.module
+    );
+    Err(invalid(KEY, "[hidden]", &why))
 }
 
 fn credentials(settings: &Settings, mechanism: SaslMechanism) -> Result<(String, String), Error> {
@@ -197,21 +377,7 @@ fn credentials(settings: &Settings, mechanism: SaslMechanism) -> Result<(String,
             ));
         }
     }
-    let login = jaas::parse(text).map_err(|why| invalid(KEY, "[hidden]", why))?;
-    let expected = match mechanism {
-        SaslMechanism::Plain => "org.apache.kafka.common.security.plain.PlainLoginModule",
-        SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
-            "org.apache.kafka.common.security.scram.ScramLoginModule"
-        }
-    };
-    if login.module != expected {
-        let why = format!(
-            "{} needs the login module {expected}, not {}",
-            mechanism.name(),
-            login.module
-        );
-        return Err(invalid(KEY, "[hidden]", &why));
-    }
+    let login = login(text, mechanism)?;
     if login
         .options
         .get("tokenauth")

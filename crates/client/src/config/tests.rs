@@ -260,6 +260,77 @@ fn a_line_of_jaas_is_read_with_its_quotes() {
 }
 
 #[test]
+fn a_token_comes_from_a_file_or_from_the_settings() {
+    let oauth = || {
+        producer()
+            .set("security.protocol", "SASL_SSL")
+            .set("sasl.mechanism", "OAUTHBEARER")
+    };
+    let read = |config: &Config| {
+        let security = ProducerConfig::from_config(config)?.client.security.clone();
+        Ok(security.sasl.unwrap().oauth.unwrap())
+    };
+    const URL: &str = "sasl.oauthbearer.token.endpoint.url";
+    const TOKEN: &str = "sasl.oauthbearer.token";
+    const JAAS: &str = "sasl.jaas.config";
+    for url in [
+        "file:///run/token",
+        "file:/run/token",
+        "file://localhost/run/token",
+    ] {
+        let made = read(&oauth().set(URL, url)).unwrap();
+        assert_eq!(made.source, TokenSource::File("/run/token".into()), "{url}");
+    }
+    let module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule";
+    let handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler";
+    let inline = oauth()
+        .set(TOKEN, "s3cret.b.c")
+        .set("sasl.login.callback.handler.class", handler)
+        .set(JAAS, format!("{module} required extension_pool=\"p\" other=x;"));
+    let made = read(&inline).unwrap();
+    assert_eq!(made.source, TokenSource::Inline(Password::new("s3cret.b.c")));
+    assert_eq!(made.extensions, [("pool".to_owned(), "p".to_owned())]);
+    assert!(!format!("{made:?}").contains("s3cret"));
+
+    let check = |config: Config, part: &str| {
+        let said = message(read(&config));
+        assert!(said.contains(part) && !said.contains("s3cret"), "{said}");
+    };
+    check(
+        oauth(),
+        "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url=file:///PATH",
+    );
+    check(
+        inline.clone().set(URL, "file:///run/token"),
+        "cannot be set together",
+    );
+    check(oauth().set(URL, "https://login.example/token"), "asks no server");
+    check(oauth().set(URL, "file:token"), "must be absolute");
+    check(oauth().set(URL, "file://host/token"), "must be absolute");
+    check(oauth().set(URL, "file:///run/a%20b"), "percent signs");
+    check(
+        inline.clone().set("sasl.username", "a"),
+        "sasl.username is not for OAUTHBEARER",
+    );
+    check(
+        inline.clone().set("sasl.login.callback.handler.class", "a.B"),
+        "cannot be loaded",
+    );
+    for (options, part) in [
+        ("unsecuredLoginStringClaim_sub=s3cret", "without a signature"),
+        ("clientId=s3cret clientSecret=s3cret", "for fetching tokens"),
+        ("extension_auth=s3cret", "no extension may have"),
+        ("extension_a1=s3cret", "no extension may have"),
+        ("extension_a=\"s3cret\u{1}\"", "no extension may have"),
+    ] {
+        let jaas = format!("{module} required {options};");
+        check(inline.clone().set(JAAS, jaas), part);
+    }
+    let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required;";
+    check(inline.set(JAAS, plain), "OAUTHBEARER needs the login module");
+}
+
+#[test]
 fn a_file_of_properties_is_read() {
     let path = std::env::temp_dir().join(format!("ottla-client-{}.properties", std::process::id()));
     std::fs::write(

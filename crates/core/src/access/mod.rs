@@ -9,19 +9,23 @@
 pub mod host;
 pub mod index;
 pub mod decide;
+pub mod granted;
 pub mod filter;
 pub mod denials;
 
 pub use ottla_wire::acl;
 
 #[cfg(test)]
+mod caller_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
@@ -30,11 +34,13 @@ use tracing::{info, warn};
 use crate::config::AuthorizerConfig;
 use crate::denied::DeniedOperation;
 use crate::image::access::AclImage;
-use crate::request::{ClientIdentity, Request};
+use crate::permitted::{Asked, Holder};
+use crate::request::{ConnectionContext, Request};
 use crate::time::Moment;
 use acl::{CLUSTER_NAME, Operation, ResourceType};
 use decide::{Asker, Decision};
 use denials::{DenialCount, Denials};
+use granted::{Granted, GrantedCluster, GrantedGroup, GrantedTopic, GrantedTransactionalId};
 use index::AclIndex;
 
 /// The authorizer, if one is configured.
@@ -45,17 +51,33 @@ pub struct Access {
 
 #[derive(Debug)]
 struct Authorizer {
+    /// Super users and the rest cannot be changed while the broker runs, as in Apache Kafka.
     config: AuthorizerConfig,
-    index: ArcSwap<AclIndex>,
+    acls: ArcSwap<VersionedIndex>,
+    /// The version of `acls`: one load instead of the index itself. A check that sees it later than
+    /// the index, or earlier, only decides anew.
+    version: AtomicU64,
     denials: Denials,
+}
+
+/// The ACLs since a change of them.
+#[derive(Debug)]
+struct VersionedIndex {
+    version: u64,
+    index: AclIndex,
 }
 
 impl Access {
     pub fn new(config: Option<&AuthorizerConfig>, acls: &BTreeMap<Uuid, AclImage>) -> Access {
         let authorizer = config.map(|config| {
+            let version = 0;
             Arc::new(Authorizer {
                 config: config.clone(),
-                index: ArcSwap::from_pointee(AclIndex::new(acls)),
+                acls: ArcSwap::from_pointee(VersionedIndex {
+                    version,
+                    index: AclIndex::new(acls),
+                }),
+                version: AtomicU64::new(version),
                 denials: Denials::new(),
             })
         });
@@ -74,28 +96,24 @@ impl Access {
         self.authorizer.is_some()
     }
 
-    /// Takes over changed ACLs; requests that ask afterwards are decided by them.
+    /// Takes over changed ACLs; requests that ask afterwards are decided by them. Called by one
+    /// thread at a time.
     pub fn follow(&self, acls: &BTreeMap<Uuid, AclImage>) {
-        if let Some(authorizer) = &self.authorizer {
-            authorizer.index.store(Arc::new(AclIndex::new(acls)));
-        }
+        let Some(authorizer) = &self.authorizer else {
+            return;
+        };
+        let version = authorizer.version.load(Ordering::Relaxed) + 1;
+        let index = AclIndex::new(acls);
+        authorizer.acls.store(Arc::new(VersionedIndex { version, index }));
+        authorizer.version.store(version, Ordering::Release);
     }
 
     /// Returns who sends `request`, to ask what it may do.
-    pub fn caller(&self, request: &Request<'_>) -> Caller {
-        let Some(authorizer) = &self.authorizer else {
-            return Caller::unlimited();
-        };
-        let connection = request.connection;
-        if authorizer.config.super_users.contains(&*connection.principal) {
-            return Caller::unlimited();
-        }
+    pub fn caller<'a>(&'a self, request: &Request<'a>) -> Caller<'a> {
         Caller {
-            limited: Some(Limited {
-                authorizer: authorizer.clone(),
-                principal: connection.principal.clone(),
-                address: connection.peer_address.to_canonical(),
-                identity: connection.identity.clone(),
+            limited: self.authorizer.as_ref().map(|authorizer| Limited {
+                authorizer,
+                connection: request.connection,
                 api_key: request.api_key,
                 received: request.received,
             }),
@@ -114,57 +132,105 @@ impl Access {
     }
 }
 
-/// Who sent a request. It can be kept for as long as the answer takes, and always decides by the
-/// ACLs of the moment when it is asked.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// `None`: a super user, or there is no authorizer.
-    limited: Option<Limited>,
+/// Who sent a request. It always decides by the ACLs of the moment when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// `None`: there is no authorizer.
+    limited: Option<Limited<'a>>,
 }
 
-#[derive(Clone, Debug)]
-struct Limited {
-    authorizer: Arc<Authorizer>,
-    principal: Arc<str>,
-    address: IpAddr,
-    identity: Arc<ClientIdentity>,
+#[derive(Clone, Copy, Debug)]
+struct Limited<'a> {
+    authorizer: &'a Arc<Authorizer>,
+    connection: &'a ConnectionContext,
     api_key: ApiKey,
     received: Moment,
 }
 
-impl Caller {
+/// A caller that outlives its request, for as long as the answer takes.
+#[derive(Clone, Debug)]
+pub struct OwnedCaller {
+    limited: Option<OwnedLimited>,
+}
+
+#[derive(Clone, Debug)]
+struct OwnedLimited {
+    authorizer: Arc<Authorizer>,
+    connection: ConnectionContext,
+    api_key: ApiKey,
+    received: Moment,
+}
+
+impl OwnedCaller {
+    pub fn borrow(&self) -> Caller<'_> {
+        Caller {
+            limited: self.limited.as_ref().map(|limited| Limited {
+                authorizer: &limited.authorizer,
+                connection: &limited.connection,
+                api_key: limited.api_key,
+                received: limited.received,
+            }),
+        }
+    }
+}
+
+impl<'a> Caller<'a> {
     /// A caller that may do everything.
-    pub fn unlimited() -> Caller {
+    #[cfg(test)]
+    pub(crate) fn unlimited() -> Caller<'a> {
         Caller { limited: None }
     }
 
-    /// Whether nothing has to be asked.
+    pub fn keep(&self) -> OwnedCaller {
+        OwnedCaller {
+            limited: self.limited.map(|limited| OwnedLimited {
+                authorizer: limited.authorizer.clone(),
+                connection: limited.connection.clone(),
+                api_key: limited.api_key,
+                received: limited.received,
+            }),
+        }
+    }
+
+    /// Whether nothing has to be asked: a super user, or there is no authorizer.
     pub fn is_unlimited(&self) -> bool {
-        self.limited.is_none()
+        self.limited.is_none_or(|limited| limited.is_super_user())
     }
 
-    pub fn topic(&self, operation: Operation, name: &str) -> Result<(), ErrorCode> {
+    pub fn topic<'n>(&self, operation: Operation, name: &'n str) -> Result<GrantedTopic<'n>, ErrorCode> {
         self.check(operation, ResourceType::Topic, name)
+            .map(|()| Granted::new(name))
     }
 
-    pub fn group(&self, operation: Operation, name: &str) -> Result<(), ErrorCode> {
+    pub fn group<'n>(&self, operation: Operation, name: &'n str) -> Result<GrantedGroup<'n>, ErrorCode> {
         self.check(operation, ResourceType::Group, name)
+            .map(|()| Granted::new(name))
     }
 
-    pub fn transactional_id(&self, operation: Operation, name: &str) -> Result<(), ErrorCode> {
+    pub fn transactional_id<'n>(
+        &self,
+        operation: Operation,
+        name: &'n str,
+    ) -> Result<GrantedTransactionalId<'n>, ErrorCode> {
         self.check(operation, ResourceType::TransactionalId, name)
+            .map(|()| Granted::new(name))
     }
 
-    pub fn cluster(&self, operation: Operation) -> Result<(), ErrorCode> {
+    pub fn cluster(&self, operation: Operation) -> Result<GrantedCluster, ErrorCode> {
         self.check(operation, ResourceType::Cluster, CLUSTER_NAME)
+            .map(|()| GrantedCluster::new())
     }
 
-    /// Whether the client may know of the topic. A denial is no event: the topic is left out of a
-    /// list, or the client has another way.
+    /// Whether the client may know of the resource. A denial is no event: the resource is left out
+    /// of a list, or the client has another way.
     pub fn may(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
+        let asked = Asked {
+            operation,
+            resource_type,
+            name,
+        };
         self.limited
-            .as_ref()
-            .is_none_or(|limited| limited.allows(operation, resource_type, name))
+            .is_none_or(|limited| limited.was_permitted(asked) || limited.allows(asked))
     }
 
     pub fn may_on_topic(&self, operation: Operation, name: &str) -> bool {
@@ -175,88 +241,143 @@ impl Caller {
         self.may(operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
+    /// As `topic`, where a denial is no event.
+    pub fn topic_if_allowed<'n>(&self, operation: Operation, name: &'n str) -> Option<GrantedTopic<'n>> {
+        self.may_on_topic(operation, name).then(|| Granted::new(name))
+    }
+
+    /// As `cluster`, where a denial is no event.
+    pub fn cluster_if_allowed(&self, operation: Operation) -> Option<GrantedCluster> {
+        self.may_on_cluster(operation).then(GrantedCluster::new)
+    }
+
     /// KIP-679: an idempotent producer may write to the cluster, or to any topic.
     pub fn idempotent_write(&self) -> Result<(), ErrorCode> {
         let Some(limited) = &self.limited else {
             return Ok(());
         };
-        if limited.allows(Operation::IdempotentWrite, ResourceType::Cluster, CLUSTER_NAME)
-            || limited.allows_somewhere(Operation::Write, ResourceType::Topic)
-        {
+        let asked = Asked {
+            operation: Operation::IdempotentWrite,
+            resource_type: ResourceType::Cluster,
+            name: CLUSTER_NAME,
+        };
+        if limited.allows(asked) || limited.allows_somewhere(Operation::Write, ResourceType::Topic) {
             return Ok(());
         }
-        limited.note_denial(Operation::IdempotentWrite, ResourceType::Cluster, CLUSTER_NAME);
+        limited.note_denial(asked);
         Err(ResourceType::Cluster.denial())
     }
 
     /// Returns the allowed ones among `operations` as bits, one per code (KIP-430).
     pub fn authorized(&self, operations: i32, resource_type: ResourceType, name: &str) -> i32 {
-        let Some(limited) = &self.limited else {
-            return operations;
-        };
         let asked = Operation::ALL
             .iter()
             .map(|operation| (operation, 1 << operation.code()));
-        let allowed = asked.filter(|(operation, bit)| {
-            operations & bit != 0 && limited.allows(**operation, resource_type, name)
-        });
+        let allowed = asked
+            .filter(|(operation, bit)| operations & bit != 0 && self.may(**operation, resource_type, name));
         allowed.fold(0, |bits, (_, bit)| bits | bit)
     }
 
     fn check(&self, operation: Operation, resource_type: ResourceType, name: &str) -> Result<(), ErrorCode> {
+        let asked = Asked {
+            operation,
+            resource_type,
+            name,
+        };
         match &self.limited {
             None => Ok(()),
-            Some(limited) if limited.allows(operation, resource_type, name) => Ok(()),
-            Some(limited) => {
-                limited.note_denial(operation, resource_type, name);
-                Err(resource_type.denial())
-            }
+            Some(limited) => limited.check(asked),
         }
     }
 }
 
-impl Limited {
-    fn asker(&self) -> Asker<'_> {
+impl<'a> Limited<'a> {
+    fn asker(&self) -> Asker<'a> {
         Asker {
-            principal: &self.principal,
-            address: self.address,
+            principal: &self.connection.principal,
+            address: self.address(),
         }
     }
 
-    fn allows(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
-        let without_acl = self.authorizer.config.allow_without_acl;
-        self.decide(operation, resource_type, name)
-            .is_allowed(without_acl)
+    fn address(&self) -> IpAddr {
+        self.connection.peer_address.to_canonical()
     }
 
-    fn decide(&self, operation: Operation, resource_type: ResourceType, name: &str) -> Decision {
-        let index = self.authorizer.index.load();
-        index.decide(self.asker(), operation, resource_type, name)
+    fn is_super_user(&self) -> bool {
+        let super_users = &self.authorizer.config.super_users;
+        super_users.contains(&*self.connection.principal)
+    }
+
+    fn check(&self, asked: Asked<'_>) -> Result<(), ErrorCode> {
+        if self.was_permitted(asked) {
+            return Ok(());
+        }
+        let acls = self.acls();
+        if self.is_allowed_by(&acls.index, asked) {
+            // By the version that has decided: a newer one may have come meanwhile.
+            let permitted = &self.connection.permitted;
+            permitted.remember(self.holder(acls.version), asked);
+            return Ok(());
+        }
+        self.note_denial(asked);
+        Err(asked.resource_type.denial())
+    }
+
+    fn was_permitted(&self, asked: Asked<'_>) -> bool {
+        let version = self.authorizer.version.load(Ordering::Acquire);
+        self.connection.permitted.has(self.holder(version), asked)
+    }
+
+    fn holder(&self, version: u64) -> Holder<'a> {
+        let Asker { principal, address } = self.asker();
+        Holder {
+            principal,
+            address,
+            version,
+        }
+    }
+
+    fn allows(&self, asked: Asked<'_>) -> bool {
+        self.is_allowed_by(&self.acls().index, asked)
+    }
+
+    fn is_allowed_by(&self, index: &AclIndex, asked: Asked<'_>) -> bool {
+        let without_acl = self.authorizer.config.allow_without_acl;
+        self.is_super_user() || self.decide(index, asked).is_allowed(without_acl)
+    }
+
+    fn decide(&self, index: &AclIndex, asked: Asked<'_>) -> Decision {
+        index.decide(self.asker(), asked.operation, asked.resource_type, asked.name)
     }
 
     fn allows_somewhere(&self, operation: Operation, resource_type: ResourceType) -> bool {
         let without_acl = self.authorizer.config.allow_without_acl;
-        let index = self.authorizer.index.load();
-        index.allows_somewhere(self.asker(), operation, resource_type, without_acl)
+        let acls = self.acls();
+        acls.index
+            .allows_somewhere(self.asker(), operation, resource_type, without_acl)
     }
 
-    fn note_denial(&self, operation: Operation, resource_type: ResourceType, name: &str) {
-        let is_by_acl = matches!(self.decide(operation, resource_type, name), Decision::Denied(_));
-        let denied = DeniedOperation::new(operation.name(), resource_type.name(), name, is_by_acl);
-        let line = self
-            .authorizer
-            .denials
-            .see(&self.principal, &denied, self.received);
-        self.identity.denied().see(denied);
+    fn acls(&self) -> Guard<Arc<VersionedIndex>> {
+        self.authorizer.acls.load()
+    }
+
+    fn note_denial(&self, asked: Asked<'_>) {
+        let (operation, resource_type) = (asked.operation.name(), asked.resource_type.name());
+        let decision = self.decide(&self.acls().index, asked);
+        let is_by_acl = matches!(decision, Decision::Denied(_));
+        let denied = DeniedOperation::new(operation, resource_type, asked.name, is_by_acl);
+        let principal = &self.connection.principal;
+        let line = self.authorizer.denials.see(principal, &denied, self.received);
+        self.connection.identity.denied().see(denied);
         if let Some(suppressed) = line {
             info!(
                 target: "ottla::authorizer",
-                principal = &*self.principal,
-                host = %self.address,
+                principal = &**principal,
+                host = %self.address(),
                 api = %self.api_key,
-                operation = operation.name(),
-                resource_type = resource_type.name(),
-                resource = name,
+                operation,
+                resource_type,
+                resource = asked.name,
                 suppressed,
                 "denied"
             );

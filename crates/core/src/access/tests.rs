@@ -140,6 +140,15 @@ fn patterns_match_whole_names_prefixes_and_the_wildcard() {
         (Prefixed, "orders2", "orders", false),
         (Prefixed, "rders", "orders", false),
         (Prefixed, "*", "*x", true),
+        // A resource that is called `*` is none of the others.
+        (Literal, "orders", "*", false),
+        (Prefixed, "ord", "*", false),
+        (Literal, "*", "*", true),
+        // Text is compared as it is, without normalization.
+        (Literal, "sch\u{f6}n", "sch\u{f6}n", true),
+        (Literal, "scho\u{308}n", "sch\u{f6}n", false),
+        (Prefixed, "sch\u{f6}", "sch\u{f6}n", true),
+        (Prefixed, "sch\u{f6}", "scho\u{308}n", false),
     ];
     for (pattern_type, pattern, name, expected) in cases {
         let is_allowed = allows(&[entry(Allow, Read, pattern_type, pattern)], Read, name);

@@ -30,9 +30,11 @@ pub fn key_of(resource_type: ConfigResourceType, name: &str) -> Option<&'static 
 /// when it can.
 pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String> {
     let key = config_keys::broker_or_listener_key(name);
-    // Apache Kafka reads key stores again when these are set; here their files are watched.
-    if key.is_some_and(|key| key.name.starts_with("ssl.")) {
-        return Some(format!("Cannot update these configs dynamically: Set({name})"));
+    if name.starts_with("ssl.") && is_of_tls(ConfigResourceType::Broker, name) {
+        return Some(format!(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: \
+             Set({name})"
+        ));
     }
     match key.map(|key| key.update) {
         Some(Update::ClusterWide | Update::Dynamic) => None,
@@ -44,6 +46,13 @@ pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String
             Some(format!("Cannot update these configs dynamically: Set({name})"))
         }
     }
+}
+
+/// Whether a broker's key is one of a listener's TLS that can be changed while the broker runs.
+pub fn is_of_tls(resource_type: ConfigResourceType, name: &str) -> bool {
+    let key = config_keys::broker_or_listener_key(name);
+    resource_type == ConfigResourceType::Broker
+        && key.is_some_and(|key| key.name.starts_with("ssl.") && key.update == Update::PerBroker)
 }
 
 /// Returns why these values are invalid for a broker, a group or a client metrics subscription;

@@ -27,7 +27,7 @@ use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
 pub use authorizer::AuthorizerConfig;
 pub use consumer_limits::{ConsumerLimits, Limits};
-pub use dynamic::{broker_update_problem, key_of, scope_of, values_error};
+pub use dynamic::{broker_update_problem, is_of_tls, key_of, scope_of, values_error};
 pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
 pub use oauth::OauthSettings;
@@ -36,7 +36,9 @@ pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
 pub use sasl::{
     MechanismSettings, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, SaslMechanism, SaslSettings, Secret,
 };
-pub use security::{ListenerSecurity, SecurityByListener, effective_security, is_of_security};
+pub use security::{
+    EffectiveSecurity, ListenerSecurity, SecurityByListener, effective_security, is_of_security,
+};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 pub use transaction::TransactionConfig;
 

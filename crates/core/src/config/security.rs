@@ -93,14 +93,25 @@ pub fn effective_security<'a>(
     listeners: &[Listener],
     file: &StaticConfig,
     layers: impl Iterator<Item = &'a ConfigValues>,
-) -> Result<SecurityByListener, ConfigError> {
+) -> Result<EffectiveSecurity, ConfigError> {
     let layers = layers.flat_map(|values| values.iter());
-    let values: BTreeMap<String, String> = (file.values.iter())
+    let settings: BTreeMap<String, String> = (file.values.iter())
         .chain(layers)
         .filter(|(key, _)| is_of_security(key))
         .map(|(key, value)| (key.to_string(), value.to_string()))
         .collect();
-    read(&Properties { values: &values }, listeners, &mut Vec::new())
+    let properties = Properties { values: &settings };
+    Ok(EffectiveSecurity {
+        by_listener: read(&properties, listeners, &mut Vec::new())?,
+        settings,
+    })
+}
+
+/// The security of all listeners at one moment.
+pub struct EffectiveSecurity {
+    pub by_listener: SecurityByListener,
+    /// What it was read from; some are secrets.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// Whether a key may change the security of a listener.

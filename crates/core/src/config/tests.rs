@@ -385,16 +385,36 @@ fn a_setting_of_a_listener_that_does_not_exist_is_reported() {
 }
 
 #[test]
-fn the_settings_of_tls_cannot_be_set_while_the_broker_runs() {
+fn the_stores_of_one_listener_can_be_set_while_the_broker_runs() {
     for name in [
-        "ssl.keystore.location",
-        "ssl.keystore.key",
-        "listener.name.outside.ssl.keystore.location",
+        "keystore.type",
+        "keystore.location",
+        "keystore.password",
+        "keystore.key",
+        "keystore.certificate.chain",
+        "key.password",
+        "truststore.type",
+        "truststore.location",
+        "truststore.password",
+        "truststore.certificates",
     ] {
-        let problem = super::broker_update_problem(name, false).unwrap();
-        assert_eq!(
-            problem,
-            format!("Cannot update these configs dynamically: Set({name})")
+        let own = format!("listener.name.outside.ssl.{name}");
+        assert_eq!(super::broker_update_problem(&own, false), None);
+        let of_all_brokers = super::broker_update_problem(&own, true).unwrap();
+        assert!(
+            of_all_brokers.contains("default cluster level"),
+            "{of_all_brokers}"
         );
+        let general = super::broker_update_problem(&format!("ssl.{name}"), false).unwrap();
+        assert!(general.contains("using the listener prefix"), "{general}");
+    }
+    for name in ["allow.dn.changes", "principal.mapping.rules"] {
+        for name in [format!("listener.name.outside.ssl.{name}"), format!("ssl.{name}")] {
+            let problem = super::broker_update_problem(&name, false).unwrap();
+            assert!(
+                problem.contains("Cannot update these configs dynamically"),
+                "{problem}"
+            );
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::topics::topic_name_problem;
 use crate::config;
 use crate::config::{ConfigError, ConfigResource, ConfigResourceType, ConfigValues};
 use crate::image::record::RecordList;
+use crate::key_stores::KeyStores;
 use crate::refusal::Refusal;
 use crate::telemetry::subscription::{self, SubscriptionError};
 
@@ -170,7 +171,9 @@ impl Decider<'_> {
         records: &mut RecordList,
     ) {
         for (key, value) in touched {
-            if current.get(key) == value.as_ref() {
+            // As in Apache Kafka (KAFKA-14136), a store that is set once more is read again.
+            let is_of_tls = config::is_of_tls(resource.resource_type, key);
+            if current.get(key) == value.as_ref() && !(is_of_tls && value.is_some()) {
                 continue;
             }
             let record = ConfigRecord {
@@ -300,15 +303,25 @@ impl Decider<'_> {
         let invalid = |problem: String| Err(Refusal::new(ErrorCode::InvalidRequest, problem));
         match config::values_error(resource.resource_type, next) {
             Some(problem) => invalid(problem),
-            None if touched.keys().any(|key| config::is_of_security(key)) => self
-                .check_security(resource, next)
-                .or_else(|error| invalid(error.to_string())),
+            None if touched.keys().any(|key| config::is_of_security(key)) => {
+                let is_of_tls = |key: &Arc<str>| config::is_of_tls(resource.resource_type, key);
+                let key_stores = self.key_stores.filter(|_| touched.keys().any(is_of_tls));
+                self.check_security(resource, next, key_stores)
+                    .or_else(|error| invalid(error.to_string()))
+            }
             None => Ok(()),
         }
     }
 
     /// Checks the security of all listeners with the next values of one resource.
-    fn check_security(&self, resource: &ConfigResource, next: &ConfigValues) -> Result<(), ConfigError> {
+    ///
+    /// - `key_stores`: `None`: the change is not about them.
+    fn check_security(
+        &self,
+        resource: &ConfigResource,
+        next: &ConfigValues,
+        key_stores: Option<&dyn KeyStores>,
+    ) -> Result<(), ConfigError> {
         let image_values = |resource| self.image.config(&resource).map(|values| &**values);
         let defaults = image_values(ConfigResource::cluster_default());
         let own = image_values(ConfigResource::broker(self.config.node_id));
@@ -318,7 +331,11 @@ impl Decider<'_> {
             [defaults, Some(next)]
         };
         let (listeners, file) = (&self.config.listeners, &self.config.static_config);
-        config::effective_security(listeners, file, layers.into_iter().flatten()).map(|_| ())
+        let security = config::effective_security(listeners, file, layers.into_iter().flatten())?;
+        match key_stores {
+            Some(key_stores) => key_stores.check(&security.settings),
+            None => Ok(()),
+        }
     }
 }
 

@@ -56,6 +56,7 @@ use crate::image::error::ImageError;
 use crate::image::record::RecordList;
 use crate::image::replay::Replay;
 use crate::image::{MetadataImage, Provenance};
+use crate::key_stores::KeyStores;
 use crate::quota::mutation::MutationQuota;
 use crate::random::Random;
 use crate::refusal::Refusal;
@@ -157,6 +158,7 @@ pub struct Decider<'a> {
     pub config: &'a NodeConfig,
     /// The log directory for new partitions.
     pub directory_id: Uuid,
+    pub key_stores: Option<&'a dyn KeyStores>,
 }
 
 /// Producer ids are allocated in blocks of this size; the rest of a block at a stop is never used.
@@ -183,6 +185,8 @@ pub struct Controller {
     /// The first records of an empty log.
     bootstrap: Option<Bootstrap>,
     broker_epoch: i64,
+    /// Of a shell with TLS.
+    key_stores: Option<Arc<dyn KeyStores>>,
 }
 
 impl Controller {
@@ -212,6 +216,7 @@ impl Controller {
             replay: survey.replay,
             bootstrap: survey.bootstrap,
             broker_epoch: -1,
+            key_stores: None,
         })
     }
 
@@ -248,6 +253,11 @@ impl Controller {
         &self.directories
     }
 
+    /// From now on settings of stores are checked by reading the stores.
+    pub fn set_key_stores(&mut self, key_stores: Arc<dyn KeyStores>) {
+        self.key_stores = Some(key_stores);
+    }
+
     /// Returns the epoch of this broker's registration, which `.kafka_cleanshutdown` records.
     pub fn broker_epoch(&self) -> i64 {
         self.broker_epoch
@@ -260,6 +270,7 @@ impl Controller {
             image,
             config: &self.config,
             directory_id,
+            key_stores: self.key_stores.as_deref(),
         }
     }
 

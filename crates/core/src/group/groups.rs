@@ -11,6 +11,7 @@ use ottla_wire::primitives::Uuid;
 use ottla_wire::records::compression::Codec;
 use ottla_wire::records::control::TransactionMarker;
 
+use crate::access::granted::GrantedGroup;
 use crate::config::NodeConfig;
 use crate::partition::{Appended, Partition};
 use crate::random::Random;
@@ -67,8 +68,14 @@ impl Groups {
         }
     }
 
-    /// Sends a request to the coordinator of `group_id`.
-    pub(crate) fn call(&self, storage: &Storage, group_id: &str, request: GroupRequest<'_>) -> Call {
+    /// Sends a request to the coordinator of a group.
+    pub(crate) fn call(
+        &self,
+        storage: &Storage,
+        granted: GrantedGroup<'_>,
+        request: GroupRequest<'_>,
+    ) -> Call {
+        let group_id = granted.name();
         match self.coordinator_of(storage, group_id) {
             Some(coordinator) => self.call_coordinator(storage, &coordinator, group_id, request),
             None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
@@ -116,24 +123,25 @@ impl Groups {
     pub(crate) fn commit_in_transaction(
         &self,
         storage: &Storage,
+        granted: GrantedGroup<'_>,
         commit: OffsetCommitRequest<'_>,
         producer: (i64, i16),
         ticket: Ticket,
     ) -> Call {
-        let group_id = commit.member.group_id.to_owned();
-        let Some(coordinator) = self.coordinator_of(storage, &group_id) else {
+        let group_id = granted.name();
+        let Some(coordinator) = self.coordinator_of(storage, group_id) else {
             return Call::answered(Err(ErrorCode::CoordinatorNotAvailable));
         };
         let submitted = coordinator.commit_in_transaction(storage, commit, producer, ticket);
         let timeout_ms = self.config.offset_commit_timeout_ms;
-        Call::new(&storage.services, &coordinator, &group_id, submitted, timeout_ms)
+        Call::new(&storage.services, &coordinator, group_id, submitted, timeout_ms)
     }
 
     /// Returns the partition of the offsets topic that holds a group; `None`: there is no such
     /// topic.
-    pub(crate) fn partition_of(&self, storage: &Storage, group_id: &str) -> Option<i32> {
+    pub(crate) fn partition_of(&self, storage: &Storage, granted: GrantedGroup<'_>) -> Option<i32> {
         let topic = offsets_topic(storage)?;
-        Some(partition_for(group_id, topic.partition_count))
+        Some(partition_for(granted.name(), topic.partition_count))
     }
 
     /// Ends a producer's transaction in a partition of the offsets topic: see

@@ -132,6 +132,7 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            permitted: Arc::default(),
             tenant: Default::default(),
             quota: None,
         };
@@ -675,7 +676,7 @@ fn a_snapshot_tells_of_all_groups_and_of_the_ends_of_what_they_read() {
     assert_eq!(node.groups.readings(&node.storage).len(), 1, "without offsets");
     let mut batch = BatchBuilder::new(BatchOptions::default());
     batch.append(0, None, Some(b"v"), &[]);
-    let partition = node.partition(broker.topic_id(), 0).unwrap();
+    let partition = node.storage.partition(broker.topic_id(), 0).unwrap();
     partition
         .append_internal(node.services(), &batch.finish())
         .unwrap();

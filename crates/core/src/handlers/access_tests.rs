@@ -1265,3 +1265,112 @@ fn nothing_is_prepared_for_a_group_that_is_denied() {
     codes(&broker, row, 4, &names);
     assert!(broker.node.image().topic("__consumer_offsets").is_some());
 }
+
+/// A broker with another topic, whose id is returned, too.
+fn broker_with_two_topics() -> (Broker, Names, Uuid) {
+    let (mut broker, names) = broker_with_topic();
+    broker.connect_as("User:admin");
+    let (error, other_id) = broker.create("other", 1, 7);
+    assert_eq!(error, ErrorCode::None);
+    broker.connect_as("User:alice");
+    (broker, names, other_id)
+}
+
+/// Later requests of a session name no partition, and are decided about like the first.
+#[test]
+fn a_fetch_session_follows_what_is_granted_and_withdrawn() {
+    let (broker, names, other_id) = broker_with_two_topics();
+    let read_topic = |name| acl(Permission::Allow, Topic, Read, name);
+    let both = || [read_topic(names.topic), read_topic("other")];
+    for version in [12, 13] {
+        let topic = |name, topic_id| fetch::FetchTopic {
+            topic: if version < 13 { name } else { "" },
+            topic_id: if version < 13 { Uuid::ZERO } else { topic_id },
+            partitions: vec![fetch::FetchPartition {
+                partition_max_bytes: 1_000,
+                ..Default::default()
+            }],
+        };
+        let forgotten = |name| fetch::ForgottenTopic {
+            topic: if version < 13 { name } else { "" },
+            topic_id: if version < 13 { Uuid::ZERO } else { other_id },
+            partitions: vec![0],
+        };
+        let ask = |(session_id, session_epoch), topics, forgotten_topics_data| {
+            let request = fetch::FetchRequest {
+                replica_id: -1,
+                max_bytes: 1_000,
+                session_id,
+                session_epoch,
+                topics,
+                forgotten_topics_data,
+                ..Default::default()
+            };
+            let bytes = settled(&broker, ApiKey::Fetch, version, |body| {
+                request.encode(body, version);
+            });
+            let bytes = bytes.unwrap();
+            let response = read(&bytes, |reader| fetch::FetchResponse::decode(reader, version));
+            assert_eq!(response.error_code, 0);
+            let codes = flat!(response.responses => partitions);
+            (response.session_id, codes)
+        };
+        let denied = ErrorCode::TopicAuthorizationFailed.code();
+        set_acls(&broker, both());
+        let topics = vec![topic(names.topic, names.topic_id), topic("other", other_id)];
+        let (session, codes) = ask((0, 0), topics, Vec::new());
+        assert_eq!(codes, [0, 0], "{version}");
+        set_acls(&broker, [read_topic(names.topic)]);
+        for epoch in 1..3 {
+            let (_, codes) = ask((session, epoch), Vec::new(), Vec::new());
+            assert_eq!(codes, [denied], "{version} {epoch}");
+        }
+        set_acls(&broker, both());
+        let (_, codes) = ask((session, 3), Vec::new(), Vec::new());
+        assert!(!codes.contains(&denied), "{version}");
+        set_acls(&broker, []);
+        let (_, codes) = ask((session, 4), Vec::new(), vec![forgotten("other")]);
+        assert_eq!(codes, [denied], "{version}: one is forgotten, the other denied");
+    }
+}
+
+#[test]
+fn an_expression_finds_only_topics_that_the_member_may_describe() {
+    let (mut broker, names, other_id) = broker_with_two_topics();
+    broker.connect_as("User:admin");
+    commit(&broker, &["other-group"]);
+    broker.connect_as("User:alice");
+    let assigned = |group_id: &str| {
+        let request = consumer_group_heartbeat::ConsumerGroupHeartbeatRequest {
+            group_id,
+            member_id: "member",
+            rebalance_timeout_ms: 1_000,
+            subscribed_topic_regex: Some("existing|other"),
+            topic_partitions: Some(Vec::new()),
+            ..Default::default()
+        };
+        let bytes = settled(&broker, ApiKey::ConsumerGroupHeartbeat, 1, |body| {
+            request.encode(body, 1);
+        });
+        let bytes = bytes.unwrap();
+        let response = read(&bytes, |reader| {
+            consumer_group_heartbeat::ConsumerGroupHeartbeatResponse::decode(reader, 1)
+        });
+        assert_eq!(response.error_code, 0, "{:?}", response.error_message);
+        let assignment = response
+            .assignment
+            .map_or(Vec::new(), |found| found.topic_partitions);
+        let mut topics: Vec<Uuid> = assignment.iter().map(|topic| topic.topic_id).collect();
+        topics.sort();
+        topics
+    };
+    let describe = |name| acl(Permission::Allow, Topic, Describe, name);
+    set_acls(&broker, [allow((Group, Read)), describe(names.topic)]);
+    assert_eq!(assigned("one"), [names.topic_id]);
+    set_acls(&broker, [allow((Group, Read))]);
+    assert_eq!(assigned("none"), []);
+    set_acls(&broker, [allow((Group, Read)), allow((Topic, Describe))]);
+    let mut both = [names.topic_id, other_id];
+    both.sort();
+    assert_eq!(assigned("both"), both);
+}

@@ -1,8 +1,6 @@
 //! AddOffsetsToTxn, versions 0 to 4 (KIP-98): adds the partition that holds a group's offsets.
 //! Clients of KIP-890 leave it out: TxnOffsetCommit adds the partition.
 
-use std::sync::Arc;
-
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 
@@ -22,33 +20,31 @@ const FIRST_VERSION_WITH_FENCED: i16 = 2;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: AddOffsetsToTxnRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let allowed = caller
+    let found = caller
         .transactional_id(Operation::Write, body.transactional_id)
-        .and_then(|()| caller.group(Operation::Read, body.group_id));
-    let place = allowed.and_then(|()| {
-        node.groups
-            .partition_of(&node.storage, body.group_id)
-            .ok_or_else(|| {
+        .and_then(|id| {
+            let group = caller.group(Operation::Read, body.group_id)?;
+            let index = node.groups.partition_of(&node.storage, group).ok_or_else(|| {
                 // The client comes again; the topic exists by then.
                 ensure_internal_topic(node, InternalTopic::ConsumerOffsets);
                 ErrorCode::CoordinatorLoadInProgress
-            })
-    });
-    let index = match place {
-        Ok(index) => index,
+            })?;
+            Ok((id.keep(), index))
+        });
+    let (id, index) = match found {
+        Ok(found) => found,
         Err(error) => {
             answer(Err(error), version, reply);
             return Handled::Replied;
         }
     };
-    let id: Arc<str> = body.transactional_id.into();
     let add = AddRequest {
-        id: id.clone(),
+        id: id.name().clone(),
         producer_id: body.producer_id,
         producer_epoch: body.producer_epoch,
         partitions: vec![(OFFSETS_TOPIC.into(), index)],

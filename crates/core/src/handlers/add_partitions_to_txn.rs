@@ -18,6 +18,7 @@ use ottla_wire::messages::add_partitions_to_txn::{
 use super::transaction_calls::{code_for, patience, reply_when_answered};
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::{GrantedCluster, GrantedTransactionalId};
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
@@ -41,22 +42,24 @@ struct Transaction {
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: AddPartitionsToTxnRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    if version >= FIRST_VERSION_OF_BROKERS
-        && let Err(error) = caller.cluster(Operation::ClusterAction)
-    {
-        return refuse(error, version, reply);
-    }
+    let broker = match version {
+        ..FIRST_VERSION_OF_BROKERS => None,
+        _ => match caller.cluster(Operation::ClusterAction) {
+            Ok(granted) => Some(granted),
+            Err(error) => return refuse(error, version, reply),
+        },
+    };
     let mut asks = Vec::new();
     let mut transactions = Vec::new();
     let until = patience(node);
     for_each_transaction(&body, version, |id, producer, verify_only, topics| {
-        let transaction = check(node, &caller, version, id, topics);
-        if transaction.refused.is_none() {
+        let (transaction, allowed) = check(node, &caller, broker, id, topics);
+        if let Some(granted) = allowed {
             let add = AddRequest {
                 id: transaction.id.clone(),
                 producer_id: producer.0,
@@ -74,7 +77,7 @@ pub(crate) fn handle(
             } else {
                 Ask::Add(add)
             };
-            asks.push((transaction.id.clone(), ask));
+            asks.push((granted.keep(), ask));
         }
         transactions.push(transaction);
     });
@@ -116,20 +119,29 @@ fn for_each_transaction<'b, 'a>(
     }
 }
 
-fn check(node: &Node, caller: &Caller, version: i16, id: &str, topics: Topics<'_, '_>) -> Transaction {
+/// Returns the id to ask the coordinator about, too, unless the transaction is refused.
+///
+/// - `broker`: the client is one, and need not ask for each id and topic.
+fn check<'a>(
+    node: &Node,
+    caller: &Caller<'_>,
+    broker: Option<GrantedCluster>,
+    id: &'a str,
+    topics: Topics<'_, '_>,
+) -> (Transaction, Option<GrantedTransactionalId<'a>>) {
     let image = node.image();
-    let is_client = version < FIRST_VERSION_OF_BROKERS;
-    let denied = match is_client {
-        true => caller.transactional_id(Operation::Write, id).err(),
-        false => None,
+    let granted = match broker {
+        Some(broker) => Ok(broker.transactional_id(id)),
+        None => caller.transactional_id(Operation::Write, id),
     };
+    let denied = granted.err();
     let mut places: Vec<Place> = Vec::new();
     let mut codes = Vec::new();
     for topic in topics {
         let name: Arc<str> = topic.name.into();
-        let forbidden = match is_client {
-            true => caller.topic(Operation::Write, topic.name).err(),
-            false => None,
+        let forbidden = match broker {
+            Some(_) => None,
+            None => caller.topic(Operation::Write, topic.name).err(),
         };
         let known = image.topic(topic.name);
         for index in &topic.partitions {
@@ -145,11 +157,12 @@ fn check(node: &Node, caller: &Caller, version: i16, id: &str, topics: Topics<'_
             *code = ErrorCode::OperationNotAttempted;
         }
     }
-    Transaction {
+    let transaction = Transaction {
         id: id.into(),
         places,
         refused: is_refused.then_some(codes),
-    }
+    };
+    (transaction, granted.ok().filter(|_| !is_refused))
 }
 
 /// The coordinator's answer for each partition.

@@ -20,7 +20,7 @@ use crate::submit::{ControllerReply, submit};
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: AlterConfigsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {

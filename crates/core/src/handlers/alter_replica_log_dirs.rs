@@ -27,7 +27,7 @@ pub(crate) fn handle(
     for wanted in &body.dirs {
         for topic in &wanted.topics {
             let answers = topic.partitions.iter().map(|index| {
-                let error = match node.partition_by_name(topic.name, *index) {
+                let error = match node.storage.partition_by_name(topic.name, *index) {
                     _ if wanted.path != directory => ErrorCode::LogDirNotFound,
                     Err(error) => error,
                     Ok(_) => ErrorCode::None,

@@ -30,16 +30,16 @@ const GROUP_OPERATIONS: i32 = READ | DELETE | DESCRIBE | DESCRIBE_CONFIGS | ALTE
 /// The type of a broker's loggers, which DescribeConfigs and AlterConfigs know.
 const BROKER_LOGGER: i8 = 8;
 
-pub(super) fn topic_operations(caller: &Caller, topic: &str) -> i32 {
+pub(super) fn topic_operations(caller: &Caller<'_>, topic: &str) -> i32 {
     caller.authorized(TOPIC_OPERATIONS, ResourceType::Topic, topic)
 }
 
-pub(super) fn group_operations(caller: &Caller, group_id: &str) -> i32 {
+pub(super) fn group_operations(caller: &Caller<'_>, group_id: &str) -> i32 {
     caller.authorized(GROUP_OPERATIONS, ResourceType::Group, group_id)
 }
 
 /// Returns no operation at all to a client that may not describe the cluster.
-pub(super) fn cluster_operations(caller: &Caller) -> i32 {
+pub(super) fn cluster_operations(caller: &Caller<'_>) -> i32 {
     if !caller.may_on_cluster(Operation::Describe) {
         return 0;
     }
@@ -49,16 +49,18 @@ pub(super) fn cluster_operations(caller: &Caller) -> i32 {
 /// Checks an operation on the settings of a resource. A type that does not exist is left to the
 /// caller.
 pub(super) fn check_config_resource(
-    caller: &Caller,
+    caller: &Caller<'_>,
     operation: Operation,
     resource_type: i8,
     name: &str,
 ) -> Result<(), Refusal> {
     let checked = match ConfigResourceType::from_code(resource_type) {
-        Some(ConfigResourceType::Topic) => caller.topic(operation, name),
-        Some(ConfigResourceType::Group) => caller.group(operation, name),
-        Some(ConfigResourceType::Broker | ConfigResourceType::ClientMetrics) => caller.cluster(operation),
-        None if resource_type == BROKER_LOGGER => caller.cluster(operation),
+        Some(ConfigResourceType::Topic) => caller.topic(operation, name).map(drop),
+        Some(ConfigResourceType::Group) => caller.group(operation, name).map(drop),
+        Some(ConfigResourceType::Broker | ConfigResourceType::ClientMetrics) => {
+            caller.cluster(operation).map(drop)
+        }
+        None if resource_type == BROKER_LOGGER => caller.cluster(operation).map(drop),
         None => Ok(()),
     };
     checked.map_err(Refusal::denial)

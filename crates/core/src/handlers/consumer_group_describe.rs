@@ -27,15 +27,15 @@ const CONSUMER_MEMBER: i8 = 1;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: ConsumerGroupDescribeRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let call = |group_id: &&str| match caller.group(Operation::Describe, group_id) {
-        Ok(()) => node
+        Ok(granted) => node
             .groups
-            .call(&node.storage, group_id, GroupRequest::ConsumerDescribe(group_id)),
+            .call(&node.storage, granted, GroupRequest::ConsumerDescribe(group_id)),
         Err(error) => Call::answered(Err(error)),
     };
     let calls = body.group_ids.iter().map(call).collect();
@@ -45,8 +45,9 @@ pub(crate) fn handle(
         .map(|group_id| (*group_id).to_owned())
         .collect();
     let asks_for_operations = body.include_authorized_operations;
+    let caller = caller.keep();
     reply_when_answered(node, calls, reply, move |node, answers, reply| {
-        let image = node.image();
+        let (image, caller) = (node.image(), caller.borrow());
         let described: Vec<_> = answers
             .into_iter()
             .map(|answer| described(answer, &image, &caller))
@@ -68,7 +69,7 @@ pub(crate) fn handle(
 
 type Described = Result<DescribedConsumerGroup, (ErrorCode, &'static str)>;
 
-fn described(answer: GroupAnswer, image: &MetadataImage, caller: &Caller) -> Described {
+fn described(answer: GroupAnswer, image: &MetadataImage, caller: &Caller<'_>) -> Described {
     let group = match answer {
         Ok(GroupReply::ConsumerDescribe(Some(group))) => group,
         Ok(GroupReply::ConsumerDescribe(None)) => {

@@ -11,6 +11,7 @@ use super::group_calls::reply_when_answered;
 use super::join_group::java_address;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedGroup;
 use crate::config::Limits;
 use crate::group::calls::GroupAnswer;
 use crate::group::config::ConsumerConfig;
@@ -35,7 +36,7 @@ const SUBSCRIPTION_SHARE: usize = 4;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: ConsumerGroupHeartbeatRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -44,12 +45,15 @@ pub(crate) fn handle(
     let config = node.groups.config();
     let checked = check_served(&image, &config.consumer)
         .and_then(|()| check_access(&caller, &body))
-        .and_then(|()| check(&body, version, &config.consumer))
-        .and_then(|()| check_size(&body, config.batch_bytes_max));
-    if let Err(refusal) = checked {
-        encode(&Err(refusal), version, reply);
-        return Handled::Replied;
-    }
+        .and_then(|granted| check(&body, version, &config.consumer).map(|()| granted))
+        .and_then(|granted| check_size(&body, config.batch_bytes_max).map(|()| granted));
+    let granted = match checked {
+        Ok(granted) => granted,
+        Err(refusal) => {
+            encode(&Err(refusal), version, reply);
+            return Handled::Replied;
+        }
+    };
     let client_host = java_address(request.connection.peer_address);
     let owned = body.topic_partitions.as_ref();
     let heartbeat = ConsumerHeartbeat {
@@ -70,7 +74,7 @@ pub(crate) fn handle(
         caller,
     };
     let heartbeat = GroupRequest::ConsumerHeartbeat(Box::new(heartbeat));
-    let call = node.groups.call(&node.storage, body.group_id, heartbeat);
+    let call = node.groups.call(&node.storage, granted, heartbeat);
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(&result_of(answers.pop()), version, reply);
     })
@@ -118,13 +122,17 @@ fn check_served(image: &MetadataImage, config: &ConsumerConfig) -> Result<(), He
     ))
 }
 
-fn check_access(caller: &Caller, body: &ConsumerGroupHeartbeatRequest<'_>) -> Result<(), HeartbeatRefusal> {
-    let topics = body.subscribed_topic_names.iter().flatten();
-    let denied = caller.group(Operation::Read, body.group_id).err().or_else(|| {
-        let mut checks = topics.map(|topic| caller.topic(Operation::Describe, topic));
-        checks.find_map(Result::err)
-    });
-    denied.map_or(Ok(()), |error| Err(HeartbeatRefusal::new(error, "")))
+/// The group, and every topic that the member names.
+fn check_access<'a>(
+    caller: &Caller<'_>,
+    body: &ConsumerGroupHeartbeatRequest<'a>,
+) -> Result<GrantedGroup<'a>, HeartbeatRefusal> {
+    let denied = |error| HeartbeatRefusal::new(error, "");
+    let granted = caller.group(Operation::Read, body.group_id).map_err(denied)?;
+    for topic in body.subscribed_topic_names.iter().flatten() {
+        caller.topic(Operation::Describe, topic).map_err(denied)?;
+    }
+    Ok(granted)
 }
 
 /// Checks what needs no group, in Apache Kafka's order.

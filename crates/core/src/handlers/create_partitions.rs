@@ -25,13 +25,16 @@ type Results = Vec<Result<(), Refusal>>;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: CreatePartitionsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
-    let check = |name: &String| caller.topic(Operation::Alter, name).map_err(Refusal::denial);
+    let check = |name: &String| match caller.topic(Operation::Alter, name) {
+        Ok(_) => Ok(()),
+        Err(code) => Err(Refusal::denial(code)),
+    };
     let checked: Results = names.iter().map(check).collect();
     let allowed = body
         .topics

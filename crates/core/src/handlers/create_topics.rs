@@ -27,7 +27,7 @@ type Results = Vec<Result<CreatedTopic, Refusal>>;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: CreateTopicsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -47,13 +47,14 @@ pub(crate) fn handle(
         let results = controller.create_topics(&mut quota, &topics, validate_only, now)?;
         Ok((results, quota.throttle_ms()))
     });
+    let caller = caller.keep();
     let write = move |node: &Node, results: Result<(Results, u32), Refusal>, reply: &mut ReplyBuffer| {
         let results = results.map(|(results, throttle_ms)| {
             reply.throttle_ms = throttle_ms;
             results
         });
         let results = merge(checked, results);
-        answer(node, &caller, &names, &results, version, reply);
+        answer(node, &caller.borrow(), &names, &results, version, reply);
     };
     Handled::Pending(ControllerReply::boxed(
         slot,
@@ -63,13 +64,13 @@ pub(crate) fn handle(
 }
 
 /// A permission for the whole cluster, or for the topic's name.
-fn may_create(caller: &Caller, names: &[String]) -> Vec<Result<(), Refusal>> {
+fn may_create(caller: &Caller<'_>, names: &[String]) -> Vec<Result<(), Refusal>> {
     if caller.may_on_cluster(Operation::Create) {
         return vec![Ok(()); names.len()];
     }
-    let check = |name: &String| {
-        let checked = caller.topic(Operation::Create, name);
-        checked.map_err(|code| Refusal::new(code, "Authorization failed."))
+    let check = |name: &String| match caller.topic(Operation::Create, name) {
+        Ok(_) => Ok(()),
+        Err(code) => Err(Refusal::new(code, "Authorization failed.")),
     };
     names.iter().map(check).collect()
 }
@@ -93,7 +94,7 @@ fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
 
 fn answer(
     node: &Node,
-    caller: &Caller,
+    caller: &Caller<'_>,
     names: &[String],
     results: &[Result<CreatedTopic, Refusal>],
     version: i16,

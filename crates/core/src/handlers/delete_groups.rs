@@ -19,15 +19,15 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DeleteGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let call = |group_id: &&str| match caller.group(Operation::Delete, group_id) {
-        Ok(()) => node
+        Ok(granted) => node
             .groups
-            .call(&node.storage, group_id, GroupRequest::Delete(vec![group_id])),
+            .call(&node.storage, granted, GroupRequest::Delete(vec![group_id])),
         Err(error) => Call::answered(Err(error)),
     };
     let calls = body.groups_names.iter().map(call).collect();

@@ -12,6 +12,7 @@ use ottla_wire::messages::delete_records::{
 
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTopic;
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{ReplyBuffer, WaitKind};
@@ -24,7 +25,7 @@ const HIGH_WATERMARK: i64 = -1;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DeleteRecordsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -41,8 +42,10 @@ pub(crate) fn handle(
         .collect();
     let slot = Arc::new(Slot::default());
     let job_slot = slot.clone();
-    node.executor()
-        .control(Box::new(move |node| job_slot.fill(delete(node, &caller, asked))));
+    let caller = caller.keep();
+    node.executor().control(Box::new(move |node| {
+        job_slot.fill(delete(node, &caller.borrow(), asked))
+    }));
     Handled::Pending(Box::new(PendingDelete {
         slot,
         api_version: request.api_version,
@@ -52,7 +55,7 @@ pub(crate) fn handle(
 type AskedDeletes = Vec<(String, Vec<(i32, i64)>)>;
 type Deleted = Vec<(String, Vec<DeleteRecordsPartitionResult>)>;
 
-fn delete(node: &Node, caller: &Caller, asked: AskedDeletes) -> Deleted {
+fn delete(node: &Node, caller: &Caller<'_>, asked: AskedDeletes) -> Deleted {
     let mut deleted: Deleted = asked
         .into_iter()
         .map(|(topic, partitions)| {
@@ -60,7 +63,7 @@ fn delete(node: &Node, caller: &Caller, asked: AskedDeletes) -> Deleted {
             let results = partitions
                 .into_iter()
                 .map(|(index, offset)| match checked {
-                    Ok(()) => delete_one(node, &topic, index, offset),
+                    Ok(granted) => delete_one(node, granted, index, offset),
                     Err(error) => refused(index, error),
                 })
                 .collect();
@@ -75,7 +78,12 @@ fn delete(node: &Node, caller: &Caller, asked: AskedDeletes) -> Deleted {
     deleted
 }
 
-fn delete_one(node: &Node, topic: &str, partition_index: i32, offset: i64) -> DeleteRecordsPartitionResult {
+fn delete_one(
+    node: &Node,
+    topic: GrantedTopic<'_>,
+    partition_index: i32,
+    offset: i64,
+) -> DeleteRecordsPartitionResult {
     match try_delete(node, topic, partition_index, offset) {
         Ok(low_watermark) => DeleteRecordsPartitionResult {
             partition_index,
@@ -86,10 +94,17 @@ fn delete_one(node: &Node, topic: &str, partition_index: i32, offset: i64) -> De
     }
 }
 
-fn try_delete(node: &Node, topic: &str, partition_index: i32, offset: i64) -> Result<i64, ErrorCode> {
+fn try_delete(
+    node: &Node,
+    topic: GrantedTopic<'_>,
+    partition_index: i32,
+    offset: i64,
+) -> Result<i64, ErrorCode> {
     let partition = node.partition_by_name(topic, partition_index)?;
     let image = node.image();
-    let topic = image.topic(topic).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let topic = image
+        .topic(topic.name())
+        .ok_or(ErrorCode::UnknownTopicOrPartition)?;
     if topic.is_internal() {
         return Err(ErrorCode::InvalidTopicException);
     }

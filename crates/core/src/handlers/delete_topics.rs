@@ -25,7 +25,7 @@ const FIRST_VERSION_WITH_STRICT_QUOTA: i16 = 5;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DeleteTopicsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -83,7 +83,7 @@ pub(crate) fn handle(
 }
 
 /// Returns the answer to a client that may not delete the topic.
-fn denied(image: &MetadataImage, caller: &Caller, topic: &TopicToDelete) -> Option<DeletedTopic> {
+fn denied(image: &MetadataImage, caller: &Caller<'_>, topic: &TopicToDelete) -> Option<DeletedTopic> {
     if caller.may_on_cluster(Operation::Delete) {
         return None;
     }
@@ -95,7 +95,7 @@ fn denied(image: &MetadataImage, caller: &Caller, topic: &TopicToDelete) -> Opti
 
 /// By name a deletion needs DESCRIBE, too, and the answer has no id. Whether a topic of this name
 /// exists is told to those who may describe it.
-fn denied_by_name(image: &MetadataImage, caller: &Caller, name: &str) -> Option<DeletedTopic> {
+fn denied_by_name(image: &MetadataImage, caller: &Caller<'_>, name: &str) -> Option<DeletedTopic> {
     let may = |operation| caller.may_on_topic(operation, name);
     let refusal = match image.topic(name) {
         // Not left to the controller: by then the topic may exist.
@@ -104,7 +104,7 @@ fn denied_by_name(image: &MetadataImage, caller: &Caller, name: &str) -> Option<
         }
         _ => {
             let checked = caller.topic(Operation::Delete, name);
-            let checked = checked.and_then(|()| caller.topic(Operation::Describe, name));
+            let checked = checked.and_then(|_| caller.topic(Operation::Describe, name));
             Refusal::denial(checked.err()?)
         }
     };
@@ -116,7 +116,7 @@ fn denied_by_name(image: &MetadataImage, caller: &Caller, name: &str) -> Option<
 }
 
 /// By id a deletion needs DELETE alone: that a topic of this id exists is no secret, its name is.
-fn denied_by_id(caller: &Caller, topic: &TopicImage) -> Option<DeletedTopic> {
+fn denied_by_id(caller: &Caller<'_>, topic: &TopicImage) -> Option<DeletedTopic> {
     let error = caller.topic(Operation::Delete, &topic.name).err()?;
     let may_describe = caller.may_on_topic(Operation::Describe, &topic.name);
     Some(DeletedTopic {

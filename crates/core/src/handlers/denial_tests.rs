@@ -100,7 +100,7 @@ fn a_fetch_from_the_device_gets_nothing_after_its_permission_was_withdrawn() {
     builder.append(1_000, None, Some(&[7; 10_000]), &[]);
     let records = builder.finish();
     for topic in [EXISTING, "other"] {
-        let partition = broker.node.partition_by_name(topic, 0).unwrap();
+        let partition = broker.node.storage.partition_by_name(topic, 0).unwrap();
         partition
             .append_internal(broker.node.services(), &records)
             .unwrap();

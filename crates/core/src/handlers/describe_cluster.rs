@@ -19,7 +19,7 @@ const CONTROLLERS: i8 = 2;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeClusterRequest,
     reply: &mut ReplyBuffer,
 ) -> Handled {

@@ -30,7 +30,7 @@ const UNKNOWN_TYPE: i8 = 0;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeConfigsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {

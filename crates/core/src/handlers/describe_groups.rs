@@ -24,15 +24,15 @@ const FIRST_VERSION_WITH_NOT_FOUND: i16 = 6;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let call = |group_id: &&str| match caller.group(Operation::Describe, group_id) {
-        Ok(()) => node
+        Ok(granted) => node
             .groups
-            .call(&node.storage, group_id, GroupRequest::Describe(vec![group_id])),
+            .call(&node.storage, granted, GroupRequest::Describe(vec![group_id])),
         Err(error) => Call::answered(Err(error)),
     };
     let calls = body.groups.iter().map(call).collect();
@@ -42,6 +42,7 @@ pub(crate) fn handle(
         .map(|group_id| (*group_id).to_owned())
         .collect();
     let asks_for_operations = body.include_authorized_operations;
+    let caller = caller.keep();
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
         let groups: Vec<Described> = group_ids
             .iter()
@@ -54,7 +55,7 @@ pub(crate) fn handle(
                 .map(|group| {
                     let is_asked = asks_for_operations && group.error == ErrorCode::None;
                     let operations = if is_asked {
-                        group_operations(&caller, &group.group_id)
+                        group_operations(&caller.borrow(), &group.group_id)
                     } else {
                         NOT_ASKED
                     };

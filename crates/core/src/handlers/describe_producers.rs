@@ -16,7 +16,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeProducersRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -40,12 +40,17 @@ pub(crate) fn handle(
     Handled::Replied
 }
 
-fn describe(node: &Node, caller: &Caller, topic: &str, partition_index: i32) -> PartitionResponse<'static> {
+fn describe(
+    node: &Node,
+    caller: &Caller<'_>,
+    topic: &str,
+    partition_index: i32,
+) -> PartitionResponse<'static> {
     let found = match topic_name_problem(topic) {
         Some(_) => Err(ErrorCode::InvalidTopicException),
         None => caller
             .topic(Operation::Read, topic)
-            .and_then(|()| node.partition_by_name(topic, partition_index)),
+            .and_then(|granted| node.partition_by_name(granted, partition_index)),
     };
     match found {
         Ok(partition) => PartitionResponse {

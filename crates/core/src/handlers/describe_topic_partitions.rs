@@ -26,7 +26,7 @@ const PARTITIONS_PER_RESPONSE_MAX: i32 = 2_000;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeTopicPartitionsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -105,7 +105,7 @@ fn refuse(body: &DescribeTopicPartitionsRequest<'_>, reply: &mut ReplyBuffer, ve
 
 struct Page<'a> {
     image: &'a MetadataImage,
-    caller: &'a Caller,
+    caller: &'a Caller<'a>,
     left: usize,
     topics: Vec<DescribeTopicPartitionsResponseTopic<'a>>,
     next: Option<(&'a str, i32)>,
@@ -178,7 +178,7 @@ fn denied<'a>(name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
     }
 }
 
-fn unknown<'a>(caller: &Caller, name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
+fn unknown<'a>(caller: &Caller<'_>, name: &&'a str) -> DescribeTopicPartitionsResponseTopic<'a> {
     let error = match topic_name_problem(name) {
         Some(_) => ErrorCode::InvalidTopicException,
         None => ErrorCode::UnknownTopicOrPartition,

@@ -21,19 +21,28 @@ use crate::transaction::state::TransactionState as Known;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: DescribeTransactionsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
+    let mut asks = Vec::new();
     let asked = body.transactional_ids.iter().map(|id| {
-        let denied = caller.transactional_id(Operation::Describe, id).err();
+        let denied = match caller.transactional_id(Operation::Describe, id) {
+            Ok(granted) => {
+                let id = granted.keep();
+                let ask = Ask::Describe(id.name().clone());
+                asks.push((id, ask));
+                None
+            }
+            Err(error) => Some(error),
+        };
         (Arc::<str>::from(*id), denied)
     });
     let asked: Vec<(Arc<str>, Option<ErrorCode>)> = asked.collect();
-    let allowed = asked.iter().filter(|(_, denied)| denied.is_none());
-    let asks = allowed.map(|(id, _)| (id.clone(), Ask::Describe(id.clone())));
-    reply_when_answered(node, asks.collect(), reply, move |_, answers, reply| {
+    let caller = caller.keep();
+    reply_when_answered(node, asks, reply, move |_, answers, reply| {
+        let caller = caller.borrow();
         let mut answers = answers.into_iter();
         let found = asked.iter().map(|(_, denied)| match denied {
             Some(error) => Err(*error),
@@ -59,7 +68,11 @@ fn known(answer: Option<Answer>) -> Result<Known, ErrorCode> {
     }
 }
 
-fn describe<'a>(caller: &Caller, id: &'a str, found: &'a Result<Known, ErrorCode>) -> TransactionState<'a> {
+fn describe<'a>(
+    caller: &Caller<'_>,
+    id: &'a str,
+    found: &'a Result<Known, ErrorCode>,
+) -> TransactionState<'a> {
     let known = match found {
         Ok(known) => known,
         Err(error) => {

@@ -23,18 +23,20 @@ const FIRST_VERSION_WITH_EPOCHS: i16 = 5;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: EndTxnRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    if let Err(error) = caller.transactional_id(Operation::Write, body.transactional_id) {
-        answer(Err(error), version, reply);
-        return Handled::Replied;
-    }
-    let id = body.transactional_id.into();
+    let id = match caller.transactional_id(Operation::Write, body.transactional_id) {
+        Ok(granted) => granted.keep(),
+        Err(error) => {
+            answer(Err(error), version, reply);
+            return Handled::Replied;
+        }
+    };
     let end = EndRequest {
-        id: std::sync::Arc::clone(&id),
+        id: id.name().clone(),
         producer_id: body.producer_id,
         producer_epoch: body.producer_epoch,
         is_commit: body.committed,

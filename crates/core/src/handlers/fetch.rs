@@ -16,8 +16,9 @@ use ottla_log::ReadMode;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::fetch::{FetchRequest, FetchTopic};
 
-use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTopic;
+use crate::access::{Caller, OwnedCaller};
 use crate::batch_times::Given;
 use crate::fetch::cold::{ColdFetch, ColdPass, Fetcher};
 use crate::fetch::read::{AnswerLimits, IsolationLevel, PartitionRead, ReadPass, Target, read_all};
@@ -44,7 +45,7 @@ const FIRST_VERSION_WITH_ERROR: i16 = 7;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: FetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -103,18 +104,18 @@ pub(crate) fn handle(
             payer,
         },
         quota,
-        caller,
     };
     if fetch.answer_throttled(node, reply) {
         return Handled::Replied;
     }
     let max_wait_ms = u64::try_from(body.max_wait_ms).unwrap_or(0);
-    match fetch.look_first(node, max_wait_ms > 0, reply) {
+    match fetch.look_first(node, &caller, max_wait_ms > 0, reply) {
         None => Handled::Replied,
         Some(wait) => Handled::Pending(Box::new(PendingFetch {
             deadline: request.received.after_ms(max_wait_ms),
             wait,
             fetch,
+            caller: caller.keep(),
         })),
     }
 }
@@ -190,13 +191,18 @@ struct Fetch {
     session: SessionFetch,
     fetcher: Fetcher,
     quota: Option<Arc<ClientQuota>>,
-    caller: Caller,
 }
 
 impl Fetch {
     /// Reads once; answers, or returns what to wait for.
-    fn look_first(&self, node: &Node, may_wait: bool, reply: &mut ReplyBuffer) -> Option<Wait> {
-        let look = self.look(node);
+    fn look_first(
+        &self,
+        node: &Node,
+        caller: &Caller<'_>,
+        may_wait: bool,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Wait> {
+        let look = self.look(node, caller);
         let is_cold = look.pass.is_on_device() && !self.is_enough(&look.pass);
         if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
             self.answer_at_once(node, &look, reply);
@@ -209,8 +215,8 @@ impl Fetch {
         })
     }
 
-    fn look(&self, node: &Node) -> Look {
-        let targets = self.targets(node);
+    fn look(&self, node: &Node, caller: &Caller<'_>) -> Look {
+        let targets = self.targets(node, caller);
         // Taken before reading: what becomes visible in between counts as new.
         let level = self.limits.isolation_level;
         let readable_bytes = targets
@@ -229,7 +235,7 @@ impl Fetch {
         pass.is_urgent || (pass.bytes >= self.bytes_min && (pass.bytes > 0 || !pass.has_cold))
     }
 
-    fn targets(&self, node: &Node) -> Vec<Target> {
+    fn targets(&self, node: &Node, caller: &Caller<'_>) -> Vec<Target> {
         let image = node.image();
         let find = |asked: &FetchPartition| {
             let (topic, unknown) = match &asked.topic {
@@ -238,13 +244,13 @@ impl Fetch {
             };
             // A denied name does not tell whether the topic exists. An id does, as in Apache Kafka:
             // it is known only to those who have seen the topic.
-            match (&asked.topic, topic) {
-                (TopicRef::Name(name), _) => self.check(name)?,
-                (TopicRef::Id(_), Some(topic)) => self.check(&topic.name)?,
-                (TopicRef::Id(_), None) => {}
-            }
+            let granted = match (&asked.topic, topic) {
+                (TopicRef::Name(name), _) => self.check(caller, name)?,
+                (TopicRef::Id(_), Some(topic)) => self.check(caller, &topic.name)?,
+                (TopicRef::Id(_), None) => return Err(unknown),
+            };
             let topic = topic.ok_or(unknown)?;
-            let partition = node.partition(topic.id, asked.index)?;
+            let partition = node.partition(granted, topic, asked.index)?;
             if self.is_follower {
                 return Err(ErrorCode::NotLeaderOrFollower);
             }
@@ -261,24 +267,26 @@ impl Fetch {
     }
 
     /// Asked at every look: a permission that is withdrawn while a fetch waits ends it.
-    fn check(&self, topic: &str) -> Result<(), ErrorCode> {
+    fn check<'t>(&self, caller: &Caller<'_>, topic: &'t str) -> Result<GrantedTopic<'t>, ErrorCode> {
         if !self.is_follower {
-            return self.caller.topic(Operation::Read, topic);
+            return caller.topic(Operation::Read, topic);
         }
-        let checked = self.caller.cluster(Operation::ClusterAction);
-        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+        match caller.cluster(Operation::ClusterAction) {
+            Ok(granted) => Ok(granted.topic(topic)),
+            Err(_) => Err(ErrorCode::TopicAuthorizationFailed),
+        }
     }
 
     /// Takes back what the device returned of topics that the client may no longer read.
-    fn check_again(&self, found: &mut ColdPass) {
-        if self.caller.is_unlimited() {
+    fn check_again(&self, caller: &Caller<'_>, found: &mut ColdPass) {
+        if caller.is_unlimited() {
             return;
         }
         for (target, read) in found.targets.iter_mut().zip(&mut found.pass.reads) {
             let Ok(partition) = &target.partition else {
                 continue;
             };
-            if let Err(error) = self.check(&partition.topic) {
+            if let Some(error) = self.check(caller, &partition.topic).err() {
                 found.pass.bytes = found.pass.bytes.saturating_sub(read.reached_bytes);
                 *read = PartitionRead::error(error);
                 target.partition = Err(error);
@@ -412,6 +420,7 @@ const KEPT_BYTES_PER_PARTITION: usize = 256;
 /// A fetch that waits for data or for the device.
 struct PendingFetch {
     fetch: Fetch,
+    caller: OwnedCaller,
     deadline: Moment,
     wait: Wait,
 }
@@ -487,7 +496,7 @@ impl PendingReply for PendingFetch {
                 let Some(mut found) = cold.take_or_register(waker) else {
                     return Poll::Pending;
                 };
-                self.fetch.check_again(&mut found);
+                self.fetch.check_again(&self.caller.borrow(), &mut found);
                 self.fetch.answer(node, &found.targets, &found.pass, reply);
                 reply.seen.disk_micros = found.disk_micros;
                 return Poll::Ready(());
@@ -502,7 +511,7 @@ impl PendingReply for PendingFetch {
             if !is_late && !self.wait.is_worth_a_look(level) {
                 return Poll::Pending;
             }
-            let look = self.fetch.look(node);
+            let look = self.fetch.look(node, &self.caller.borrow());
             if is_late || self.fetch.is_enough(&look.pass) {
                 self.fetch.answer_at_once(node, &look, reply);
                 return Poll::Ready(());

@@ -33,7 +33,7 @@ const WAIT_MS: u64 = 5_000;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: FindCoordinatorRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -64,11 +64,11 @@ pub(crate) fn handle(
     }
 }
 
-fn check(caller: &Caller, key_type: i8, key: &str) -> Result<(), ErrorCode> {
+fn check(caller: &Caller<'_>, key_type: i8, key: &str) -> Result<(), ErrorCode> {
     match key_type {
-        GROUP_KEY => caller.group(Operation::Describe, key),
-        TRANSACTION_KEY => caller.transactional_id(Operation::Describe, key),
-        SHARE_KEY => caller.cluster(Operation::ClusterAction),
+        GROUP_KEY => caller.group(Operation::Describe, key).map(drop),
+        TRANSACTION_KEY => caller.transactional_id(Operation::Describe, key).map(drop),
+        SHARE_KEY => caller.cluster(Operation::ClusterAction).map(drop),
         _ => Ok(()),
     }
 }

@@ -17,24 +17,24 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: HeartbeatRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
-        Call::answered(Err(error))
-    } else if body.group_id.is_empty() {
-        Call::answered(Err(ErrorCode::InvalidGroupId))
-    } else {
-        let heartbeat = MemberRequest {
-            group_id: body.group_id,
-            generation_id: body.generation_id,
-            member_id: body.member_id,
-            group_instance_id: body.group_instance_id,
-        };
-        node.groups
-            .call(&node.storage, body.group_id, GroupRequest::Heartbeat(heartbeat))
+    let granted = match caller.group(Operation::Read, body.group_id) {
+        Ok(_) if body.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+        checked => checked,
+    };
+    let heartbeat = GroupRequest::Heartbeat(MemberRequest {
+        group_id: body.group_id,
+        generation_id: body.generation_id,
+        member_id: body.member_id,
+        group_instance_id: body.group_instance_id,
+    });
+    let call = match granted {
+        Ok(granted) => node.groups.call(&node.storage, granted, heartbeat),
+        Err(error) => Call::answered(Err(error)),
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let error = match answers.pop() {

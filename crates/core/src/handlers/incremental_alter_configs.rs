@@ -26,7 +26,7 @@ const SUBTRACT: i8 = 3;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: IncrementalAlterConfigsRequest<'_>,
     _reply: &mut ReplyBuffer,
 ) -> Handled {

@@ -4,8 +4,6 @@
 //! With a transactional id the coordinator answers. It aborts what the predecessor has left open,
 //! and the answer waits for that; Apache Kafka answers CONCURRENT_TRANSACTIONS.
 
-use std::sync::Arc;
-
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
@@ -13,6 +11,7 @@ use ottla_wire::records::batch::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 use super::transaction_calls::{code_for, patience, reply_when_answered};
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTransactionalId;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::refusal::Refusal;
@@ -26,26 +25,29 @@ const FIRST_VERSION_WITH_FENCED: i16 = 4;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: InitProducerIdRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let checked = match body.transactional_id {
-        Some(id) => caller.transactional_id(Operation::Write, id),
-        None => caller.idempotent_write(),
+        Some(id) => caller.transactional_id(Operation::Write, id).map(Some),
+        None => caller.idempotent_write().map(|()| None),
     };
-    if let Err(error) = checked {
-        answer(Err(error), version, reply);
-        return Handled::Replied;
-    }
+    let transactional_id = match checked {
+        Ok(granted) => granted,
+        Err(error) => {
+            answer(Err(error), version, reply);
+            return Handled::Replied;
+        }
+    };
     // KIP-360: a producer's id and epoch are given both or not at all.
     let is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH);
     if is_half {
         answer(Err(ErrorCode::InvalidRequest), version, reply);
         return Handled::Replied;
     }
-    if let Some(id) = body.transactional_id {
+    if let Some(id) = transactional_id {
         return register(node, id, &body, version, reply);
     }
     if let Some(id) = node.producer_ids.take() {
@@ -71,13 +73,13 @@ pub(crate) fn handle(
 /// Registers a transactional producer with its coordinator.
 fn register(
     node: &Node,
-    id: &str,
+    id: GrantedTransactionalId<'_>,
     body: &InitProducerIdRequest<'_>,
     version: i16,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let timeout_ms = body.transaction_timeout_ms;
-    let refusal = match id {
+    let refusal = match id.name() {
         "" => Some(ErrorCode::InvalidRequest),
         _ if !(1..=node.transactions.config().timeout_ms_max).contains(&timeout_ms) => {
             Some(ErrorCode::InvalidTransactionTimeout)
@@ -88,9 +90,9 @@ fn register(
         answer(Err(error), version, reply);
         return Handled::Replied;
     }
-    let id: Arc<str> = id.into();
+    let id = id.keep();
     let init = InitRequest {
-        id: id.clone(),
+        id: id.name().clone(),
         timeout_ms,
         expected: (body.producer_id != NO_PRODUCER_ID).then_some((body.producer_id, body.producer_epoch)),
         until: patience(node),

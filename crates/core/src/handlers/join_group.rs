@@ -23,7 +23,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: JoinGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -51,9 +51,7 @@ pub(crate) fn handle(
     };
     let member_id = body.member_id.to_owned();
     let call = match caller.group(Operation::Read, body.group_id) {
-        Ok(()) => node
-            .groups
-            .call(&node.storage, body.group_id, GroupRequest::Join(join)),
+        Ok(granted) => node.groups.call(&node.storage, granted, GroupRequest::Join(join)),
         Err(error) => Call::answered(Err(error)),
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {

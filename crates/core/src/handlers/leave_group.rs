@@ -21,31 +21,31 @@ const FIRST_BATCH_VERSION: i16 = 3;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: LeaveGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
-        Call::answered(Err(error))
-    } else if body.group_id.is_empty() {
-        Call::answered(Err(ErrorCode::InvalidGroupId))
+    let granted = match caller.group(Operation::Read, body.group_id) {
+        Ok(_) if body.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+        checked => checked,
+    };
+    let members = if version < FIRST_BATCH_VERSION {
+        vec![(body.member_id, None)]
     } else {
-        let members = if version < FIRST_BATCH_VERSION {
-            vec![(body.member_id, None)]
-        } else {
-            body.members
-                .iter()
-                .map(|member| (member.member_id, member.group_instance_id))
-                .collect()
-        };
-        let leave = LeaveRequest {
-            group_id: body.group_id,
-            members,
-            reason: body.members.iter().find_map(|member| member.reason),
-        };
-        node.groups
-            .call(&node.storage, body.group_id, GroupRequest::Leave(leave))
+        body.members
+            .iter()
+            .map(|member| (member.member_id, member.group_instance_id))
+            .collect()
+    };
+    let leave = GroupRequest::Leave(LeaveRequest {
+        group_id: body.group_id,
+        members,
+        reason: body.members.iter().find_map(|member| member.reason),
+    });
+    let call = match granted {
+        Ok(granted) => node.groups.call(&node.storage, granted, leave),
+        Err(error) => Call::answered(Err(error)),
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), version, reply);

@@ -17,7 +17,7 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: ListGroupsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -28,7 +28,9 @@ pub(crate) fn handle(
         types: lower(&body.types_filter),
     };
     let calls = node.groups.call_all(&node.storage, &GroupRequest::List(list));
+    let caller = caller.keep();
     reply_when_answered(node, calls, reply, move |_, answers, reply| {
+        let caller = caller.borrow();
         let (error, mut groups) = gather(answers);
         if !caller.may_on_cluster(Operation::Describe) {
             groups.retain(|group| caller.may(Operation::Describe, ResourceType::Group, &group.group_id));

@@ -51,7 +51,7 @@ fn first_version_with(timestamp: i64) -> i16 {
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: ListOffsetsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -62,7 +62,7 @@ pub(crate) fn handle(
         .map(|topic| {
             let checked = caller.topic(Operation::Describe, topic.name);
             let with_log = |asked: &ListOffsetsPartition| AskedOffsets {
-                partition: checked.and_then(|()| node.partition_by_name(topic.name, asked.partition_index)),
+                partition: checked.and_then(|granted| node.partition_by_name(granted, asked.partition_index)),
                 wanted: asked.clone(),
             };
             let partitions = topic.partitions.iter().map(with_log).collect();

@@ -28,7 +28,7 @@ const UNWRITTEN_STATES: [&str; 2] = ["Dead", "PrepareEpochFence"];
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: ListTransactionsRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -51,7 +51,9 @@ pub(crate) fn handle(
         pattern,
         now: node.clock().timestamp(),
     };
+    let caller = caller.keep();
     reply_when_all_answered(node, &Ask::List, reply, move |_, answers, reply| {
+        let caller = caller.borrow();
         let (error, mut listed) = gather(answers);
         listed.retain(|(id, known)| {
             filter.permits(id, known) && caller.may(Operation::Describe, ResourceType::TransactionalId, id)

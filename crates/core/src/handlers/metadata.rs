@@ -16,8 +16,8 @@ use ottla_wire::messages::metadata::{
 use ottla_wire::primitives::Uuid;
 
 use super::authorized::{NOT_ASKED, cluster_operations, topic_operations};
-use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::{Caller, OwnedCaller};
 use crate::controller::Controller;
 use crate::controller::topics::{NewTopic, topic_name_problem};
 use crate::image::MetadataImage;
@@ -43,7 +43,7 @@ struct OwnedRequest {
     version: i16,
     listener_name: Arc<str>,
     identity: Arc<ClientIdentity>,
-    caller: Caller,
+    caller: OwnedCaller,
     topics: AskedTopics,
     cluster_operations: bool,
     topic_operations: bool,
@@ -58,7 +58,7 @@ enum AskedTopics {
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: MetadataRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -187,13 +187,13 @@ fn create(
 }
 
 impl OwnedRequest {
-    fn new(request: &Request<'_>, caller: Caller, body: &MetadataRequest<'_>) -> OwnedRequest {
+    fn new(request: &Request<'_>, caller: Caller<'_>, body: &MetadataRequest<'_>) -> OwnedRequest {
         let version = request.api_version;
         OwnedRequest {
             version,
             listener_name: request.connection.listener_name.clone(),
             identity: request.connection.identity.clone(),
-            caller,
+            caller: caller.keep(),
             topics: AskedTopics::new(version, body),
             cluster_operations: body.include_cluster_authorized_operations,
             topic_operations: body.include_topic_authorized_operations,
@@ -208,12 +208,13 @@ impl OwnedRequest {
         names: &BTreeSet<String>,
     ) -> (Vec<String>, BTreeMap<String, ErrorCode>) {
         let (mut missing, mut refused) = (Vec::new(), BTreeMap::new());
-        let may_create_any = self.caller.may_on_cluster(Operation::Create);
+        let caller = self.caller.borrow();
+        let may_create_any = caller.may_on_cluster(Operation::Create);
         let is_missing = |name: &&String| image.topic(name).is_none() && self.is_shown(name);
         for name in names.iter().filter(is_missing) {
             let allowed = match may_create_any {
                 true => Ok(()),
-                false => self.caller.topic(Operation::Create, name),
+                false => caller.topic(Operation::Create, name).map(drop),
             };
             match allowed {
                 Ok(()) if is_creatable(image, name) => missing.push(name.clone()),
@@ -225,7 +226,7 @@ impl OwnedRequest {
     }
 
     fn is_shown(&self, topic: &str) -> bool {
-        self.caller.may_on_topic(Operation::Describe, topic)
+        self.caller.borrow().may_on_topic(Operation::Describe, topic)
     }
 
     fn answer(
@@ -251,6 +252,7 @@ impl OwnedRequest {
             .collect();
         let controller_id = brokers.first().map_or(NO_LEADER, |broker| broker.node_id);
         let alive: Vec<i32> = brokers.iter().map(|broker| broker.node_id).collect();
+        let caller = self.caller.borrow();
         let topics = match &self.topics {
             AskedTopics::All => image
                 .topics
@@ -261,9 +263,7 @@ impl OwnedRequest {
             AskedTopics::ByName(names) => names
                 .iter()
                 .map(|name| match image.topic(name) {
-                    _ if self.caller.topic(Operation::Describe, name).is_err() => {
-                        denied(Some(name), Uuid::ZERO)
-                    }
+                    _ if caller.topic(Operation::Describe, name).is_err() => denied(Some(name), Uuid::ZERO),
                     Some(topic) => self.topic(image, &alive, topic),
                     None => self.unknown_name(name, refusals.get(name).copied()),
                 })
@@ -271,7 +271,7 @@ impl OwnedRequest {
             AskedTopics::ById(ids) => ids
                 .iter()
                 .map(|id| match image.topic_by_id(*id) {
-                    Some(topic) if self.caller.topic(Operation::Describe, &topic.name).is_err() => {
+                    Some(topic) if caller.topic(Operation::Describe, &topic.name).is_err() => {
                         denied(self.nameless(), *id)
                     }
                     Some(topic) => self.topic(image, &alive, topic),
@@ -290,7 +290,7 @@ impl OwnedRequest {
             controller_id,
             topics,
             cluster_authorized_operations: if self.cluster_operations {
-                cluster_operations(&self.caller)
+                cluster_operations(&caller)
             } else {
                 NOT_ASKED
             },
@@ -340,7 +340,7 @@ impl OwnedRequest {
                 .map(|(index, partition)| self.partition(image, alive, index, partition))
                 .collect(),
             topic_authorized_operations: if self.topic_operations {
-                topic_operations(&self.caller, &topic.name)
+                topic_operations(&self.caller.borrow(), &topic.name)
             } else {
                 NOT_ASKED
             },

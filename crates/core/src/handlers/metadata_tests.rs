@@ -188,6 +188,7 @@ impl Broker {
             listener_name: "PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            permitted: Arc::default(),
             tenant: Default::default(),
             quota: None,
         };
@@ -575,7 +576,7 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
         );
     }
     let id = broker.node.image().topic("t7").unwrap().id;
-    assert!(broker.node.partition(id, 5).is_ok() && broker.node.partition(id, 6).is_err());
+    assert!(broker.node.storage.partition(id, 5).is_ok() && broker.node.storage.partition(id, 6).is_err());
     for version in versions(ApiKey::DeleteTopics) {
         let name = format!("t{}", version + 1);
         let mut request = DeleteTopicsRequest {
@@ -602,7 +603,7 @@ fn topics_are_created_grown_and_deleted_in_every_version() {
         assert_eq!(error(response.responses[0].error_code), expected, "{version}");
     }
     assert!(broker.node.image().topic("t7").is_none());
-    assert!(broker.node.partition(id, 0).is_err());
+    assert!(broker.node.storage.partition(id, 0).is_err());
 }
 
 /// CreateTopics begins with version 2, DeleteTopics with 1; version `n` of DeleteTopics deletes the
@@ -652,7 +653,11 @@ fn a_full_disk_is_reported_and_the_same_request_succeeds_later() {
     broker.node.maintain();
     broker.settle();
     for topic in broker.node.image().topics.iter() {
-        assert!(broker.node.partition(topic.id, 0).is_ok(), "{}", topic.name);
+        assert!(
+            broker.node.storage.partition(topic.id, 0).is_ok(),
+            "{}",
+            topic.name
+        );
     }
     let strays = broker
         .disk
@@ -1214,7 +1219,7 @@ fn an_answer_with_thousands_of_partitions_is_written_on_another_thread_and_is_th
 fn the_page_in_which_the_next_append_begins_is_kept_resident() {
     let broker = Broker::new(&[("ottla.durability", "page-cache")]);
     broker.create("t", 1, 5);
-    let partition = broker.node.partition_by_name("t", 0).unwrap();
+    let partition = broker.node.storage.partition_by_name("t", 0).unwrap();
     let mut builder = BatchBuilder::new(BatchOptions::default());
     builder.append(1_000, None, Some(&[7; 10_000]), &[]);
     partition
@@ -1266,7 +1271,7 @@ fn a_produce_to_a_thousand_partitions_is_woken_for_each_in_any_step() {
     };
     let sync = |indexes: std::ops::Range<i32>| {
         for index in indexes {
-            let partition = broker.node.partition_by_name("many", index).unwrap();
+            let partition = broker.node.storage.partition_by_name("many", index).unwrap();
             partition.clone().run_sync(broker.node.services());
         }
     };

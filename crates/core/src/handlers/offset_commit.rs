@@ -32,13 +32,14 @@ const BROKER_RETENTION: i64 = -1;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetCommitRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
     let image = node.image();
-    let denied = caller.group(Operation::Read, body.group_id).err();
+    let checked = caller.group(Operation::Read, body.group_id);
+    let denied = checked.err();
     let commit = Commit {
         member: MemberRequest {
             group_id: body.group_id,
@@ -57,11 +58,11 @@ pub(crate) fn handle(
     };
     // Needed again only for the rare refusal.
     let unanswered = refuse(&commit, ErrorCode::None);
-    let call = match denied {
-        Some(error) => Call::answered(Err(error)),
-        None => node
+    let call = match checked {
+        Err(error) => Call::answered(Err(error)),
+        Ok(granted) => node
             .groups
-            .call(&node.storage, body.group_id, GroupRequest::OffsetCommit(commit)),
+            .call(&node.storage, granted, GroupRequest::OffsetCommit(commit)),
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let topics = match answers.pop() {
@@ -78,7 +79,7 @@ pub(crate) fn handle(
 /// - `denied`: the client may not use the group; nothing else is told.
 fn resolve<'a>(
     image: &'a MetadataImage,
-    caller: &Caller,
+    caller: &Caller<'_>,
     denied: Option<ErrorCode>,
     topic: &OffsetCommitRequestTopic<'a>,
     version: i16,

@@ -18,20 +18,23 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetDeleteRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let checked = caller.group(Operation::Delete, body.group_id);
-    if checked.is_err() || body.group_id.is_empty() {
-        let refused = OffsetDeleteReply {
-            error: checked.err().unwrap_or(ErrorCode::InvalidGroupId),
-            topics: Vec::new(),
-        };
-        encode(&refused, version, reply);
-        return Handled::Replied;
-    }
+    let checked = match caller.group(Operation::Delete, body.group_id) {
+        Ok(_) if body.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+        checked => checked,
+    };
+    let granted = match checked {
+        Ok(granted) => granted,
+        Err(error) => {
+            let topics = Vec::new();
+            encode(&OffsetDeleteReply { error, topics }, version, reply);
+            return Handled::Replied;
+        }
+    };
     let image = node.image();
     let topics = body.topics.iter().map(|topic| {
         let known = image.topic(topic.name);
@@ -55,7 +58,7 @@ pub(crate) fn handle(
     };
     let call = node
         .groups
-        .call(&node.storage, body.group_id, GroupRequest::OffsetDelete(delete));
+        .call(&node.storage, granted, GroupRequest::OffsetDelete(delete));
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         let deleted = match answers.pop() {
             Some(Ok(GroupReply::OffsetDelete(deleted))) => deleted,

@@ -32,7 +32,7 @@ const FIRST_VERSION_WITH_TOPIC_IDS: i16 = 10;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetFetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -57,7 +57,7 @@ pub(crate) fn answer_entries(_: &Node, request: &Request<'_>, body: &OffsetFetch
 fn handle_one(
     node: &Node,
     version: i16,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetFetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -77,7 +77,9 @@ fn handle_one(
         require_stable: body.require_stable,
     };
     let call = call(node, &caller, body.group_id, fetch);
+    let caller = caller.keep();
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
+        let caller = caller.borrow();
         let (error, topics) = match fetched(answers.pop(), is_about_all.then_some(&caller)) {
             Ok(topics) => (ErrorCode::None, topics),
             // Version 1 has no group-level error, only one per partition.
@@ -101,7 +103,7 @@ fn handle_one(
 fn handle_many(
     node: &Node,
     version: i16,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetFetchRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -119,8 +121,9 @@ fn handle_many(
         calls.push(call(node, &caller, group.group_id, fetch));
         asked.push((group.group_id.to_owned(), group.topics.is_none()));
     }
+    let caller = caller.keep();
     reply_when_answered(node, calls, reply, move |node, answers, reply| {
-        let image = node.image();
+        let (image, caller) = (node.image(), caller.borrow());
         let groups: Vec<(ErrorCode, Vec<FetchedTopic>)> = answers
             .into_iter()
             .zip(&asked)
@@ -158,11 +161,11 @@ fn member_of<'a>(group: &OffsetFetchRequestGroup<'a>) -> Option<(&'a str, i32)> 
     (group.member_id.is_some() || group.member_epoch >= 0).then_some((member_id, group.member_epoch))
 }
 
-fn call(node: &Node, caller: &Caller, group_id: &str, fetch: Fetch<'_>) -> Call {
+fn call(node: &Node, caller: &Caller<'_>, group_id: &str, fetch: Fetch<'_>) -> Call {
     match caller.group(Operation::Describe, group_id) {
-        Ok(()) => node
+        Ok(granted) => node
             .groups
-            .call(&node.storage, group_id, GroupRequest::OffsetFetch(fetch)),
+            .call(&node.storage, granted, GroupRequest::OffsetFetch(fetch)),
         Err(error) => Call::answered(Err(error)),
     }
 }
@@ -170,7 +173,7 @@ fn call(node: &Node, caller: &Caller, group_id: &str, fetch: Fetch<'_>) -> Call 
 /// The id excludes offsets that were committed for an earlier topic of this name.
 fn by_name<'a>(
     image: &MetadataImage,
-    caller: &Caller,
+    caller: &Caller<'_>,
     name: &'a str,
     partitions: &[i32],
 ) -> OffsetFetchTopic<'a> {
@@ -187,7 +190,7 @@ fn by_name<'a>(
 
 fn resolve<'a>(
     image: &'a MetadataImage,
-    caller: &Caller,
+    caller: &Caller<'_>,
     group: &OffsetFetchRequestGroup<'a>,
     by_id: bool,
 ) -> Option<Vec<OffsetFetchTopic<'a>>> {
@@ -201,7 +204,7 @@ fn resolve<'a>(
             topic_id: topic.topic_id,
             partitions: topic.partition_indexes.clone(),
             error: match known.map(|known| caller.topic(Operation::Describe, &known.name)) {
-                Some(Ok(())) => ErrorCode::None,
+                Some(Ok(_)) => ErrorCode::None,
                 Some(Err(error)) => error,
                 None => ErrorCode::UnknownTopicId,
             },
@@ -223,7 +226,7 @@ fn with_ids(image: &MetadataImage, topics: Vec<FetchedTopic>) -> Vec<FetchedTopi
 }
 
 /// - `filter`: all topics were asked for; those that it may not describe are left out.
-fn fetched(answer: Option<GroupAnswer>, filter: Option<&Caller>) -> Result<Vec<FetchedTopic>, ErrorCode> {
+fn fetched(answer: Option<GroupAnswer>, filter: Option<&Caller<'_>>) -> Result<Vec<FetchedTopic>, ErrorCode> {
     match answer {
         Some(Ok(GroupReply::OffsetFetch(mut topics))) => {
             if let Some(caller) = filter {

@@ -8,6 +8,7 @@ use ottla_wire::messages::offset_for_leader_epoch::{
 
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTopic;
 use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
@@ -16,26 +17,26 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: OffsetForLeaderEpochRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     // Followers ask with the one permission, consumers with the other (KIP-320).
-    let is_follower = caller.may_on_cluster(Operation::ClusterAction);
+    let follower = caller.cluster_if_allowed(Operation::ClusterAction);
     let topics = body
         .topics
         .iter()
         .map(|topic| {
-            let checked = match is_follower {
-                true => Ok(()),
-                false => caller.topic(Operation::Describe, topic.topic),
+            let checked = match follower {
+                Some(granted) => Ok(granted.topic(topic.topic)),
+                None => caller.topic(Operation::Describe, topic.topic),
             };
             OffsetForLeaderTopicResult {
                 topic: topic.topic,
                 partitions: topic
                     .partitions
                     .iter()
-                    .map(|asked| answer(node, checked, topic.topic, asked))
+                    .map(|asked| answer(node, checked, asked))
                     .collect(),
             }
         })
@@ -50,8 +51,7 @@ pub(crate) fn handle(
 
 fn answer(
     node: &Node,
-    checked: Result<(), ErrorCode>,
-    topic: &str,
+    checked: Result<GrantedTopic<'_>, ErrorCode>,
     asked: &OffsetForLeaderPartition,
 ) -> EpochEndOffset {
     let unknown = EpochEndOffset {
@@ -61,7 +61,7 @@ fn answer(
         ..Default::default()
     };
     let found = checked
-        .and_then(|()| node.partition_by_name(topic, asked.partition))
+        .and_then(|granted| node.partition_by_name(granted, asked.partition))
         .and_then(|partition| {
             partition
                 .check_leader_epoch(asked.current_leader_epoch)

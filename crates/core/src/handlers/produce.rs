@@ -26,6 +26,7 @@ use ottla_wire::records::validate::{ProduceError, ProduceRules, RecordFault, Val
 use ottla_wire::text;
 
 use crate::access::acl::Operation;
+use crate::access::granted::{GrantedTopic, OwnedGrant, TransactionalId};
 use crate::batch_times::{Key, NewBatch};
 use crate::config::TopicConfig;
 use crate::image::topics::TopicImage;
@@ -114,6 +115,9 @@ fn serve_rest_elsewhere(request: &Request<'_>, begun: Begun, reply: &mut ReplyBu
 pub(super) struct Begun {
     /// Refuses every partition.
     pub refusal: Option<PartitionRefusal>,
+    /// The id to whose transaction the client may write; `None` without transactional batches, and
+    /// if every partition is refused.
+    pub transactional_id: Option<OwnedGrant<TransactionalId>>,
     /// By the place of a partition in the request; empty without transactional batches.
     pub admitted: Vec<Admitted>,
     /// Topics whose answer is begun (all but the last are ended), and partitions that are answered.
@@ -169,10 +173,10 @@ fn begin(
         topics += 1;
         // A topic that is answered was checked by the thread that answered it.
         let is_answered = topics < answered_topics;
-        let denied = match (asked.topic, topic) {
+        let checked = match (asked.topic, topic) {
             _ if is_answered => None,
-            (TopicName::Name(name), _) => caller.topic(Operation::Write, name).err(),
-            (TopicName::Id(_), Some(topic)) => caller.topic(Operation::Write, &topic.name).err(),
+            (TopicName::Name(name), _) => Some(caller.topic(Operation::Write, name)),
+            (TopicName::Id(_), Some(topic)) => Some(caller.topic(Operation::Write, &topic.name)),
             (TopicName::Id(_), None) => None,
         };
         if topics > answered_topics {
@@ -184,13 +188,12 @@ fn begin(
                 continue;
             }
             let place = partitions - 1;
-            let outcome = match (&begun.refusal, topic) {
-                (Some(refusal), _) => Err(refusal.clone()),
-                _ if let Some(denied) = denied => Err(PartitionRefusal::code(denied)),
-                (None, Some(topic)) => match begun
-                    .origin(place)
-                    .and_then(|origin| append(node, request, topic, part, origin, unfolding, reply))
-                {
+            let outcome = match (&begun.refusal, checked, topic) {
+                (Some(refusal), ..) => Err(refusal.clone()),
+                (None, Some(Err(denied)), _) => Err(PartitionRefusal::code(denied)),
+                (None, Some(Ok(granted)), Some(topic)) => match begun.origin(place).and_then(|origin| {
+                    append(node, request, (granted, topic), part, origin, unfolding, reply)
+                }) {
                     Err(NotTaken::Refused(refusal)) => Err(refusal),
                     Err(NotTaken::MovesOn) => {
                         (begun.topics, begun.partitions) = (topics, place);
@@ -198,7 +201,7 @@ fn begin(
                     }
                     Ok(accepted) => Ok(accepted),
                 },
-                (None, None) => Err(PartitionRefusal::code(asked.unknown_topic())),
+                (None, ..) => Err(PartitionRefusal::code(asked.unknown_topic())),
             };
             let position = put_partition_answer(part.index, version, &outcome, reply);
             begun.note(outcome, acks, position, reply);
@@ -214,8 +217,13 @@ fn begin(
 
 impl Begun {
     pub fn new(node: &Node, request: &Request<'_>, produce: &ProduceRequest<'_>) -> Begun {
+        let (transactional_id, refusal) = match check_request(node, request, produce) {
+            Ok(transactional_id) => (transactional_id, None),
+            Err(refusal) => (None, Some(refusal)),
+        };
         Begun {
-            refusal: refusal_of_all(node, request, produce),
+            refusal,
+            transactional_id,
             ..Begun::default()
         }
     }
@@ -281,13 +289,13 @@ impl From<PartitionRefusal> for NotTaken {
 fn append(
     node: &Node,
     request: &Request<'_>,
-    topic: &TopicImage,
+    (granted, topic): (GrantedTopic<'_>, &TopicImage),
     part: ProducePartition<'_>,
     origin: Origin,
     unfolding: &mut Unfolding,
     reply: &mut ReplyBuffer,
 ) -> Result<Accepted, NotTaken> {
-    let partition = writable_partition(node, topic, part.index)?;
+    let partition = writable_partition(node, granted, topic, part.index)?;
     let write = Write {
         partition: &partition,
         config: &topic.config,
@@ -375,6 +383,7 @@ fn append_to(
 
 fn writable_partition(
     node: &Node,
+    granted: GrantedTopic<'_>,
     topic: &TopicImage,
     index: i32,
 ) -> Result<Arc<Partition>, PartitionRefusal> {
@@ -385,7 +394,8 @@ fn writable_partition(
             message,
         ));
     }
-    let partition = node.partition(topic.id, index).map_err(PartitionRefusal::code)?;
+    let partition = node.partition(granted, topic, index);
+    let partition = partition.map_err(PartitionRefusal::code)?;
     if !node.storage.disk_has_room() {
         partition.count_produce();
         partition.count_failed_produce();
@@ -431,45 +441,44 @@ fn see(reply: &mut ReplyBuffer, (topic_id, index): Key, records: &[u8], batch: &
     }
 }
 
-/// Returns the reason to refuse every partition of the request, if there is one.
-fn refusal_of_all(
+/// Checks what concerns every partition of the request; returns the id of its transaction.
+fn check_request(
     node: &Node,
     request: &Request<'_>,
     produce: &ProduceRequest<'_>,
-) -> Option<PartitionRefusal> {
-    if let Some(refusal) = refusal_of_transaction(node, request, produce) {
-        return Some(refusal);
-    }
+) -> Result<Option<OwnedGrant<TransactionalId>>, PartitionRefusal> {
+    let transactional_id = check_transaction(node, request, produce)?;
     if !matches!(produce.acks, ACKS_ALL..=1) {
         let message = format!("acks must be -1, 0 or 1, not {}", produce.acks);
-        return Some(PartitionRefusal::with_message(
+        return Err(PartitionRefusal::with_message(
             ErrorCode::InvalidRequiredAcks,
             message,
         ));
     }
-    None
+    Ok(transactional_id)
 }
 
-fn refusal_of_transaction(
+fn check_transaction(
     node: &Node,
     request: &Request<'_>,
     produce: &ProduceRequest<'_>,
-) -> Option<PartitionRefusal> {
+) -> Result<Option<OwnedGrant<TransactionalId>>, PartitionRefusal> {
     if !produce.has_transactional_batch {
-        return None;
+        return Ok(None);
     }
     // Without an id no client could ever end the transaction, and read_committed consumers would
     // stop at it for ever.
     let Some(id) = produce.transactional_id else {
         let message = "transactional batches need a transactional id in their request".to_owned();
-        return Some(PartitionRefusal::with_message(
+        return Err(PartitionRefusal::with_message(
             ErrorCode::TransactionalIdAuthorizationFailed,
             message,
         ));
     };
     let caller = node.access.caller(request);
-    let denied = caller.transactional_id(Operation::Write, id).err();
-    denied.map(PartitionRefusal::code)
+    let granted = caller.transactional_id(Operation::Write, id);
+    let granted = granted.map_err(PartitionRefusal::code)?;
+    Ok(Some(granted.keep()))
 }
 
 struct Accepted {

@@ -46,7 +46,7 @@ fn transactional_batch(producer_id: i64, value: &str) -> Vec<u8> {
 
 pub(super) fn partition(broker: &Broker, topic: &str, index: i32) -> Arc<Partition> {
     let topic_id = broker.node.image().topic(topic).unwrap().id;
-    broker.node.partition(topic_id, index).unwrap()
+    broker.node.storage.partition(topic_id, index).unwrap()
 }
 
 /// Returns the error code of the answer, or the pending reply.

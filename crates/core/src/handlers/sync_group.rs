@@ -18,35 +18,35 @@ use crate::request::Request;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: SyncGroupRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let call = if let Err(error) = caller.group(Operation::Read, body.group_id) {
-        Call::answered(Err(error))
-    } else if body.group_id.is_empty() {
-        Call::answered(Err(ErrorCode::InvalidGroupId))
-    } else if version >= 5 && (body.protocol_type.is_none() || body.protocol_name.is_none()) {
-        Call::answered(Err(ErrorCode::InconsistentGroupProtocol))
-    } else {
-        let sync = SyncRequest {
-            member: MemberRequest {
-                group_id: body.group_id,
-                generation_id: body.generation_id,
-                member_id: body.member_id,
-                group_instance_id: body.group_instance_id,
-            },
-            protocol_type: body.protocol_type,
-            protocol_name: body.protocol_name,
-            assignments: body
-                .assignments
-                .iter()
-                .map(|one| (one.member_id, one.assignment))
-                .collect(),
-        };
-        node.groups
-            .call(&node.storage, body.group_id, GroupRequest::Sync(sync))
+    let lacks_protocol = version >= 5 && (body.protocol_type.is_none() || body.protocol_name.is_none());
+    let granted = match caller.group(Operation::Read, body.group_id) {
+        Ok(_) if body.group_id.is_empty() => Err(ErrorCode::InvalidGroupId),
+        Ok(_) if lacks_protocol => Err(ErrorCode::InconsistentGroupProtocol),
+        checked => checked,
+    };
+    let sync = GroupRequest::Sync(SyncRequest {
+        member: MemberRequest {
+            group_id: body.group_id,
+            generation_id: body.generation_id,
+            member_id: body.member_id,
+            group_instance_id: body.group_instance_id,
+        },
+        protocol_type: body.protocol_type,
+        protocol_name: body.protocol_name,
+        assignments: body
+            .assignments
+            .iter()
+            .map(|one| (one.member_id, one.assignment))
+            .collect(),
+    });
+    let call = match granted {
+        Ok(granted) => node.groups.call(&node.storage, granted, sync),
+        Err(error) => Call::answered(Err(error)),
     };
     reply_when_answered(node, vec![call], reply, move |_, mut answers, reply| {
         encode(answers.pop(), version, reply);

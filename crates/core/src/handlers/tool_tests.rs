@@ -230,7 +230,7 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
             ..BatchOptions::default()
         });
         builder.append(timestamp_ms, None, Some(b"v"), &[]);
-        let partition = broker.node.partition_by_name("t", 1).unwrap();
+        let partition = broker.node.storage.partition_by_name("t", 1).unwrap();
         partition
             .append_internal(broker.node.services(), &builder.finish())
             .unwrap();

@@ -5,6 +5,7 @@ use std::task::{Poll, Waker};
 
 use ottla_wire::error_code::ErrorCode;
 
+use crate::access::granted::{OwnedGrant, TransactionalId};
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::refusal::Refusal;
@@ -46,13 +47,15 @@ type Finish = Box<dyn FnOnce(&Node, Vec<Answer>, &mut ReplyBuffer) + Send>;
 /// Asks the coordinator of each transactional id, and replies when every answer is there.
 pub(super) fn reply_when_answered(
     node: &Node,
-    requests: Vec<(Arc<str>, Request)>,
+    requests: Vec<(OwnedGrant<TransactionalId>, Request)>,
     reply: &mut ReplyBuffer,
     finish: impl FnOnce(&Node, Vec<Answer>, &mut ReplyBuffer) + Send + 'static,
 ) -> Handled {
     let asked = requests.into_iter().map(|(id, request)| Asked {
-        call: node.transactions.call(&node.storage, &id, request.clone()),
-        id,
+        call: node
+            .transactions
+            .call(&node.storage, id.borrow(), request.clone()),
+        id: Some(id),
         request,
         answer: None,
     });
@@ -69,7 +72,7 @@ pub(super) fn reply_when_all_answered(
     let calls = node.transactions.call_all(&node.storage, request);
     let asked = calls.into_iter().map(|call| Asked {
         call,
-        id: "".into(),
+        id: None,
         request: request.clone(),
         answer: None,
     });
@@ -94,7 +97,8 @@ fn reply_to_all(
 }
 
 struct Asked {
-    id: Arc<str>,
+    /// `None`: every coordinator was asked.
+    id: Option<OwnedGrant<TransactionalId>>,
     request: Request,
     call: Call,
     answer: Option<Answer>,
@@ -121,15 +125,15 @@ impl PendingAnswers {
             if asked.answer != Some(Ok(Reply::NeedsProducerId)) {
                 continue;
             }
-            match allocated {
-                Ok(()) => {
+            match (&allocated, &asked.id) {
+                (Ok(()), Some(id)) => {
                     asked.answer = None;
                     asked.call = node
                         .transactions
-                        .call(&node.storage, &asked.id, asked.request.clone());
+                        .call(&node.storage, id.borrow(), asked.request.clone());
                 }
                 // The client retries; the disk may have space by then.
-                Err(_) => asked.answer = Some(Err(ErrorCode::CoordinatorLoadInProgress)),
+                _ => asked.answer = Some(Err(ErrorCode::CoordinatorLoadInProgress)),
             }
         }
         true

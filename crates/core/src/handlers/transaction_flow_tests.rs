@@ -233,7 +233,7 @@ pub(crate) fn end(
 
 /// High watermark, and how far readers of committed records get.
 pub(crate) fn readable(node: &Node, partition: i32) -> (i64, i64) {
-    let view = node.partition_by_name("t", partition).unwrap().view();
+    let view = node.storage.partition_by_name("t", partition).unwrap().view();
     (view.offsets.high_watermark, view.offsets.last_stable)
 }
 
@@ -259,6 +259,7 @@ fn a_committed_transaction_becomes_readable_in_all_its_partitions() {
         assert_eq!(readable(&broker.node, 1), (4, 4));
         let aborted = broker
             .node
+            .storage
             .partition_by_name("t", 1)
             .unwrap()
             .with_log(|log| log.open_transactions().len());

@@ -81,7 +81,7 @@ fn broker(lines: &[(&str, &str)]) -> (Broker, Arc<TestGate>) {
 }
 
 fn partition(broker: &Broker, index: i32) -> Arc<Partition> {
-    broker.node.partition_by_name("t", index).unwrap()
+    broker.node.storage.partition_by_name("t", index).unwrap()
 }
 
 fn batch(producer_epoch: i16, base_sequence: i32) -> Vec<u8> {
@@ -170,7 +170,7 @@ fn a_transactional_batch_waits_for_the_coordinator_with_its_bytes_and_its_order(
     let asked = gate.asked.lock().unwrap()[0].clone();
     assert_eq!(
         (
-            asked.transactional_id.as_str(),
+            &**asked.transactional_id.name(),
             asked.producer_id,
             asked.producer_epoch
         ),

@@ -19,6 +19,7 @@ use super::admitted::Admitting;
 use super::produce::{Admitted, Begun, PartitionRefusal, serve};
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTopic;
 use crate::image::topics::TopicImage;
 use crate::node::Node;
 use crate::partition::Partition;
@@ -43,11 +44,11 @@ pub(crate) fn handle(
     reply: &mut ReplyBuffer,
 ) -> Result<Handled, DecodeError> {
     let mut begun = Begun::new(node, request, &produce);
-    if begun.refusal.is_some() {
+    let Some(transactional_id) = begun.transactional_id.take() else {
         return serve(node, request, produce, begun, unfolding, reply);
-    }
+    };
     let entered = Entered::new(node, request, produce.clone())?;
-    let (id, timeout_ms) = (produce.transactional_id.unwrap_or_default(), produce.timeout_ms);
+    let timeout_ms = produce.timeout_ms;
     begun.admitted = entered.admitted;
     if let Some(refusal) = entered.refusal {
         begun.refusal = Some(refusal);
@@ -63,7 +64,7 @@ pub(crate) fn handle(
     };
     let timeout_ms = u64::try_from(timeout_ms).unwrap_or(0);
     let write = TransactionalWrite {
-        transactional_id: id.to_owned(),
+        transactional_id,
         producer_id: producer.id,
         producer_epoch: producer.epoch,
         partitions: entered.names,
@@ -161,7 +162,7 @@ impl Entered {
                 TopicName::Id(id) => image.topic_by_id(id),
             };
             // A denial is answered, and counted, when the request is served.
-            let topic = topic.filter(|topic| may_write(&caller, topic));
+            let writable = topic.and_then(|topic| Some((topic, may_write(&caller, topic)?)));
             while let Some(part) = produce.next_partition()? {
                 let Some(header) = transactional_header(&part) else {
                     entered.admitted.push(Admitted::Plain);
@@ -170,9 +171,9 @@ impl Entered {
                 if !entered.is_by_one_producer(&header) {
                     return Ok(entered);
                 }
-                let found = topic
+                let found = writable
                     .ok_or(ErrorCode::UnknownTopicOrPartition)
-                    .and_then(|topic| node.partition(topic.id, part.index));
+                    .and_then(|(topic, granted)| node.partition(granted, topic, part.index));
                 match found {
                     Ok(partition) => entered.enter(&partition, &header, begins_at_zero),
                     Err(code) => {
@@ -219,8 +220,9 @@ impl Entered {
     }
 }
 
-fn may_write(caller: &Caller, topic: &TopicImage) -> bool {
-    caller.may_on_topic(Operation::Write, &topic.name) && !topic.is_internal()
+fn may_write<'t>(caller: &Caller<'_>, topic: &'t TopicImage) -> Option<GrantedTopic<'t>> {
+    let granted = caller.topic_if_allowed(Operation::Write, &topic.name);
+    granted.filter(|_| !topic.is_internal())
 }
 
 fn transactional_header(part: &ProducePartition<'_>) -> Option<BatchHeader> {

@@ -17,7 +17,7 @@ use super::offset_commit::with_error;
 use super::transaction_calls::patience;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::OFFSETS_TOPIC;
+use crate::access::granted::{GrantedGroup, GrantedTransactionalId};
 use crate::group::calls::Call;
 use crate::group::commits::refuse;
 use crate::group::reply::{CommittedTopic, GroupReply};
@@ -37,40 +37,48 @@ const FIRST_VERSION_WITH_ABORTABLE: i16 = 4;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: TxnOffsetCommitRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     let version = request.api_version;
-    let allowed = caller
-        .transactional_id(Operation::Write, body.transactional_id)
-        .and_then(|()| caller.group(Operation::Read, body.group_id));
-    if let Err(denial) = allowed {
-        // Nothing is told about topics.
-        let mut denied = refuse(&resolve(&node.image(), &caller, &body), denial);
-        let partitions = denied.iter_mut().flat_map(|topic| &mut topic.partitions);
-        partitions.for_each(|(_, code)| *code = denial);
-        encode(&denied, version, reply);
-        return Handled::Replied;
-    }
-    let Entered { ticket, question } = match enter(node, &body, version) {
+    let id = caller.transactional_id(Operation::Write, body.transactional_id);
+    let allowed = id.and_then(|id| Ok((id, caller.group(Operation::Read, body.group_id)?)));
+    let (id, group) = match allowed {
+        Ok(allowed) => allowed,
+        Err(denial) => {
+            // Nothing is told about topics.
+            let mut denied = refuse(&resolve(&node.image(), &caller, &body), denial);
+            let partitions = denied.iter_mut().flat_map(|topic| &mut topic.partitions);
+            partitions.for_each(|(_, code)| *code = denial);
+            encode(&denied, version, reply);
+            return Handled::Replied;
+        }
+    };
+    let Entered { ticket, question } = match enter(node, id, group, &body, version) {
         Ok(entered) => entered,
         Err(error) => return refuse_all(node, &caller, &body, error, version, reply),
     };
     let Some(question) = question else {
-        return commit(node, &caller, &body, ticket, version, reply);
+        return commit(node, &caller, &body, (group, ticket), version, reply);
     };
     let mut admission = node.write_gate.admit(&node.storage, question);
     if let Poll::Ready(decisions) = admission.poll(node.services(), Waker::noop()) {
-        let decision = only(decisions);
-        return decided(node, &caller, &body, (ticket, decision), version, reply);
+        return match decided(decisions, version) {
+            Ok(()) => commit(node, &caller, &body, (group, ticket), version, reply),
+            Err(error) => refuse_all(node, &caller, &body, error, version, reply),
+        };
     }
+    let (caller, group) = (caller.keep(), group.keep());
     let serve = move |node: &Node, request: &OwnedRequest, decisions, reply: &mut ReplyBuffer| {
         let request = request.borrow();
         let body = TxnOffsetCommitRequest::decode(&mut Reader::new(request.body), version);
         let body = body.expect("the same bytes were decoded before");
-        let decision = only(decisions);
-        decided(node, &caller, &body, (ticket, decision), version, reply)
+        let (caller, group) = (caller.borrow(), group.borrow());
+        match decided(decisions, version) {
+            Ok(()) => commit(node, &caller, &body, (group, ticket), version, reply),
+            Err(error) => refuse_all(node, &caller, &body, error, version, reply),
+        }
     };
     Admitting::handled(OwnedRequest::of(request), admission, Box::new(serve))
 }
@@ -82,10 +90,15 @@ struct Entered {
 }
 
 /// Takes a ticket for the partition of the offsets before the coordinator is asked.
-fn enter(node: &Node, body: &TxnOffsetCommitRequest<'_>, version: i16) -> Result<Entered, ErrorCode> {
-    let index = node.groups.partition_of(&node.storage, body.group_id);
-    let index = index.ok_or(ErrorCode::CoordinatorNotAvailable)?;
-    let partition = node.partition_by_name(OFFSETS_TOPIC, index)?;
+fn enter(
+    node: &Node,
+    id: GrantedTransactionalId<'_>,
+    group: GrantedGroup<'_>,
+    body: &TxnOffsetCommitRequest<'_>,
+    version: i16,
+) -> Result<Entered, ErrorCode> {
+    let partition = node.offsets_partition(group);
+    let partition = partition.ok_or(ErrorCode::CoordinatorNotAvailable)??;
     let entry = partition.enter_transaction(body.producer_id, body.producer_epoch, false);
     let question = match version {
         FIRST_VERSION_THAT_ADDS.. => Question::Add,
@@ -94,10 +107,10 @@ fn enter(node: &Node, body: &TxnOffsetCommitRequest<'_>, version: i16) -> Result
     let is_let_in =
         entry.is_open || (question == Question::Verify && !node.write_gate.verifies(&node.storage));
     let question = (!is_let_in).then(|| TransactionalWrite {
-        transactional_id: body.transactional_id.to_owned(),
+        transactional_id: id.keep(),
         producer_id: body.producer_id,
         producer_epoch: body.producer_epoch,
-        partitions: vec![(OFFSETS_TOPIC.into(), index)],
+        partitions: vec![(partition.topic.clone(), partition.index)],
         question,
         deadline: patience(node),
     });
@@ -107,27 +120,10 @@ fn enter(node: &Node, body: &TxnOffsetCommitRequest<'_>, version: i16) -> Result
     })
 }
 
-fn only(mut decisions: Decisions) -> Result<(), ErrorCode> {
+/// What the coordinator has decided about the one partition.
+fn decided(mut decisions: Decisions, version: i16) -> Result<(), ErrorCode> {
     let decision = decisions.pop().expect("one partition was asked about");
-    decision.map_err(|refusal| refusal.code)
-}
-
-/// Serves what the coordinator has decided about.
-fn decided(
-    node: &Node,
-    caller: &Caller,
-    body: &TxnOffsetCommitRequest<'_>,
-    (ticket, decision): (ottla_log::Ticket, Result<(), ErrorCode>),
-    version: i16,
-    reply: &mut ReplyBuffer,
-) -> Handled {
-    match decision {
-        Ok(()) => commit(node, caller, body, ticket, version, reply),
-        Err(error) => {
-            let error = code_for_client(error, version);
-            refuse_all(node, caller, body, error, version, reply)
-        }
-    }
+    decision.map_err(|refusal| code_for_client(refusal.code, version))
 }
 
 /// Translates a coordinator's code into one that clients of the version know how to take.
@@ -147,9 +143,9 @@ fn code_for_client(code: ErrorCode, version: i16) -> ErrorCode {
 
 fn commit(
     node: &Node,
-    caller: &Caller,
+    caller: &Caller<'_>,
     body: &TxnOffsetCommitRequest<'_>,
-    ticket: ottla_log::Ticket,
+    (group, ticket): (GrantedGroup<'_>, ottla_log::Ticket),
     version: i16,
     reply: &mut ReplyBuffer,
 ) -> Handled {
@@ -160,13 +156,13 @@ fn commit(
     let producer = (body.producer_id, body.producer_epoch);
     let call = node
         .groups
-        .commit_in_transaction(&node.storage, commit, producer, ticket);
+        .commit_in_transaction(&node.storage, group, commit, producer, ticket);
     reply_with(node, call, unanswered, version, reply)
 }
 
 fn refuse_all(
     node: &Node,
-    caller: &Caller,
+    caller: &Caller<'_>,
     body: &TxnOffsetCommitRequest<'_>,
     error: ErrorCode,
     version: i16,
@@ -196,7 +192,7 @@ fn reply_with(
 
 fn resolve<'a>(
     image: &'a MetadataImage,
-    caller: &Caller,
+    caller: &Caller<'_>,
     body: &TxnOffsetCommitRequest<'a>,
 ) -> OffsetCommitRequest<'a> {
     OffsetCommitRequest {
@@ -219,7 +215,7 @@ fn resolve<'a>(
 
 fn resolve_topic<'a>(
     image: &'a MetadataImage,
-    caller: &Caller,
+    caller: &Caller<'_>,
     topic: &TxnOffsetCommitRequestTopic<'a>,
 ) -> OffsetCommitTopic<'a> {
     let known = image.topic(topic.name);

@@ -18,6 +18,7 @@ use ottla_wire::records::control::{TransactionMarker, TransactionResult};
 use super::deadline;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedTopic;
 use crate::group::OFFSETS_TOPIC;
 use crate::node::Node;
 use crate::partition::{Appended, Failure, Partition, WaitToken};
@@ -32,18 +33,18 @@ const TIMEOUT_MS: i32 = 30_000;
 pub(crate) fn handle(
     node: &Node,
     request: &Request<'_>,
-    caller: Caller,
+    caller: Caller<'_>,
     body: WriteTxnMarkersRequest<'_>,
     reply: &mut ReplyBuffer,
 ) -> Handled {
     // KIP-664: administrators, or other brokers.
-    let denied = match caller.may_on_cluster(Operation::Alter) {
-        true => None,
-        false => caller.cluster(Operation::ClusterAction).err(),
+    let checked = match caller.cluster_if_allowed(Operation::Alter) {
+        Some(granted) => Ok(granted),
+        None => caller.cluster(Operation::ClusterAction),
     };
-    let write = |marker: &WritableTxnMarker<'_>, topic: &str, index: i32| match denied {
-        Some(code) => Outcome::Known(code),
-        None => Outcome::of(append(node, topic, index, marker)),
+    let write = |marker: &WritableTxnMarker<'_>, topic: &str, index: i32| match checked {
+        Err(code) => Outcome::Known(code),
+        Ok(granted) => Outcome::of(append(node, granted.topic(topic), index, marker)),
     };
     let markers = body.markers.iter().map(|marker| Marker {
         producer_id: marker.producer_id,
@@ -74,7 +75,7 @@ pub(crate) fn handle(
 
 fn append(
     node: &Node,
-    topic: &str,
+    topic: GrantedTopic<'_>,
     index: i32,
     marker: &WritableTxnMarker<'_>,
 ) -> Result<(Arc<Partition>, Appended), ErrorCode> {
@@ -93,7 +94,7 @@ fn append(
         return Err(ErrorCode::InvalidProducerIdMapping);
     }
     let partition = node.partition_by_name(topic, index)?;
-    if topic == OFFSETS_TOPIC {
+    if topic.name() == OFFSETS_TOPIC {
         return node
             .groups
             .complete_transaction(&node.storage, index, marker, version);

@@ -267,6 +267,7 @@ fn connection(tenant: TenantId) -> ConnectionContext {
         listener_name: "PLAINTEXT".into(),
         principal: "User:u".into(),
         identity: Arc::default(),
+        permitted: Arc::default(),
         tenant,
         quota: None,
     }

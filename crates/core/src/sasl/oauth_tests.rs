@@ -304,6 +304,7 @@ impl Peer {
             listener_name: "SASL_SSL".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            permitted: Arc::default(),
             tenant: TenantId(1),
             quota: None,
         };

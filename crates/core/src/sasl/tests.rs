@@ -134,6 +134,7 @@ impl<'a> Peer<'a> {
             listener_name: "SASL_PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            permitted: Arc::default(),
             tenant: TenantId(1),
             quota: None,
         };

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use crate::access::granted::{OwnedGrant, TransactionalId};
 use crate::refusal::Refusal;
 use crate::services::Services;
 use crate::storage::Storage;
@@ -15,7 +16,7 @@ use crate::time::Moment;
 /// A write to partitions in which the producer has no open transaction at its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionalWrite {
-    pub transactional_id: String,
+    pub transactional_id: OwnedGrant<TransactionalId>,
     pub producer_id: i64,
     pub producer_epoch: i16,
     /// Topic and partition.

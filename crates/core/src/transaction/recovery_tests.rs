@@ -265,7 +265,7 @@ fn a_marker_that_contradicts_its_partition_is_tried_again_when_its_time_has_come
         result: TransactionResult::Abort,
         coordinator_epoch: 1_000,
     };
-    let partition = broker.node.partition_by_name("t", 0).unwrap();
+    let partition = broker.node.storage.partition_by_name("t", 0).unwrap();
     partition.append_marker(broker.node.services(), newer, 0).unwrap();
     assert_eq!(send(&broker, Client::Old, producer, 0, 0), ErrorCode::None);
     end(&broker, Client::Old, producer, true).unwrap();
@@ -347,7 +347,13 @@ fn sequence(client: Client, count: i32) -> i32 {
 
 /// First offsets of aborted transactions.
 fn aborted(broker: &Broker) -> Vec<i64> {
-    let reader = broker.node.partition_by_name("t", 0).unwrap().view().reader;
+    let reader = broker
+        .node
+        .storage
+        .partition_by_name("t", 0)
+        .unwrap()
+        .view()
+        .reader;
     let aborted = reader.aborted_transactions(0, 100);
     aborted.iter().map(|aborted| aborted.first_offset).collect()
 }

@@ -16,6 +16,7 @@ use super::finish::{Finishing, Progress};
 use super::request::{AddRequest, Reply, Request};
 use super::stage_times::{Stage, StageTimes};
 use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
+use crate::access::granted::GrantedTransactionalId;
 use crate::config::TransactionConfig;
 use crate::controller::producer_ids::ProducerIds;
 use crate::group::Groups;
@@ -96,9 +97,14 @@ impl Transactions {
         }
     }
 
-    /// Sends a request to the coordinator of `id`.
-    pub(crate) fn call(&self, storage: &Storage, id: &str, request: Request) -> Call {
-        match self.coordinator_of(storage, id) {
+    /// Sends a request to the coordinator of a transactional id.
+    pub(crate) fn call(
+        &self,
+        storage: &Storage,
+        granted: GrantedTransactionalId<'_>,
+        request: Request,
+    ) -> Call {
+        match self.coordinator_of(storage, granted.name()) {
             Some(coordinator) => self.call_coordinator(storage, &coordinator, request),
             None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
         }
@@ -328,7 +334,7 @@ impl WriteGate for Transactions {
     fn admit(&self, storage: &Storage, write: TransactionalWrite) -> Box<dyn Admission> {
         let latest = storage.services.clock.moment().after_ms(PATIENCE_MS);
         let add = AddRequest {
-            id: write.transactional_id.as_str().into(),
+            id: write.transactional_id.name().clone(),
             producer_id: write.producer_id,
             producer_epoch: write.producer_epoch,
             partitions: write.partitions,
@@ -341,7 +347,7 @@ impl WriteGate for Transactions {
             Question::Verify => Request::Verify(add),
         };
         Box::new(Asked {
-            call: self.call(storage, &write.transactional_id, request),
+            call: self.call(storage, write.transactional_id.borrow(), request),
             count,
         })
     }

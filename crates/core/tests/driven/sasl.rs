@@ -177,6 +177,7 @@ impl Run<'_> {
             listener_name: "SASL_PLAINTEXT".into(),
             principal: "User:ANONYMOUS".into(),
             identity: Arc::default(),
+            permitted: Arc::default(),
             tenant: TenantId(1),
             quota: None,
         };

@@ -37,6 +37,7 @@ impl Client {
                 listener_name: new.listener_name.clone(),
                 principal,
                 identity: Arc::default(),
+                permitted: Arc::default(),
                 tenant: tenancy.id(),
                 quota: None,
             },

@@ -9,11 +9,14 @@ mod scram;
 #[path = "without_scram.rs"]
 mod scram;
 
+mod oauth;
+
 pub use scram::{NONCE_BYTES, nonce, salted_password};
 
 use crate::config::{SaslMechanism, SaslSettings};
 use crate::error::Error;
 
+use self::oauth::Oauth;
 use self::scram::Scram;
 
 /// A mechanism's next step.
@@ -36,6 +39,7 @@ enum Steps {
         message: Option<Vec<u8>>,
     },
     Scram(Box<Scram>),
+    Oauth(Oauth),
 }
 
 impl Sasl {
@@ -51,6 +55,10 @@ impl Sasl {
             }
             SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
                 Steps::Scram(Box::new(Scram::new(settings, nonce)))
+            }
+            SaslMechanism::OauthBearer => {
+                let oauth = settings.oauth.as_ref();
+                Steps::Oauth(Oauth::new(oauth.expect("read together with the mechanism")))
             }
         };
         Sasl {
@@ -75,6 +83,7 @@ impl Sasl {
                 _ => Err("the broker answered PLAIN with a challenge, which it never has".to_owned()),
             },
             Steps::Scram(scram) => scram.next(received),
+            Steps::Oauth(oauth) => oauth.next(received),
         };
         step.map_err(|reason| Error::Authentication {
             address: "".into(),
@@ -90,6 +99,11 @@ impl std::fmt::Debug for Sasl {
     }
 }
 
+/// The broker's text, in a form that is safe for a log line.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(100).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +115,7 @@ mod tests {
             mechanism: SaslMechanism::Plain,
             username: "tim".into(),
             password: Password::new("tanstaaftanstaaf"),
+            oauth: None,
         };
         let mut plain = Sasl::new(&settings, [0; NONCE_BYTES]);
         let message = b"\0tim\0tanstaaftanstaaf".to_vec();

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use super::SaslStep;
+use super::{SaslStep, shown};
 use crate::config::{Password, SaslMechanism, SaslSettings};
 use crate::error::Error;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -47,7 +47,7 @@ impl Algorithm {
                 digest: &digest::SHA512,
                 pbkdf2: pbkdf2::PBKDF2_HMAC_SHA512,
             },
-            SaslMechanism::Plain | SaslMechanism::ScramSha256 => Algorithm {
+            SaslMechanism::Plain | SaslMechanism::ScramSha256 | SaslMechanism::OauthBearer => Algorithm {
                 hmac: hmac::HMAC_SHA256,
                 digest: &digest::SHA256,
                 pbkdf2: pbkdf2::PBKDF2_HMAC_SHA256,
@@ -213,11 +213,6 @@ fn text(challenge: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(challenge).map_err(|_| "the broker's SCRAM message is not UTF-8".to_owned())
 }
 
-/// The broker's text, in a form that is safe for a log line.
-fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(100).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +222,7 @@ mod tests {
             mechanism,
             username: username.into(),
             password: Password::new(password),
+            oauth: None,
         }
     }
 

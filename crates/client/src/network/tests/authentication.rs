@@ -13,6 +13,7 @@ fn at_the_handshake() -> (World, Seen) {
         mechanism: SaslMechanism::Plain,
         username: "me".into(),
         password: Password::new("secret"),
+        oauth: None,
     });
     let mut world = World::with(Interest::Nodes, config);
     world.turn();

@@ -38,7 +38,7 @@ pub struct ConsumerHeartbeat<'a> {
     /// The topics that exist at this moment: an input of the machine, not a part of its state.
     pub topics: Arc<TopicsImage>,
     /// Decides which topics a regular expression finds.
-    pub caller: Caller,
+    pub caller: Caller<'a>,
 }
 
 /// The settings of one group: its own over the broker's.

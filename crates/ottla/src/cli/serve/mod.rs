@@ -115,11 +115,24 @@ impl Serve {
         // A closed standard output does not stop the broker.
         let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());
         notify(State::Ready);
-        if let Some(signal) = signals.forever().next() {
-            info!(signal, "stopping");
-        }
+        wait_for_stop(&mut signals, || broker.reload_tls());
         notify(State::Stopping);
         stop(broker, signals, Instant::now())
+    }
+}
+
+/// Waits for the signal to stop. SIGHUP has the broker read the files of TLS again, except at a
+/// terminal, where it means that the terminal is gone.
+fn wait_for_stop(signals: &mut Signals, reload_tls: impl Fn()) {
+    let is_at_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    for signal in signals.forever() {
+        if signal == SIGHUP && !is_at_terminal {
+            info!(signal, "reading the files of TLS again");
+            reload_tls();
+        } else {
+            info!(signal, "stopping");
+            return;
+        }
     }
 }
 

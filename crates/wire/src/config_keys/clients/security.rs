@@ -5,9 +5,9 @@ use super::super::key::{
 };
 
 const KERBEROS: &str = "only for GSSAPI (Kerberos), which is refused";
-const OAUTH: &str = "only for OAUTHBEARER, which is refused";
-const LOGIN: &str =
-    "only for mechanisms that log in elsewhere and renew (GSSAPI, OAUTHBEARER), which are refused";
+const OAUTH: &str =
+    "a token of OAUTHBEARER is read from a file or from the settings, not fetched, and the broker checks it";
+const LOGIN: &str = "only for fetching tokens and tickets, which this client does not";
 const JAVA: &str = "Java's security providers are not used; TLS is rustls with the aws-lc-rs cryptography";
 const CLASSES: &str = "classes of a Java program cannot be loaded here";
 
@@ -15,13 +15,17 @@ pub(super) const SECURITY_KEYS: &[ConfigKey] = &[
     string("security.protocol", "PLAINTEXT", "Whether connections are encrypted, and whether this client proves who it is.")
         .allowed(Allowed::OneOfIgnoringCase(&["SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT"]))
         .costs("SASL_PLAINTEXT shows everything to the network, with PLAIN the password as well"),
-    string("sasl.mechanism", "GSSAPI", "How the password is proved: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."),
+    string("sasl.mechanism", "GSSAPI", "How the client proves who it is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
     password(
         "sasl.jaas.config",
-        "User and password as a line of JAAS, with PlainLoginModule or ScramLoginModule.",
+        "User and password as a line of JAAS, with PlainLoginModule or ScramLoginModule; with OAuthBearerLoginModule the extensions of a token.",
     ),
     string("sasl.username", "", "The user name, in place of a line of JAAS.").unset().ours(),
     password("sasl.password", "The password, in place of a line of JAAS.").ours(),
+    string("sasl.oauthbearer.token.endpoint.url", "", "Where the token of OAUTHBEARER is: file:///PATH, a file that is read at every authentication.")
+        .unset()
+        .costs("http and https are refused: a job that renews the token has to write the file"),
+    password("sasl.oauthbearer.token", "The token of OAUTHBEARER itself, in place of a file; it cannot be renewed.").ours(),
     string("ssl.truststore.type", "JKS", "The form of the trusted certificates: PEM.")
         .costs("JKS and PKCS12 cannot be read; the error names the command that converts"),
     string("ssl.truststore.location", "", "The file of trusted certificates; without one, the system's.").unset(),
@@ -53,7 +57,7 @@ pub(super) const SECURITY_KEYS: &[ConfigKey] = &[
     string("security.providers", "", "Which providers are installed.").unset().no_effect(JAVA),
     class("ssl.engine.factory.class", "", "What makes TLS engines.").unset().refused(CLASSES),
     class("sasl.client.callback.handler.class", "", "What answers questions of a mechanism.").unset().refused(CLASSES),
-    class("sasl.login.callback.handler.class", "", "What answers questions of a login.").unset().refused(CLASSES),
+    class("sasl.login.callback.handler.class", "", "What fetches a token: only OAuthBearerLoginCallbackHandler, which reads it from the same file.").unset(),
     class("sasl.login.class", "", "What logs in.").unset().refused(CLASSES),
     int("sasl.login.connect.timeout.ms", "", "How long a login may wait for its connection.").unset().ms().no_effect(LOGIN),
     int("sasl.login.read.timeout.ms", "", "How long a login may wait for its answer.").unset().ms().no_effect(LOGIN),
@@ -126,5 +130,4 @@ pub(super) const SECURITY_KEYS: &[ConfigKey] = &[
     string("sasl.oauthbearer.scope", "", "The scope that is asked for.").unset().no_effect(OAUTH),
     string("sasl.oauthbearer.scope.claim.name", "scope", "The claim that holds the scope.").no_effect(OAUTH),
     string("sasl.oauthbearer.sub.claim.name", "sub", "The claim that holds the subject.").no_effect(OAUTH),
-    string("sasl.oauthbearer.token.endpoint.url", "", "Where tokens are.").unset().no_effect(OAUTH),
 ];

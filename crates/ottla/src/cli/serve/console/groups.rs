@@ -49,7 +49,9 @@ fn member(member: &MemberOverview) -> Member {
 
 fn offset(view: &AdminView, committed: &CommittedOverview, rest: &mut usize) -> GroupOffset {
     let node = &view.node;
-    let partition = node.partition_by_name(&committed.topic, committed.partition);
+    let partition = node
+        .storage
+        .partition_by_name(&committed.topic, committed.partition);
     let log_start = partition.map_or(0, |partition| partition.offsets().start);
     let is_behind = committed.offset < committed.end;
     let next_at_ms = (is_behind && *rest > 0)
