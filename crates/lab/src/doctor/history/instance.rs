@@ -95,6 +95,8 @@ pub struct Instance {
     pub(super) queue_max_course: VecDeque<f32>,
     /// The client restarted, and so did the count of its pushes.
     is_restarted: bool,
+    /// A consumer has not joined its group since it started.
+    awaits_join: bool,
     /// By the client's own clock.
     pub(super) client_started_ms: Option<i64>,
     counters: Vec<Counter>,
@@ -124,8 +126,11 @@ impl Instance {
             ..Slot::default()
         };
         self.take_values(reading, seconds, has_sums, at_ms, &mut slot);
-        if is_first && is_from_birth(reading) {
-            forget_first_join(&mut slot.points);
+        if is_first {
+            self.awaits_join = is_from_birth(reading);
+        }
+        if self.awaits_join {
+            self.awaits_join = !forget_first_join(&mut slot.points);
         }
         slot.points.sort_by_key(Point::key);
         let waiting = find(&slot.points, Measure::WaitingThreads);
@@ -222,6 +227,7 @@ impl Instance {
         };
         if self.client_started_ms.is_some_and(|before| before != started_ms) {
             self.is_restarted = true;
+            self.awaits_join = true;
             self.alike = 0;
             self.slots.clear();
             self.counters.clear();
@@ -486,15 +492,23 @@ fn is_from_birth(reading: &Reading<'_>) -> bool {
 }
 
 /// A consumer's first join, including the attempts that only fetched its member id, is no rebalance
-/// of the window.
-fn forget_first_join(points: &mut [Point]) {
+/// of the window. Returns whether it has joined: a slow one pushes before that.
+fn forget_first_join(points: &mut [Point]) -> bool {
+    let mut has_joined = false;
     for point in points {
+        let joined = point.value > 0.0;
         match point.measure {
             Measure::Rebalances => point.value = (point.value - 1.0).max(0.0),
-            Measure::FailedRebalances | Measure::RebalanceTimeTotal => point.value = 0.0,
-            _ => {}
+            Measure::RebalanceTimeTotal => point.value = 0.0,
+            Measure::FailedRebalances => {
+                point.value = 0.0;
+                continue;
+            }
+            _ => continue,
         }
+        has_joined |= joined;
     }
+    has_joined
 }
 
 /// Replaces the text if a new one is given, cut to `TEXT_BYTES_MAX`; returns whether it stays as it

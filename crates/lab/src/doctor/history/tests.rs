@@ -467,6 +467,20 @@ fn the_first_join_is_not_a_rebalance() {
     );
 }
 
+/// Measured on a busy machine: it pushed for the first time before it had joined.
+#[test]
+fn a_first_join_after_the_first_push_is_no_rebalance_either() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    let mut rebalances_after = |rebalances: f64| {
+        pushes.push(12_000, &consumer(0.0, 0.0, rebalances));
+        pushes.snapshot().consumer.unwrap().rebalances
+    };
+    assert_eq!(rebalances_after(0.0), Some(0.0));
+    assert_eq!(rebalances_after(1.0), Some(0.0));
+    assert_eq!(rebalances_after(1.0), Some(1.0));
+}
+
 #[test]
 fn a_partition_that_was_given_away_is_not_shown() {
     let collector = Collector::default();
