@@ -27,13 +27,13 @@ pub struct Asked<'a> {
     pub name: &'a str,
 }
 
-/// Whom permissions are for.
+/// The principal that has permissions, and the ACLs that gave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder<'a> {
     /// With its type: `User:alice`.
     pub principal: &'a str,
     pub address: IpAddr,
-    /// Of the ACLs that gave them.
+    /// Of the ACLs.
     pub version: u64,
 }
 
@@ -77,7 +77,7 @@ impl Permitted {
 
     /// Returns how many resources are remembered.
     #[cfg(test)]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.lock().by_hash.len()
     }
 

@@ -266,7 +266,7 @@ impl Provider {
         Provider { key, directory }
     }
 
-    /// A token of `user` that is good for so many seconds.
+    /// A token of `user` that expires after `seconds`.
     fn token(&self, user: &str, seconds: u64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let parts = [
@@ -282,7 +282,7 @@ impl Provider {
         self.directory.join("token")
     }
 
-    /// As a job that renews the token would: nobody sees half of one.
+    /// As a job that renews the token would: half of one is never seen.
     fn put(&self, token: &str) {
         let new = self.directory.join("new");
         std::fs::write(&new, format!("{token}\n")).unwrap();

@@ -1,5 +1,5 @@
-//! All listeners with TLS: their stores can be set anew while the broker runs (KIP-226), and read
-//! anew when the operator asks for it.
+//! All listeners with TLS: their stores can be set while the broker runs (KIP-226), and read again
+//! when the operator asks for it.
 
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ struct Authorizer {
     config: AuthorizerConfig,
     acls: ArcSwap<VersionedIndex>,
     /// The version of `acls`: one load instead of the index itself. A check that sees it later than
-    /// the index, or earlier, only decides anew.
+    /// the index, or earlier, only decides once more.
     version: AtomicU64,
     denials: Denials,
 }

@@ -28,7 +28,7 @@ enum OauthState {
 }
 
 impl Oauth {
-    /// Reads the token: whoever writes its file renews it.
+    /// Reads the token: a job may have written a new one to its file.
     pub fn new(settings: &OauthSettings) -> Oauth {
         Oauth {
             state: OauthState::Start(message(settings)),
