@@ -11,6 +11,7 @@ use super::Access;
 use super::acl::{Operation, PatternType, Permission, ResourceType};
 use crate::config::AuthorizerConfig;
 use crate::image::access::AclImage;
+use crate::permitted::{Asked, Holder};
 use crate::request::{ConnectionContext, Request};
 use crate::time::Moment;
 use Operation::{Describe, Read, Write};
@@ -90,6 +91,21 @@ fn ask(
     Ok(())
 }
 
+/// Whether it is remembered that alice may write, by this version of the ACLs.
+fn has(connection: &ConnectionContext, version: u64) -> bool {
+    let holder = Holder {
+        principal: "User:alice",
+        address: connection.peer_address,
+        version,
+    };
+    let asked = Asked {
+        operation: Write,
+        resource_type: ResourceType::Topic,
+        name: "orders",
+    };
+    connection.permitted.has(holder, asked)
+}
+
 fn count_denials(access: &Access) -> u64 {
     access.denials().unwrap().iter().map(|(_, count)| count).sum()
 }
@@ -103,8 +119,10 @@ fn a_permission_is_remembered_and_counts_until_it_is_withdrawn() {
         assert_eq!(ask(&access, &alice, Describe, "orders"), Ok(()));
     }
     assert_eq!(alice.permitted.count(), 1, "one resource");
+    assert!(has(&alice, 0) && !has(&alice, 1));
     access.follow(&alice_writes());
     assert_eq!(ask(&access, &alice, Write, "orders"), Ok(()));
+    assert!(has(&alice, 1) && !has(&alice, 0));
     access.follow(&acls([]));
     assert_eq!(ask(&access, &alice, Write, "orders"), DENIED);
     assert_eq!(ask(&access, &alice, Describe, "orders"), DENIED);
