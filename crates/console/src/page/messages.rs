@@ -116,22 +116,22 @@ fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
     };
     let (start, end) = (peeked.log_start, peeked.log_end);
     let range = |from: i64, to: i64| format!("{} to {}", shown_offset(from), shown_offset(to));
-    let whole = format!(" of {}.", range(start, end - 1));
     match (&ask.containing, peeked.records.first(), peeked.records.last()) {
         _ if end <= start => vec![text(format!("Partition {} holds no record.", ask.partition))],
         (Some(wanted), _, _) => vec![
             strong(counted(peeked.records.len(), "record")),
             text(format!(
-                " with “{}” among {} before offset {},{whole}",
+                " with “{}” among {} before offset {}; the partition has {}.",
                 name(wanted),
                 counted(peeked.looked_at, "record"),
                 shown_offset(peeked.next_offset),
+                range(start, end - 1),
             )),
         ],
         (None, Some(first), Some(last)) => vec![
             text("Offsets "),
             strong(range(first.offset, last.offset)),
-            text(whole),
+            text(format!(" of {}.", range(start, end - 1))),
         ],
         _ => vec![text(match ask.from {
             PeekFrom::Time(_) => "Every record is older.",
