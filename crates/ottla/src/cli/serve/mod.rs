@@ -214,8 +214,6 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender};
     use std::thread::{JoinHandle, spawn};
 
-    use rustix::process::{Signal, getpid, kill_process};
-
     use super::*;
 
     /// A broker whose stop takes until the other end of the channel is dropped.
@@ -255,8 +253,9 @@ mod tests {
         format!("{status:?}") == format!("{expected:?}")
     }
 
-    fn raise(signal: Signal) {
-        kill_process(getpid(), signal).unwrap();
+    /// On this thread, so that it has arrived when this returns.
+    fn raise(signal: i32) {
+        signal_hook::low_level::raise(signal).unwrap();
     }
 
     /// A second SIGTERM ended the process in the middle of the stop. One test, because signals are
@@ -264,17 +263,17 @@ mod tests {
     #[test]
     fn a_second_sigterm_leaves_the_stop_as_it_is_and_a_second_ctrl_c_ends_it() {
         let (release, said, stopping) = stop_slowly();
-        raise(Signal::TERM);
+        raise(SIGTERM);
         let line = said.recv().unwrap();
         assert!(line.contains("still stopping"), "{line}");
-        raise(Signal::TERM);
-        raise(Signal::HUP);
+        raise(SIGTERM);
+        raise(SIGHUP);
         drop(release);
         assert!(is(stopping.join().unwrap(), ExitCode::SUCCESS));
         assert_eq!(said.iter().count(), 0, "it is said once");
 
         let (release, said, stopping) = stop_slowly();
-        raise(Signal::INT);
+        raise(SIGINT);
         assert!(is(stopping.join().unwrap(), ExitCode::from(1)));
         assert!(said.recv().unwrap().contains("stopped at once"));
         drop(release);
