@@ -53,7 +53,7 @@ tasks:
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
                       a broker with little memory (control group) and many peers that send incomplete requests or read no answers
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails]
-                      measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md
+                      measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md and tails.md
   console [--screenshots]
                       open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script;
                       --screenshots writes four pages to docs/images
