@@ -20,7 +20,7 @@ pub const FIELD_BYTES_MAX: usize = 64 * 1024;
 const LOOK_BYTES_MAX: usize = 2 << 20;
 
 /// Records that are compared in one look.
-const COMPARED_MAX: usize = 10_000;
+pub const COMPARED_MAX: usize = 10_000;
 
 /// What to look for.
 pub struct LookFor<'a> {
@@ -102,11 +102,11 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
     let read = view
         .reader
         .read(from, READ_BYTES_MAX, true, view.bound, ReadMode::Blocking);
-    let read = match read.map_err(|error| error.to_string())? {
-        Read::Region(read) => read,
+    let region = match read.map_err(|error| error.to_string())? {
+        Read::Region(read) => read.region,
         Read::Empty | Read::WouldBlock => return Ok(look),
     };
-    let bytes = usize::try_from(read.region.bytes).unwrap_or(usize::MAX);
+    let bytes = usize::try_from(region.bytes).unwrap_or(usize::MAX);
     if bytes > BATCH_BYTES_MAX {
         look.note = Some(format!(
             "the batch at offset {from} has {bytes} bytes, too many to show"
@@ -114,10 +114,9 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
         return Ok(look);
     }
     let mut buffer = vec![0; bytes];
-    let filled = read
-        .region
+    let filled = region
         .file
-        .read_at(&mut buffer, read.region.position)
+        .read_at(&mut buffer, region.position)
         .map_err(|error| error.to_string())?;
     let mut budget = LOOK_BYTES_MAX;
     for batch in batches(&buffer[..filled]) {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_broker::admin::records::FIELD_BYTES_MAX;
+use ottla_broker::admin::records::{COMPARED_MAX, FIELD_BYTES_MAX};
 use ottla_client::Error;
 use ottla_client::admin::{Admin, OffsetSpec, TopicPartition};
 use ottla_client::config::Config;
@@ -14,9 +14,6 @@ use super::topics::offsets;
 
 /// Bytes that are fetched for one look, unless the first batch is larger.
 const FETCH_BYTES_MAX: u32 = 1 << 20;
-
-/// Records that are compared in one look.
-const COMPARED_MAX: usize = 10_000;
 
 /// How long a look waits for records that the offsets promise: those of aborted transactions and
 /// those that compaction removed never come.
