@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use ottla_client::admin::{Admin, ConfigResource, NewTopic};
 use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, ConsumerRecord, TopicPartition};
-use ottla_client::producer::{Producer, Record};
+use ottla_client::producer::{Producer, Record, TransactionalProducer};
 
 use super::application::Application;
 use super::server::{Programs, Server, Site, Target};
@@ -89,6 +89,7 @@ fn mirror(programs: &Programs, target: Target) -> Result<()> {
     for side in &sides {
         side.create_topic()?;
         side.write(0)?;
+        side.abort()?;
     }
     let file = own.home().join("mirror.properties");
     fs::write(&file, properties(&sides))?;
@@ -131,6 +132,7 @@ impl Side {
             .set("auto.offset.reset", "earliest")
             .set("allow.auto.create.topics", "false")
             .set("enable.auto.commit", "false")
+            .set("isolation.level", "read_committed")
     }
 
     fn create_topic(&self) -> Result<()> {
@@ -163,15 +165,33 @@ impl Side {
         Ok(())
     }
 
+    /// Writes records that must not be copied, in the middle of each partition.
+    fn abort(&self) -> Result<()> {
+        let config = self.config().set("transactional.id", self.alias);
+        let producer = TransactionalProducer::new(&config)?;
+        producer.init()?;
+        let transaction = producer.begin()?;
+        for index in 0..PARTITIONS {
+            let record = Record::new(self.topic).partition(index).value("aborted");
+            transaction.send(&record)?.wait()?;
+        }
+        transaction.abort()?;
+        Ok(producer.close(PATIENCE)?)
+    }
+
     fn partitions(&self) -> impl Iterator<Item = TopicPartition> {
         let topic = self.topic;
         (0..PARTITIONS).map(move |index| TopicPartition::new(topic, index))
     }
 
     /// The records of this side's topic at `at`, by partition and in order, as far as `at` has
-    /// them within a moment.
+    /// them within a moment; of a copy also what was aborted, which there should be none of.
     fn contents(&self, at: &Side, wanted: usize) -> Result<BTreeMap<i32, Vec<Content>>> {
-        let mut consumer = Consumer::new(&at.config())?;
+        let config = match at.alias == self.alias {
+            true => at.config(),
+            false => at.config().set("isolation.level", "read_uncommitted"),
+        };
+        let mut consumer = Consumer::new(&config)?;
         consumer.assign(self.partitions())?;
         let mut found: BTreeMap<i32, Vec<Content>> = BTreeMap::new();
         let (mut count, started) = (0, Instant::now());
