@@ -105,6 +105,45 @@ fn a_damaged_header_loses_only_its_batch() {
     }
 }
 
+/// Regression: a batch at a segment's end that claimed offsets of later segments was damage at one
+/// start, and at the next one, after a kill, it refused the partition.
+#[test]
+fn a_last_offset_beyond_the_next_segment_loses_only_its_batch() {
+    const LAST_OFFSET_DELTA: u64 = 23;
+    let intact = closed(300);
+    let segment = &files(&intact, ".log")[0];
+    let count = intact.read_file(segment).expect("there").len() as u64 / position_of(&intact, segment, 1);
+    let options = [
+        unclean(300),
+        clean(),
+        OpenOptions {
+            recovery_point: 300,
+            ..clean()
+        },
+    ];
+    for (options, nth) in options
+        .into_iter()
+        .flat_map(|options| [3, 2, 1].map(|back| (options, count - back)))
+    {
+        // Beyond the log's end, and within the next segment.
+        for (byte, flip) in [(1, 8), (3, 16)] {
+            let disk = intact.fork(1);
+            let position = position_of(&disk, segment, nth);
+            disk.corrupt(segment, position + LAST_OFFSET_DELTA + byte, flip);
+            let (log, report) = try_open(&disk, options).expect("opens");
+            assert_eq!(log.end_offset(), 300);
+            check_readable_except(&log, &[nth as i64]);
+            // Not where an index entry follows it.
+            for (kind, path, at) in found(&report) {
+                assert_eq!(
+                    (kind, path, at),
+                    (FindingKind::Damaged, segment.clone(), position)
+                );
+            }
+        }
+    }
+}
+
 /// Regression: a batch whose base offset became that of its predecessor was served in its place.
 #[test]
 fn a_changed_base_offset_takes_no_other_batch_its_place() {

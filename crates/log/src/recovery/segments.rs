@@ -51,6 +51,25 @@ struct Resume {
     progress: IndexProgress,
 }
 
+/// What other files say of a segment's end.
+#[derive(Clone, Copy)]
+struct Proven {
+    /// The records before it were durable.
+    end: i64,
+    /// There were none from it on.
+    ends_by: i64,
+}
+
+impl Proven {
+    /// The next segment begins here.
+    fn all(next_base: i64) -> Proven {
+        Proven {
+            end: next_base,
+            ends_by: next_base,
+        }
+    }
+}
+
 impl Opening {
     /// Examines all segments; `None` if there are none. Above the recovery point everything is
     /// verified, and given up after the first bad batch. Below it everything stays.
@@ -84,8 +103,8 @@ impl Opening {
         let mut index = first_unsure;
         loop {
             let segment = Arc::clone(&segments[index]);
-            let tail = self.recover_segment(&segment, recovery_point, proven_end)?;
             let next_base = segments.get(index + 1).map(|next| next.base_offset);
+            let tail = self.recover_segment(&segment, recovery_point, (proven_end, next_base))?;
             let is_whole = tail.position == segment.bytes();
             // Never cut where a later segment proves that records existed.
             if !is_whole && tail.end_offset >= proven_end {
@@ -154,11 +173,18 @@ impl Opening {
         let resume = self.resume_point(segment, i64::MAX)?;
         let genuine = resume.as_ref().map_or(0, |resume| resume.offsets);
         let tail = if genuine == segment.indexes().offsets.count() && self.has_whole_indexes(segment) {
-            self.walk(segment, resume, Trust::Headers, next_base, Indexing::Done)?
+            self.walk(
+                segment,
+                resume,
+                Trust::Headers,
+                Proven::all(next_base),
+                Indexing::Done,
+            )?
         } else {
             self.report.rebuilt_indexes += 1;
             self.forget_indexes(segment, 0, 0);
-            let mut tail = self.walk(segment, None, Trust::Headers, next_base, Indexing::Wanted)?;
+            let proven = Proven::all(next_base);
+            let mut tail = self.walk(segment, None, Trust::Headers, proven, Indexing::Wanted)?;
             tail.progress.finish(segment);
             segment.set_largest_timestamp(tail.progress.largest_timestamp);
             self.repairs.push(Repair::WriteIndexes(Arc::clone(segment)));
@@ -210,7 +236,7 @@ impl Opening {
         &mut self,
         segment: &Arc<Segment>,
         recovery_point: i64,
-        proven_end: i64,
+        (proven_end, next_base): (i64, Option<i64>),
     ) -> Result<Tail, LogError> {
         let resume = if recovery_point <= segment.base_offset {
             None
@@ -229,7 +255,13 @@ impl Opening {
             Trust::Checksums
         };
         let start = resume.as_ref().map_or(0, |resume| resume.position);
-        let tail = self.walk(segment, resume, trust, proven_end, Indexing::Wanted)?;
+        // Where no checkpoint tells a clean stop's end, nothing does.
+        let known_end = (proven_end > segment.base_offset).then_some(proven_end);
+        let proven = Proven {
+            end: proven_end,
+            ends_by: next_base.or(known_end).unwrap_or(i64::MAX),
+        };
+        let tail = self.walk(segment, resume, trust, proven, Indexing::Wanted)?;
         if trust == Trust::Checksums {
             self.report.checked_bytes += tail.position - start;
             self.note_checked(segment, start, tail.position);
@@ -255,7 +287,7 @@ impl Opening {
         segment: &Arc<Segment>,
         resume: Option<Resume>,
         trust: Trust,
-        proven_end: i64,
+        proven: Proven,
         indexing: Indexing,
     ) -> Result<Tail, LogError> {
         let mut tail = Tail::empty(segment.base_offset);
@@ -269,14 +301,14 @@ impl Opening {
             gaps_below: self.gaps_below(),
         };
         let mut scanner = BatchScanner::new(&*segment.file, tail.position, segment.bytes(), trust);
-        scanner = scanner.expecting(expected);
+        scanner = scanner.expecting(expected).ending_by(proven.ends_by);
         loop {
             let (header, position) = match scanner.next().map_err(failed)? {
                 Scanned::Batch { header, position } => (header, position),
                 Scanned::End => break,
                 // A clean stop leaves no unfinished append: batches behind damage were durable.
                 Scanned::Invalid { reason }
-                    if tail.end_offset >= proven_end && !self.options.clean_shutdown =>
+                    if tail.end_offset >= proven.end && !self.options.clean_shutdown =>
                 {
                     tail.invalid = Some(reason);
                     break;
