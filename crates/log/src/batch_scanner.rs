@@ -62,7 +62,7 @@ pub(crate) struct BatchScanner<'a> {
     end: u64,
     trust: Trust,
     expected: Option<Expected>,
-    /// No intact batch goes beyond this offset.
+    /// Batches that claim offsets from here on are not trusted.
     ends_by: i64,
     /// The position of the previous batch, and the offset expected there.
     previous: Option<(u64, Option<Expected>)>,
@@ -98,8 +98,8 @@ impl<'a> BatchScanner<'a> {
         self
     }
 
-    /// Also where headers are trusted, the checksum is asked about a batch that claims offsets from
-    /// `offset` on: what follows proves that the log had no others before it.
+    /// A batch that claims offsets from `offset` on is checked against its checksum, also where
+    /// headers are trusted.
     pub fn ending_by(mut self, offset: i64) -> BatchScanner<'a> {
         self.ends_by = offset;
         self

@@ -56,16 +56,26 @@ struct Resume {
 struct Proven {
     /// The records before it were durable.
     end: i64,
-    /// There were none from it on.
+    /// The segment has no offsets from it on.
     ends_by: i64,
 }
 
 impl Proven {
-    /// The next segment begins here.
-    fn all(next_base: i64) -> Proven {
+    /// Of a segment below the recovery point.
+    fn sealed(next_base: i64) -> Proven {
         Proven {
             end: next_base,
             ends_by: next_base,
+        }
+    }
+
+    /// Of one that may reach beyond the recovery point: the last one's end is known only where a
+    /// checkpoint names it.
+    fn unsure(segment: &Segment, next_base: Option<i64>, proven_end: i64) -> Proven {
+        let named = (proven_end > segment.base_offset).then_some(proven_end);
+        Proven {
+            end: proven_end,
+            ends_by: next_base.or(named).unwrap_or(i64::MAX),
         }
     }
 }
@@ -104,7 +114,8 @@ impl Opening {
         loop {
             let segment = Arc::clone(&segments[index]);
             let next_base = segments.get(index + 1).map(|next| next.base_offset);
-            let tail = self.recover_segment(&segment, recovery_point, (proven_end, next_base))?;
+            let proven = Proven::unsure(&segment, next_base, proven_end);
+            let tail = self.recover_segment(&segment, recovery_point, proven)?;
             let is_whole = tail.position == segment.bytes();
             // Never cut where a later segment proves that records existed.
             if !is_whole && tail.end_offset >= proven_end {
@@ -170,20 +181,14 @@ impl Opening {
     /// Examines a segment below the recovery point: its end must lead to the next segment, and its
     /// indexes must match or are rebuilt. What lies between is checked when it is read.
     fn examine_sealed(&mut self, segment: &Arc<Segment>, next_base: i64) -> Result<(), LogError> {
+        let proven = Proven::sealed(next_base);
         let resume = self.resume_point(segment, i64::MAX)?;
         let genuine = resume.as_ref().map_or(0, |resume| resume.offsets);
         let tail = if genuine == segment.indexes().offsets.count() && self.has_whole_indexes(segment) {
-            self.walk(
-                segment,
-                resume,
-                Trust::Headers,
-                Proven::all(next_base),
-                Indexing::Done,
-            )?
+            self.walk(segment, resume, Trust::Headers, proven, Indexing::Done)?
         } else {
             self.report.rebuilt_indexes += 1;
             self.forget_indexes(segment, 0, 0);
-            let proven = Proven::all(next_base);
             let mut tail = self.walk(segment, None, Trust::Headers, proven, Indexing::Wanted)?;
             tail.progress.finish(segment);
             segment.set_largest_timestamp(tail.progress.largest_timestamp);
@@ -236,7 +241,7 @@ impl Opening {
         &mut self,
         segment: &Arc<Segment>,
         recovery_point: i64,
-        (proven_end, next_base): (i64, Option<i64>),
+        proven: Proven,
     ) -> Result<Tail, LogError> {
         let resume = if recovery_point <= segment.base_offset {
             None
@@ -255,12 +260,6 @@ impl Opening {
             Trust::Checksums
         };
         let start = resume.as_ref().map_or(0, |resume| resume.position);
-        // Where no checkpoint tells a clean stop's end, nothing does.
-        let known_end = (proven_end > segment.base_offset).then_some(proven_end);
-        let proven = Proven {
-            end: proven_end,
-            ends_by: next_base.or(known_end).unwrap_or(i64::MAX),
-        };
         let tail = self.walk(segment, resume, trust, proven, Indexing::Wanted)?;
         if trust == Trust::Checksums {
             self.report.checked_bytes += tail.position - start;
