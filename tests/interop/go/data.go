@@ -284,6 +284,8 @@ func recreateUnderLoad(s *suite) {
 			})
 			time.Sleep(100 * time.Microsecond)
 		}
+		// franz-go closes without waiting for requests in flight, which would land after the end is read.
+		must(client.Flush(background))
 		client.Close()
 	}()
 	for round := range 3 {
