@@ -161,7 +161,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     if options.publish {
         ensure!(
             rows.iter().all(|row| !row.is_disturbed()),
-            "not published: others used the machine meanwhile; --resume repeats those rows"
+            "not published: rows lacked processors; --resume repeats them, with fewer --lanes if they took them from each other"
         );
         let page = page::write(&rows, &commit, &options.command, &machine::describe()?);
         let path = toolchain::root().join("docs/measurements/doctor-truth.md");

@@ -12,7 +12,8 @@ use super::trial::Row;
 pub struct Score {
     pub rows: usize,
     pub invalid: usize,
-    /// Of the counted rows, those that were measured beside work of others.
+    /// Of the counted rows, those that were measured while others, or each other, took the
+    /// processors.
     pub disturbed: usize,
     pub right: usize,
     pub false_refusals: usize,
@@ -110,11 +111,7 @@ impl fmt::Display for Score {
             self.invalid
         )?;
         if self.disturbed > 0 {
-            write!(
-                f,
-                "; NOT PUBLISHABLE: {} were measured beside work of others",
-                self.disturbed
-            )?;
+            write!(f, "; NOT PUBLISHABLE: {} lacked processors", self.disturbed)?;
         }
         Ok(())
     }

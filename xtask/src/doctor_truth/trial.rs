@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
+use std::time::Instant;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,9 @@ use super::regimes::{Around, Figure, Pairs, Regime, Remedy, Way};
 use super::stage::Stage;
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
+use ottla_lab::machine::host::HostCounts;
 use ottla_lab::machine::others::{OTHERS_MAX, Others};
+use ottla_lab::numbers::percent;
 
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
@@ -29,6 +32,9 @@ const STABLE_SECONDS: usize = 6;
 /// Seconds of a measurement that are left out, and those that count.
 const WARM_UP: usize = 6;
 const MEASURED: usize = 10;
+/// Above this share of waiting for a processor, clients that run side by side are judged by what
+/// they leave each other.
+const WAITED_MAX: f64 = 0.6;
 /// The true remedy must gain this much, or the construction did not hold.
 const GAIN: f64 = 1.1;
 /// A promise is kept when the measurement is in its range, give or take this share.
@@ -76,6 +82,10 @@ pub struct Row {
     /// of this row; `None`: not known.
     #[serde(default)]
     pub others: Option<f64>,
+    /// The largest share of time in which something that could run waited for a processor (PSI), of
+    /// the phases of a row that is measured side by side with others.
+    #[serde(default)]
+    pub waited: Option<f64>,
     /// Why the row says nothing about the doctor.
     pub invalid: Option<String>,
 }
@@ -113,9 +123,14 @@ impl Row {
         self.is_healthy && self.advice.is_some()
     }
 
-    /// Processes outside the run used much of the processors, or it is not known.
+    /// Processes outside the run used much of the processors, or it is not known, or the rows that
+    /// were measured at the same time left each other too little.
     pub fn is_disturbed(&self) -> bool {
-        self.others.is_none_or(|share| share > OTHERS_MAX)
+        self.others.is_none_or(|share| share > OTHERS_MAX) || self.is_starved()
+    }
+
+    fn is_starved(&self) -> bool {
+        self.waited.is_some_and(|share| share > WAITED_MAX)
     }
 
     /// Nothing is gained by measuring it again.
@@ -164,12 +179,15 @@ impl Row {
             None => format!("WRONG, is {}", self.truth.join(" or ")),
         };
         let beside = match self.others {
-            Some(share) if !self.is_disturbed() => format!("others used {:.0} %", 100.0 * share),
-            Some(share) => format!("DISTURBED: others used {:.0} %", 100.0 * share),
-            None => "DISTURBED: not known what others used".to_owned(),
+            Some(share) => format!("others used {}", percent(share)),
+            None => "not known what others used".to_owned(),
         };
+        let waited = self
+            .waited
+            .map_or_else(String::new, |share| format!(", waited {}", percent(share)));
+        let mark = if self.is_disturbed() { "DISTURBED: " } else { "" };
         format!(
-            "{} {} {}: {} ({}) {word}; {beside}; advice {:?}, promise {:?}; {:.0} -> advised {:?} / remedy {:?} {}; refused falsely {:?}",
+            "{} {} {}: {} ({}) {word}; {mark}{beside}{waited}; advice {:?}, promise {:?}; {:.0} -> advised {:?} / remedy {:?} {}; refused falsely {:?}",
             self.broker,
             self.regime,
             self.client,
@@ -199,6 +217,7 @@ struct Trial<'a> {
     client: Client,
     topic: String,
     others: Cell<Option<f64>>,
+    waited: Cell<Option<f64>>,
 }
 
 pub fn run(
@@ -232,11 +251,13 @@ pub fn run(
         client,
         topic: format!("{}-{}", regime.name, client.name()),
         others: Cell::new(None),
+        waited: Cell::new(None),
     };
     if let Err(error) = trial.fill(&mut row) {
         row.invalid = Some(format!("{error:#}").replace('\n', " "));
     }
     row.others = trial.others.get();
+    row.waited = trial.waited.get().filter(|_| !regime.needs_the_machine());
     stage.delete_topic(&trial.topic);
     row
 }
@@ -324,15 +345,17 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Runs one phase and notes how much of the processors others used meanwhile.
+    /// Runs one phase and notes how much of the processors others used meanwhile, and how long
+    /// something waited for one.
     fn beside<T>(&self, phase: impl FnOnce() -> Result<T>) -> Result<T> {
         let others = Others::watch([]);
+        let (began, waited_before) = (Instant::now(), waiting_micros());
         let outcome = phase();
-        let share = others.foreign().map(|foreign| foreign.share);
-        self.others.set(match (self.others.get(), share) {
-            (Some(before), Some(now)) => Some(before.max(now)),
-            (before, now) => now.or(before),
-        });
+        let passed = began.elapsed().as_micros().max(1) as f64;
+        let waited = waited_before.zip(waiting_micros());
+        let waited = waited.map(|(before, now)| now.saturating_sub(before) as f64 / passed);
+        note_largest(&self.others, others.foreign().map(|foreign| foreign.share));
+        note_largest(&self.waited, waited);
         outcome
     }
 
@@ -472,6 +495,17 @@ impl Trial<'_> {
         load.watch(WARM_UP)?;
         Ok(mean(&load.watch(measured_seconds(self.regime))?))
     }
+}
+
+fn waiting_micros() -> Option<u64> {
+    HostCounts::read()?.waiting_micros
+}
+
+fn note_largest(share: &Cell<Option<f64>>, now: Option<f64>) {
+    share.set(match (share.get(), now) {
+        (Some(before), Some(now)) => Some(before.max(now)),
+        (before, now) => now.or(before),
+    });
 }
 
 /// Nothing at all is no gain over nothing.
@@ -622,6 +656,12 @@ mod tests {
         assert!(row(None).is_disturbed());
         assert!(row(Some(0.5)).is_disturbed());
         assert!(!row(Some(0.05)).is_disturbed());
+        let waited = |share| Row {
+            waited: Some(share),
+            ..row(Some(0.05))
+        };
+        assert!(waited(WAITED_MAX + 0.01).is_disturbed());
+        assert!(!waited(WAITED_MAX - 0.01).is_disturbed());
         // What `--resume` does not repeat.
         assert!(row(Some(0.05)).is_final() && !row(Some(0.5)).is_final());
         let broken = Row {

@@ -53,7 +53,7 @@ impl Clients {
     /// The program of `client`, without arguments.
     pub fn command(&self, kafka: &Kafka, client: Client) -> Command {
         match client {
-            Client::Java => kafka.java(256, "interop.Main"),
+            Client::Java => kafka.tool("interop.Main"),
             Client::Librdkafka => {
                 let mut command = Command::new(&self.python);
                 command.arg(toolchain::root().join("tests/interop/python/main.py"));

@@ -139,7 +139,7 @@ impl Stage {
         ];
         let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let file = self.site.home().join("reader.properties");
-        let program = programs.kafka.java(256, "interop.Main");
+        let program = programs.kafka.tool("interop.Main");
         Load::start(program, &self.server.bootstrap(), &file, &pairs)
     }
 

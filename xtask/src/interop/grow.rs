@@ -145,7 +145,7 @@ impl Growth<'_> {
         let child = self
             .programs
             .kafka
-            .java(256, "interop.Main")
+            .tool("interop.Main")
             .args([phase, &self.bootstrap()])
             .args(arguments)
             .stdin(Stdio::piped())

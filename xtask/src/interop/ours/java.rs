@@ -58,7 +58,7 @@ pub fn transactions(suite: &mut Suite) -> Result<()> {
     let name = "ottla-transactions";
     suite.run("read committed and aborted transactions", |suite| {
         suite.create_topic(name, 1, &[])?;
-        let mut writer = kafka.java(256, "interop.Main");
+        let mut writer = kafka.tool("interop.Main");
         run_quietly(writer.args(["transactions", &suite.bootstrap, name]))?;
         let expected: Vec<String> = (0..10)
             .map(|i| format!("first-{i}"))
