@@ -130,9 +130,10 @@ func (l *load) finished(latency time.Duration, failed bool) {
 
 func (l *load) produce(client *kgo.Client) {
 	rate, callback := l.number("rate", 0), time.Duration(l.number("callback.micros", 0))*time.Microsecond
-	values := make([][]byte, 500)
+	bytes := l.number("record.bytes", 100)
+	values := make([][]byte, max(1, min(500, 50_000_000/max(bytes, 1))))
 	for i := range values {
-		values[i] = make([]byte, l.number("record.bytes", 100))
+		values[i] = make([]byte, bytes)
 		rand.Read(values[i])
 	}
 	began := time.Now()

@@ -67,7 +67,8 @@ class Load:
         producer = Producer(self.settings)
         rate, topic = self.number("rate"), self.load["topic"]
         callback = self.number("callback.micros") / 1e6
-        values = [os.urandom(self.number("record.bytes", 100)) for _ in range(500)]
+        size = self.number("record.bytes", 100)
+        values = [os.urandom(size) for _ in range(max(1, min(500, 50_000_000 // max(size, 1))))]
         synchronous = self.load.get("synchronous") == "true"
         threading.Thread(target=lambda: [producer.poll(0.1) for _ in iter(int, 1)], daemon=True).start()
         began, sent = time.monotonic(), 0

@@ -6,7 +6,8 @@
 //! run keeps what it has and `--resume` measures only what is missing; `--publish` writes
 //! docs/measurements/doctor-truth.md from the undisturbed results of one clean commit. With
 //! `--strict` it fails when a verdict, a refusal or an alarm of the rows asked for was wrong. With
-//! `--lanes 2` each of the brokers is there twice, and all of them are used side by side.
+//! `--lanes 2` each of the brokers is there twice, and all of them are used side by side; of
+//! clients in a JVM a broker has as many at a time as the processors have room for.
 //!
 //! Reading order: the modules below, top to bottom.
 
@@ -193,8 +194,9 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
     };
     let mut lanes = Vec::new();
     for target in &options.brokers {
-        let waiting = Arc::new(Mutex::new(jobs(options, &regimes, *target, &kept)));
-        let stages = waiting.lock().expect("no lane yet").len().min(options.lanes);
+        let jobs = jobs(options, &regimes, *target, &kept);
+        let stages = jobs.len().min(options.lanes);
+        let waiting = Arc::new(Mutex::new(Waiting { jobs, jvms: 0 }));
         for number in 0..stages {
             lanes.push((Stage::build(&programs, *target, number)?, Arc::clone(&waiting)));
         }
@@ -235,6 +237,37 @@ fn jobs<'a>(
         .collect()
 }
 
+/// What is to be measured on one broker.
+struct Waiting<'a> {
+    jobs: VecDeque<Job<'a>>,
+    /// Clients in a JVM that run now.
+    jvms: usize,
+}
+
+impl<'a> Waiting<'a> {
+    /// Takes the first job that may run beside those that run now.
+    fn next(&mut self, jvms_max: usize) -> Option<Job<'a>> {
+        let has_room = self.jvms < jvms_max;
+        let may_run = |(_, client): &Job<'_>| has_room || !is_in_jvm(*client);
+        let job = self.jobs.remove(self.jobs.iter().position(may_run)?)?;
+        self.jvms += usize::from(is_in_jvm(job.1));
+        Some(job)
+    }
+
+    fn done(&mut self, client: Client) {
+        self.jvms -= usize::from(is_in_jvm(client));
+    }
+}
+
+fn is_in_jvm(client: Client) -> bool {
+    client == Client::Java
+}
+
+/// Clients in a JVM that one broker has at a time: half a processor is not enough for another.
+fn jvms_max() -> usize {
+    thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
+}
+
 /// What the lanes share.
 struct Machine<'a> {
     programs: &'a Programs,
@@ -246,9 +279,10 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    fn run(&self, mut stage: Stage, waiting: &Mutex<VecDeque<Job<'_>>>) -> Result<()> {
+    fn run(&self, mut stage: Stage, waiting: &Mutex<Waiting<'_>>) -> Result<()> {
+        let jvms_max = jvms_max();
         loop {
-            let next = waiting.lock().expect("no lane panics").pop_front();
+            let next = waiting.lock().expect("no lane panics").next(jvms_max);
             let Some((regime, client)) = next else {
                 return stage.end();
             };
@@ -269,6 +303,7 @@ impl Machine<'_> {
                 let _together = self.whole.read().expect("no lane panics");
                 measure()
             };
+            waiting.lock().expect("no lane panics").done(client);
             let _one_at_a_time = self.results.lock().expect("no lane panics");
             println!("{}", row.line());
             add(&row)?;
@@ -306,6 +341,26 @@ fn results(commit: &str) -> Result<Vec<Row>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_jvm_waits_and_other_clients_do_not() {
+        let regimes = regimes::all();
+        let regime = &regimes[0];
+        let clients = [Client::Java, Client::Java, Client::Ottla];
+        let mut waiting = Waiting {
+            jobs: clients.map(|client| (regime, client)).into(),
+            jvms: 0,
+        };
+        let mut next = || waiting.next(1).map(|(_, client)| client);
+        assert_eq!(
+            (next(), next(), next()),
+            (Some(Client::Java), Some(Client::Ottla), None)
+        );
+        waiting.done(Client::Ottla);
+        assert!(waiting.next(1).is_none());
+        waiting.done(Client::Java);
+        assert!(waiting.next(1).is_some());
+    }
 
     #[test]
     fn a_binary_is_of_a_commit_if_it_says_so_and_both_are_clean() {

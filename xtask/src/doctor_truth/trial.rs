@@ -86,6 +86,9 @@ pub struct Row {
     /// the phases of a row that is measured side by side with others.
     #[serde(default)]
     pub waited: Option<f64>,
+    /// All that the doctor said, for those who look into the row.
+    #[serde(default)]
+    pub diagnosis: Value,
     /// Why the row says nothing about the doctor.
     pub invalid: Option<String>,
 }
@@ -363,6 +366,7 @@ impl Trial<'_> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let is_knowable = self.regime.is_knowable(self.stage.target, self.client);
         row.verdict = verdict(self.regime, is_knowable, diagnosis);
+        row.diagnosis = diagnosis.clone();
         row.confidence = text(&diagnosis["confidence"]);
         row.summary = text(&diagnosis["summary"]);
         let advice = &diagnosis["recommendation"];

@@ -107,6 +107,7 @@ impl ConsumerMachine {
         client_metrics: &Arc<ClientMetrics>,
         seed: u64,
     ) -> ConsumerMachine {
+        client_metrics.tell_consumer(&config);
         let metrics = Arc::clone(client_metrics.consumer());
         let cluster = Cluster::new(
             Arc::clone(&config.client),

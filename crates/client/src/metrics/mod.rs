@@ -14,6 +14,7 @@ pub(crate) mod network;
 pub(crate) mod producer;
 #[expect(missing_docs, reason = "reachable through `machine` only")]
 pub(crate) mod consumer;
+mod settings;
 pub(crate) mod registry;
 pub(crate) mod pushed_name;
 pub mod prometheus;

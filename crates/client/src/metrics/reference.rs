@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::pushed_name::pushed_name;
 use super::sensor::{ClientKind, FamilyDefinition, Group, MetricKind};
-use super::{consumer, network, producer, registry};
+use super::{consumer, network, producer, registry, settings};
 
 struct Section {
     kinds: &'static [ClientKind],
@@ -21,11 +21,13 @@ fn sections() -> Vec<Section> {
         section(PRODUCER, &producer::PRODUCER),
         section(PRODUCER, &producer::TOPIC),
         section(PRODUCER, &producer::OWN),
+        section(PRODUCER, &settings::PRODUCER),
         section(CONSUMER, &consumer::CLIENT),
         section(CONSUMER, &consumer::FETCH),
         section(CONSUMER, &consumer::TOPIC),
         section(CONSUMER, &consumer::PARTITION),
         section(CONSUMER, &consumer::COORDINATOR),
+        section(CONSUMER, &settings::CONSUMER),
         section(ALL, &network::CLIENT),
         section(ALL, &network::NODE),
         section(ALL, &network::OWN_NODE),

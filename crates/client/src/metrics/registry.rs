@@ -14,8 +14,9 @@ use super::consumer::ConsumerMetrics;
 use super::network::NetworkMetrics;
 use super::producer::ProducerMetrics;
 use super::sensor::{ClientKind, Family, Group, Metric, MetricKind, Tags, Value, sensors};
+use super::settings;
 use super::window::WindowSettings;
-use crate::config::ClientConfig;
+use crate::config::{ClientConfig, ConsumerConfig, ProducerConfig};
 use crate::time::Clock;
 
 sensors! {
@@ -54,6 +55,8 @@ pub struct ClientMetrics {
     producer: Option<Arc<ProducerMetrics>>,
     consumer: Option<Arc<ConsumerMetrics>>,
     labels: Mutex<Vec<(&'static str, Arc<str>)>>,
+    /// Its settings, as soon as they are told.
+    told: Mutex<Option<Family>>,
     /// Totals only: they need no windows and no clock.
     telemetry: Mutex<Family>,
 }
@@ -97,6 +100,7 @@ impl ClientMetrics {
             producer,
             consumer,
             labels: Mutex::new(Vec::new()),
+            told: Mutex::new(None),
             telemetry: Mutex::new(Family::new(&TELEMETRY)),
         }
     }
@@ -130,6 +134,18 @@ impl ClientMetrics {
             .expect("only a consumer asks for a consumer's metrics")
     }
 
+    pub(crate) fn tell_producer(&self, config: &ProducerConfig) {
+        self.tell(settings::of_producer(config));
+    }
+
+    pub(crate) fn tell_consumer(&self, config: &ConsumerConfig) {
+        self.tell(settings::of_consumer(config));
+    }
+
+    fn tell(&self, settings: Family) {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+    }
+
     /// Sets labels that a KIP-714 receiver gets about this client besides its metrics: `group_id`,
     /// `group_instance_id`, `client_rack`, `transactional_id`.
     pub fn set_label(&self, key: &'static str, value: impl Into<Arc<str>>) {
@@ -161,6 +177,9 @@ impl ClientMetrics {
         }
         if let Some(consumer) = &self.consumer {
             consumer.collect(&self.tags, &mut metrics);
+        }
+        if let Some(told) = &mut *self.told.lock().unwrap_or_else(PoisonError::into_inner) {
+            told.collect(WindowSettings::default(), 0, self.kind, &self.tags, &mut metrics);
         }
         let mut telemetry = self.telemetry.lock().unwrap_or_else(PoisonError::into_inner);
         telemetry.collect(WindowSettings::default(), 0, self.kind, &self.tags, &mut metrics);

@@ -153,6 +153,7 @@ fn fields(snapshot: &Snapshot, question: &Question, page: &mut Markup) {
 fn now(settings: &Settings, name: &str) -> String {
     let origin = |origin: Origin| match origin {
         Origin::Stated => "stated",
+        Origin::Told => "told by the client",
         Origin::Seen => "seen",
         Origin::Inferred => "derived",
         Origin::Default => "default",

@@ -133,6 +133,8 @@ pub struct Setting<T> {
 pub enum Origin {
     /// Stated by its owner, a fixture or a scenario.
     Stated,
+    /// Pushed by the client itself: Ottla's own.
+    Told,
     /// Read by the broker in requests or batches (acks, codec).
     Seen,
     /// Derived from metrics, as `rules/inference.rs` explains.
@@ -141,7 +143,14 @@ pub enum Origin {
     Default,
 }
 
-/// Settings; no client pushes any of them.
+impl Origin {
+    /// Whether the setting is known, and not only likely.
+    pub fn is_known(self) -> bool {
+        matches!(self, Origin::Stated | Origin::Told | Origin::Seen)
+    }
+}
+
+/// Settings; of the clients only Ottla's pushes its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {

@@ -130,6 +130,52 @@ fn fetches() -> Vec<Regime> {
                 &[],
             )
         },
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..remedied(
+                consumer(
+                    "receive-buffer-32k",
+                    "receive.buffer.bytes=32768, 6,000 records/s of 1,000 bytes in two partitions across 40 ms",
+                    Way::Far,
+                    (2, evenly(6_000, 1_000)),
+                    &[("receive.buffer.bytes", "32768")],
+                    &["NETWORK_WINDOW"],
+                ),
+                &[("receive.buffer.bytes", "2097152")],
+                &[],
+            )
+        },
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..remedied(
+                consumer(
+                    "receive-buffer-small",
+                    "receive.buffer.bytes=32768, 9,000 records/s of 150 bytes in one partition across 40 ms: a fetch has records for many polls",
+                    Way::Far,
+                    (1, evenly(9_000, 150)),
+                    &[("receive.buffer.bytes", "32768")],
+                    &["NETWORK_WINDOW"],
+                ),
+                &[("receive.buffer.bytes", "2097152")],
+                &[],
+            )
+        },
+        Regime {
+            figure: Figure::Latency,
+            clients: NOT_OTTLA,
+            ..remedied(
+                consumer(
+                    "min-bytes-far",
+                    "fetch.min.bytes=200000, 100 records/s of 200 bytes in three partitions across 40 ms",
+                    Way::Far,
+                    (3, evenly(100, 200)),
+                    &[("fetch.min.bytes", "200000"), ("fetch.max.wait.ms", "900")],
+                    &["FETCH_WAIT"],
+                ),
+                &[("fetch.min.bytes", "1")],
+                &[],
+            )
+        },
         remedied(
             consumer(
                 "narrow-fetch",
@@ -234,6 +280,42 @@ fn work() -> Vec<Regime> {
             ),
             &[("load.commit", "none")],
             &[],
+        ),
+        remedied(
+            consumer(
+                "commit-each-near",
+                "a synchronous commit after each of 600 records/s in three partitions across 4 ms",
+                Way::Near,
+                (3, evenly(600, 300)),
+                &[("load.commit", "record")],
+                &["PROCESSING"],
+            ),
+            &[("load.commit", "none")],
+            &[],
+        ),
+        remedied(
+            consumer(
+                "poll-1",
+                "max.poll.records=1, 1.5 ms for each of 900 records/s in two partitions",
+                Way::Loopback,
+                (2, evenly(900, 200)),
+                &[("max.poll.records", "1"), ("load.processing.micros", "1500")],
+                &["PROCESSING"],
+            ),
+            none,
+            &["more consumers"],
+        ),
+        remedied(
+            consumer(
+                "processing-two",
+                "two consumers take 3 ms for each of 1,200 records/s in four even partitions",
+                Way::Loopback,
+                (4, evenly(1_200, 200)),
+                &[("load.processing.micros", "3000"), ("load.members", "2")],
+                &["PROCESSING"],
+            ),
+            none,
+            &["more consumers"],
         ),
         remedied(
             consumer(

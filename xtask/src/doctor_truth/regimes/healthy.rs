@@ -1,6 +1,6 @@
 //! Clients with which nothing is wrong: any advice is a false alarm.
 
-use super::{ALL, Around, BOTH, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, Pairs, Regime, Way};
+use super::{ALL, Around, BOTH, Feed, Figure, JAVA, JAVA_LIBRDKAFKA, NOT_PUSHED, Pairs, Regime, Way};
 
 const FINE: &[&str] = &["KEEPS_UP", "APPLICATION"];
 
@@ -150,6 +150,86 @@ pub fn all() -> Vec<Regime> {
                 ("load.record.bytes", "100"),
             ],
         ),
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..healthy(
+                "acks-0",
+                "acks=0, 1,000 records/s of 500 bytes across 40 ms",
+                Way::Far,
+                3,
+                &[("acks", "0"), ("load.rate", "1000"), ("load.record.bytes", "500")],
+                None,
+            )
+        },
+        Regime {
+            clients: JAVA,
+            unknowable: NOT_PUSHED,
+            ..healthy(
+                "healthy-in-flight-1",
+                "one request in flight, 300 records/s of 500 bytes across 40 ms",
+                Way::Far,
+                3,
+                &[
+                    ("max.in.flight.requests.per.connection", "1"),
+                    ("load.rate", "300"),
+                    ("load.record.bytes", "500"),
+                ],
+                None,
+            )
+        },
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-synchronous",
+                "ten records/s, of which every send waits for its result, across 4 ms",
+                Way::Near,
+                1,
+                &[
+                    ("load.synchronous", "true"),
+                    ("load.rate", "10"),
+                    ("load.record.bytes", "500"),
+                ],
+                None,
+            )
+        },
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-transactions",
+                "a transaction of every 500 of 500 records/s across 4 ms",
+                Way::Near,
+                3,
+                &[
+                    ("transactional.id", "healthy-transactions"),
+                    ("load.transaction.records", "500"),
+                    ("load.rate", "500"),
+                    ("load.record.bytes", "300"),
+                ],
+                None,
+            )
+        },
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-processing",
+                "two consumers take 2 ms for each of 300 records/s in four partitions",
+                Way::Loopback,
+                4,
+                &[("load.processing.micros", "2000"), ("load.members", "2")],
+                feed(300, 200),
+            )
+        },
+        Regime {
+            clients: JAVA,
+            ..healthy(
+                "healthy-committed",
+                "reads 100 records/s with isolation.level=read_committed and a commit after each across 4 ms",
+                Way::Near,
+                3,
+                &[("isolation.level", "read_committed"), ("load.commit", "record")],
+                feed(100, 200),
+            )
+        },
         healthy(
             "healthy-consumer",
             "reads 1,000 records/s",

@@ -211,6 +211,43 @@ fn batches() -> Vec<Regime> {
             .around(Around::NoMetrics)
         },
         larger(producer(
+            "batch-1",
+            "a batch for each record, 800 records/s of 300 bytes across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "0"),
+                ("load.rate", "800"),
+                ("load.record.bytes", "300"),
+            ],
+            REQUEST_RATE,
+        )),
+        larger(producer(
+            "batch-600",
+            "batch.size=600, linger.ms=50, 6,000 records/s of 280 bytes across 4 ms",
+            Way::Near,
+            &[
+                ("batch.size", "600"),
+                ("linger.ms", "50"),
+                ("load.rate", "6000"),
+                ("load.record.bytes", "280"),
+            ],
+            REQUEST_RATE,
+        ))
+        .clients(JAVA_OTTLA),
+        larger(producer(
+            "batch-2000-text",
+            "batch.size=2000 with lz4, 2,500 records/s of 900 bytes of text across 40 ms",
+            Way::Far,
+            &[
+                ("batch.size", "2000"),
+                ("compression.type", "lz4"),
+                ("load.rate", "2500"),
+                ("load.record.bytes", "900"),
+                ("load.values", "text"),
+            ],
+            REQUEST_RATE,
+        )),
+        larger(producer(
             "queue-full",
             "batch.size=4000, five requests in flight and a queue of 1,000 records across 40 ms",
             Way::Far,
@@ -325,6 +362,36 @@ fn network() -> Vec<Regime> {
         )
         .remedy(&[("compression.type", "lz4")]),
         producer(
+            "narrow-noise",
+            "a link of 1 MB/s, 2,500 records/s of 1,000 bytes that do not compress, zstd",
+            Way::Narrow,
+            &[
+                ("compression.type", "zstd"),
+                ("load.rate", "2500"),
+                ("load.record.bytes", "1000"),
+                ("batch.size", "65536"),
+            ],
+            &["NETWORK_BANDWIDTH"],
+        )
+        .lifted(&[]),
+        producer(
+            "in-flight-1-partitions",
+            "one request in flight, 3,000 records/s of 2,000 bytes with keys over twelve partitions and batch.size=8192 across 40 ms",
+            Way::Far,
+            &[
+                ("max.in.flight.requests.per.connection", "1"),
+                ("batch.size", "8192"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "2000"),
+                ("load.keys", "spread"),
+            ],
+            REQUEST_RATE,
+        )
+        .not_pushed()
+        .partitions(12)
+        .remedy(&[("max.in.flight.requests.per.connection", "5")])
+        .clients(JAVA_OTTLA),
+        producer(
             "full-link",
             "batch.size=262144, 15,000 records/s of 1,000 bytes over a link of 10 MB/s across 4 ms",
             Way::Broad,
@@ -434,6 +501,46 @@ fn threads() -> Vec<Regime> {
             &["SYNCHRONOUS"],
         )
         .remedy(&[("load.transaction.records", "1000")]),
+        producer(
+            "transaction-far",
+            "a transaction of every 200 of 4,000 records/s across 40 ms",
+            Way::Far,
+            &[
+                ("transactional.id", "transaction-far"),
+                ("load.transaction.records", "200"),
+                ("load.rate", "4000"),
+                ("load.record.bytes", "300"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.transaction.records", "4000")]),
+        producer(
+            "synchronous-threads",
+            "three threads of which every send waits for its result, 3,000 records/s across 4 ms",
+            Way::Near,
+            &[
+                ("load.synchronous", "true"),
+                ("load.threads", "3"),
+                ("load.rate", "3000"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.synchronous", "false")]),
+        producer(
+            "synchronous-linger",
+            "every send waits for its result, linger.ms=20, 400 records/s on loopback",
+            Way::Loopback,
+            &[
+                ("load.synchronous", "true"),
+                ("linger.ms", "20"),
+                ("load.rate", "400"),
+                ("load.record.bytes", "500"),
+            ],
+            &["SYNCHRONOUS"],
+        )
+        .remedy(&[("load.synchronous", "false")])
+        .clients(JAVA_LIBRDKAFKA),
         // Not on loopback: where hardly any of the pipe is used, a thread without time left looks
         // like one that is given no more.
         producer(
@@ -522,5 +629,32 @@ fn limits() -> Vec<Regime> {
             &["FAILING"],
         )
         .remedy(&[("load.topic", "")]),
+        producer(
+            "too-large",
+            "20 records/s of 1,200,000 bytes, max.request.size=4000000: more than the topic takes",
+            Way::Loopback,
+            &[
+                ("max.request.size", "4000000"),
+                ("load.rate", "20"),
+                ("load.record.bytes", "1200000"),
+            ],
+            &["FAILING"],
+        )
+        .remedy(&[("load.record.bytes", "900000")])
+        .clients(JAVA_LIBRDKAFKA),
+        producer(
+            "request-timeout-30",
+            "request.timeout.ms=30 and delivery.timeout.ms=2000 across 40 ms, 200 records/s",
+            Way::Far,
+            &[
+                ("request.timeout.ms", "30"),
+                ("delivery.timeout.ms", "2000"),
+                ("load.rate", "200"),
+                ("load.record.bytes", "500"),
+            ],
+            &["FAILING"],
+        )
+        .not_pushed()
+        .remedy(&[("request.timeout.ms", "1500")]),
     ]
 }

@@ -167,6 +167,7 @@ impl Producer {
         let config = Arc::new(config);
         let metrics_clock = Arc::new(SystemClock::default());
         let client_metrics = ClientMetrics::new(ClientKind::Producer, &config.client, metrics_clock);
+        client_metrics.tell_producer(&config);
         let metrics = Arc::clone(client_metrics.producer());
         let mut setup = DriverSetup::new(&config.client, client_metrics.network())?;
         let (clock, waker, timers) = (setup.clock(), setup.waker(), setup.timers());

@@ -647,6 +647,16 @@ fn tagged_records_are_measured_like_callbacks() {
 }
 
 #[test]
+fn a_producer_tells_its_settings() {
+    let (producer, _) = producer(&[("linger.ms", "7"), ("send.buffer.bytes", "-1")]);
+    let snapshot = producer.metrics().snapshot();
+    let told = |name: &str| snapshot.iter().find(|metric| metric.name == name)?.number();
+    assert_eq!(told("setting-linger-ms"), Some(7.0));
+    assert_eq!(told("setting-max-in-flight"), Some(5.0));
+    assert_eq!(told("setting-send-buffer-bytes"), Some(-1.0));
+}
+
+#[test]
 fn callbacks_may_send_but_not_flush() {
     let (producer, _) = producer(&[]);
     let producer = Arc::new(producer);

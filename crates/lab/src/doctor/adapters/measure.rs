@@ -123,6 +123,14 @@ measures! {
     Sends: Client "ottla.producer.send.total" Fold::Sum;
     SendingThreads: Client "ottla.producer.sending.threads" Fold::Last;
     CallbackTime: Client "ottla.producer.callback.time.avg" Fold::Mean(Weight::Of(Measure::RecordsSent));
+    SettingAcks: Client "ottla.producer.setting.acks" Fold::Last;
+    SettingBatch: Client "ottla.producer.setting.batch.size" Fold::Last;
+    SettingLinger: Client "ottla.producer.setting.linger.ms" Fold::Last;
+    SettingInFlight: Client "ottla.producer.setting.max.in.flight" Fold::Last;
+    SettingRequest: Client "ottla.producer.setting.max.request.size" Fold::Last;
+    SettingSendBuffer: Client "ottla.producer.setting.send.buffer.bytes" Fold::Last;
+    SettingMaxBlock: Client "ottla.producer.setting.max.block.ms" Fold::Last;
+    SettingDeliveryTimeout: Client "ottla.producer.setting.delivery.timeout.ms" Fold::Last;
 
     ConsumedRecords: Client "consumer.fetch.manager.records.consumed.total" Fold::Sum;
     ConsumedBytes: Client "consumer.fetch.manager.bytes.consumed.total" Fold::Sum;
@@ -148,6 +156,15 @@ measures! {
     CommitTime: Client "consumer.coordinator.commit.latency.avg" Fold::Mean(Weight::Of(Measure::Commits));
     Commits: Client "consumer.coordinator.commit.total" Fold::Sum;
     CommitSyncNanos: Client "consumer.commit.sync.time.ns.total" Fold::Sum;
+    // Sent only by Ottla's own client.
+    SettingFetchMin: Client "ottla.consumer.setting.fetch.min.bytes" Fold::Last;
+    SettingFetchMax: Client "ottla.consumer.setting.fetch.max.bytes" Fold::Last;
+    SettingFetchWait: Client "ottla.consumer.setting.fetch.max.wait.ms" Fold::Last;
+    SettingPartitionFetch: Client "ottla.consumer.setting.max.partition.fetch.bytes" Fold::Last;
+    SettingPollRecords: Client "ottla.consumer.setting.max.poll.records" Fold::Last;
+    SettingPollInterval: Client "ottla.consumer.setting.max.poll.interval.ms" Fold::Last;
+    SettingSessionTimeout: Client "ottla.consumer.setting.session.timeout.ms" Fold::Last;
+    SettingReceiveBuffer: Client "ottla.consumer.setting.receive.buffer.bytes" Fold::Last;
     Lag: Partition "consumer.fetch.manager.records.lag" Fold::Last;
     Lead: Partition "consumer.fetch.manager.records.lead" Fold::Last;
     LagMean: Partition "consumer.fetch.manager.records.lag.avg" Fold::Last;

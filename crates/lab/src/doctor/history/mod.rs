@@ -273,18 +273,19 @@ impl Collector {
         snapshots
     }
 
-    /// The producers that push, with the topics that they name.
+    /// The clients that push; producers with the topics that they name.
     pub fn pushing(&self, at_ms: i64) -> Vec<Pushing> {
         let mut pushing = Vec::new();
         for shard in &self.shards {
             let shard = lock(shard);
             let live = shard.values().filter(|instance| !is_expired(instance, at_ms));
-            for instance in live.filter(|instance| instance.client.role == Role::Producer) {
-                pushing.push(Pushing {
-                    client: instance.client.clone(),
-                    topics: summary::topics_written(&instance.window()),
-                });
-            }
+            pushing.extend(live.map(|instance| Pushing {
+                client: instance.client.clone(),
+                topics: match instance.client.role {
+                    Role::Producer => summary::topics_written(&instance.window()),
+                    Role::Consumer => BTreeMap::new(),
+                },
+            }));
         }
         pushing
     }

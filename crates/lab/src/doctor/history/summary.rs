@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::adapters::{Measure, Subject};
 use super::super::snapshot::{
-    Application, ConsumedPartition, Consumer, Node, Producer, Role, Snapshot, Telemetry, Topic,
+    Application, ConsumedPartition, Consumer, Node, Origin, Producer, Role, Setting, Settings, Snapshot,
+    Telemetry, Topic,
 };
 use super::window::Window;
 
@@ -29,6 +30,7 @@ pub fn snapshot(window: &Window<'_>) -> Snapshot {
         seconds: window.seconds,
         telemetry: telemetry(window),
         application: application(window),
+        settings: settings(window),
         producer,
         consumer,
         ..Snapshot::default()
@@ -58,6 +60,39 @@ fn application(window: &Window<'_>) -> Application {
         send_micros: window.get(Measure::SendTime).map(|ms| ms * MICROS_PER_MS),
         callback_micros: window.get(Measure::CallbackTime).map(|ms| ms * MICROS_PER_MS),
         ..Application::default()
+    }
+}
+
+/// The settings that the client tells itself: only Ottla's does.
+fn settings(window: &Window<'_>) -> Settings {
+    use Measure as M;
+    let told = |value| Setting {
+        value,
+        origin: Origin::Told,
+    };
+    let number = |measure| window.get(measure).map(told);
+    // What is told as -1 (acks=all, a buffer of the system's choice) is no sample: not known.
+    Settings {
+        acks: window.get(M::SettingAcks).map(|acks| Setting {
+            value: acks as i16,
+            origin: Origin::Told,
+        }),
+        batch_bytes: number(M::SettingBatch),
+        linger_ms: number(M::SettingLinger),
+        in_flight: number(M::SettingInFlight),
+        max_request_bytes: number(M::SettingRequest),
+        send_buffer_bytes: number(M::SettingSendBuffer),
+        max_block_ms: number(M::SettingMaxBlock),
+        delivery_timeout_ms: number(M::SettingDeliveryTimeout),
+        fetch_min_bytes: number(M::SettingFetchMin),
+        fetch_max_bytes: number(M::SettingFetchMax),
+        fetch_max_wait_ms: number(M::SettingFetchWait),
+        max_partition_fetch_bytes: number(M::SettingPartitionFetch),
+        max_poll_records: number(M::SettingPollRecords),
+        max_poll_interval_ms: number(M::SettingPollInterval),
+        session_timeout_ms: number(M::SettingSessionTimeout),
+        receive_buffer_bytes: number(M::SettingReceiveBuffer),
+        ..Settings::default()
     }
 }
 

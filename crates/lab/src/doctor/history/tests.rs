@@ -423,6 +423,37 @@ fn ottlas_own_client_reports_what_no_other_does() {
     );
 }
 
+#[test]
+fn ottlas_own_client_tells_its_settings() {
+    let collector = Collector::default();
+    let mut pushes = Pushes::new(&collector, java("i"));
+    pushes.from.software_name = Some("ottla-client");
+    pushes.push(
+        10_000,
+        &[
+            delta("producer.request.total", 1.0),
+            gauge("ottla.producer.setting.max.in.flight", 1.0),
+            gauge("ottla.producer.setting.linger.ms", 0.0),
+            gauge("ottla.producer.setting.acks", 1.0),
+            gauge("ottla.producer.setting.send.buffer.bytes", -1.0),
+        ],
+    );
+    let settings = pushes.snapshot().settings;
+    let told = |value| {
+        Some(Setting {
+            value,
+            origin: Origin::Told,
+        })
+    };
+    assert_eq!((settings.in_flight, settings.linger_ms), (told(1.0), told(0.0)));
+    assert_eq!(settings.acks.map(|acks| acks.value), Some(1));
+    assert_eq!(
+        settings.send_buffer_bytes, None,
+        "the system's default is not known"
+    );
+    assert_eq!(settings.batch_bytes, None);
+}
+
 fn consumer(lag: f64, lead: f64, rebalances: f64) -> Vec<Sample> {
     let of_partition = |name: &str, value: f64| gauge(name, value).with("topic", "t").with("partition", "0");
     vec![

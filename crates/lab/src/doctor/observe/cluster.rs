@@ -1,6 +1,6 @@
 //! What any Kafka cluster tells of its clients by the Admin protocol: members of consumer groups,
 //! their committed offsets and the ends of their logs, who writes to topics (`writers.rs`), quotas
-//! by client id, and whether any client is asked for metrics. For clients that push nothing it is
+//! (`quotas.rs`), and whether any client is asked for metrics. For clients that push nothing it is
 //! all there is.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,10 +8,10 @@ use std::fmt;
 
 use ottla_client::Error;
 use ottla_client::admin::{
-    Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, QuotaMatch,
-    TopicPartition,
+    Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
 };
 
+use super::quotas::Quotas;
 use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
@@ -42,13 +42,7 @@ pub struct ClusterReading {
     pub groups: BTreeMap<String, Vec<Member>>,
     /// Of each group's partitions: the committed offset and the log's end.
     pub positions: BTreeMap<(String, TopicPartition), Position>,
-    /// By client id, `None` for the default: bytes per second of a consumer. Empty as well where
-    /// they are unknown.
-    pub quotas: BTreeMap<Option<String>, f64>,
-    /// The same of a producer.
-    pub produce_quotas: BTreeMap<Option<String>, f64>,
-    /// By client id as well: the percentage of one processor's time.
-    pub request_quotas: BTreeMap<Option<String>, f64>,
+    pub quotas: Quotas,
     /// What this reading lacks.
     pub shortcomings: Vec<Shortcoming>,
 }
@@ -125,7 +119,7 @@ pub struct Position {
 
 /// Asks the cluster; waits for its brokers.
 ///
-/// - `pushing`: the producers that push.
+/// - `pushing`: the clients that push.
 /// - `windows`: that the last reading went to.
 /// - Errors: of a question that concerns all groups. A group or partition that cannot be asked
 ///   about is left out.
@@ -155,11 +149,8 @@ pub fn ask(
         .filter(|(_, members)| !members.is_empty())
         .collect();
     let positions = positions(admin, &groups, &mut shortcomings)?;
-    // Quotas by client id; the users of members are not known.
-    let by_client = QuotaFilter::new()
-        .component("client-id", QuotaMatch::Any)
-        .strict();
-    let limits = all_limits(admin.describe_client_quotas(by_client).wait(), &mut shortcomings);
+    let limits = admin.describe_client_quotas(QuotaFilter::new()).wait();
+    let quotas = Quotas::new(all_limits(limits, &mut shortcomings));
     let writing = writers::ask(admin, pushing, windows.ends(), &mut shortcomings);
     let writing = writing.unwrap_or_else(|error| {
         shortcomings.push(Shortcoming::Writers(error.to_string()));
@@ -172,9 +163,7 @@ pub fn ask(
         push_interval_ms: intervals.into_iter().max().unwrap_or(INTERVAL_MS),
         writing,
         positions,
-        quotas: quotas(&limits, "consumer_byte_rate"),
-        produce_quotas: quotas(&limits, "producer_byte_rate"),
-        request_quotas: quotas(&limits, "request_percentage"),
+        quotas,
         groups,
         shortcomings,
     })
@@ -258,15 +247,6 @@ fn all_limits<E: fmt::Display>(
     })
 }
 
-/// The limits of one kind by client id.
-fn quotas(described: &Described, kind: &str) -> BTreeMap<Option<String>, f64> {
-    let limits = described.iter().filter_map(|(entity, limits)| {
-        let name = entity.get("client-id")?.clone();
-        Some((name, *limits.get(kind)?))
-    });
-    limits.collect()
-}
-
 /// Turns successive readings into observations of the groups' members and of producers.
 #[derive(Debug, Default)]
 pub struct ClusterWindows {
@@ -287,11 +267,12 @@ impl ClusterWindows {
         self.readings
             .retain(|earlier| earlier.at_ms > reading.at_ms - WINDOW_MS && earlier.at_ms < reading.at_ms);
         let earlier = &self.readings;
+        let users = users(pushing);
         let mut observed = Vec::new();
         for (group, members) in &reading.groups {
             let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
             for member in members {
-                let mut one = observation(&reading, earlier, group, member);
+                let mut one = observation(&reading, earlier, group, member, &users);
                 one.group_members = Some(members.len() as f64);
                 one.group_partitions = (assigned > 0).then_some(assigned as f64);
                 one.rejoined = rejoined(members, earlier, group, member);
@@ -310,17 +291,19 @@ fn observation(
     earlier: &VecDeque<ClusterReading>,
     group: &str,
     member: &Member,
+    users: &Users<'_>,
 ) -> Observed {
     let first = earlier.front();
-    let quota_in = |quotas: &BTreeMap<Option<String>, f64>| {
-        let own = quotas.get(&Some(member.client_id.clone()));
-        own.or_else(|| quotas.get(&None)).copied()
-    };
+    let user = users
+        .get(&(&*member.client_id, address(member)))
+        .copied()
+        .flatten();
+    let quota = |kind| reading.quotas.of(kind, user, &member.client_id);
     Observed {
         seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
         broker: BrokerSide {
-            quota_bytes_per_second: quota_in(&reading.quotas),
-            quota_request_share: quota_in(&reading.request_quotas).map(|percent| percent / 100.0),
+            quota_bytes_per_second: quota("consumer_byte_rate"),
+            quota_request_share: quota("request_percentage").map(|percent| percent / 100.0),
             ..BrokerSide::default()
         },
         is_off_at_broker: !reading.asks_for_metrics,
@@ -329,6 +312,24 @@ fn observation(
             .collect(),
         ..of_member(group, member)
     }
+}
+
+/// The users of consumers that push, by client id and address; `None`: several of them have these.
+type Users<'a> = BTreeMap<(&'a str, &'a str), Option<&'a str>>;
+
+fn users(pushing: &[Pushing]) -> Users<'_> {
+    let mut users = Users::new();
+    for one in pushing.iter().filter(|one| !one.is_producer()) {
+        let Some(address) = one.client.address.as_deref() else {
+            continue;
+        };
+        let (name, user) = ((&*one.client.client_id, address), one.user());
+        users
+            .entry(name)
+            .and_modify(|before| *before = before.filter(|before| Some(*before) == user))
+            .or_insert(user);
+    }
+    users
 }
 
 /// A client as its group knows it, whatever its member id.
@@ -392,12 +393,16 @@ fn gone(reading: &ClusterReading, earlier: &VecDeque<ClusterReading>) -> Vec<Obs
     gone.collect()
 }
 
+fn address(member: &Member) -> &str {
+    member.client_host.trim_start_matches('/')
+}
+
 fn of_member(group: &str, member: &Member) -> Observed {
     Observed {
         client: Client {
             client_id: member.client_id.clone(),
             role: Role::Consumer,
-            address: Some(member.client_host.trim_start_matches('/').to_owned()),
+            address: Some(address(member).to_owned()),
             group_id: Some(group.to_owned()),
             member_id: Some(member.id.clone()),
             ..Client::default()
@@ -478,9 +483,15 @@ mod tests {
             at_ms,
             groups: BTreeMap::from([("g".to_owned(), members)]),
             positions: positions.iter().map(position).collect(),
-            quotas: BTreeMap::from([(None, 1e6)]),
+            quotas: default_of_client_ids("consumer_byte_rate", 1e6),
             ..ClusterReading::default()
         }
+    }
+
+    fn default_of_client_ids(kind: &str, limit: f64) -> Quotas {
+        let entity = BTreeMap::from([("client-id".to_owned(), None)]);
+        let limits = BTreeMap::from([(kind.to_owned(), limit)]);
+        Quotas::new([(entity, limits)].into_iter().collect())
     }
 
     #[test]
@@ -507,14 +518,37 @@ mod tests {
         let told = shortcomings[0].to_string();
         let expected = "quotas are unknown, whether there are any or not: CLUSTER_AUTHORIZATION_FAILED";
         assert_eq!(told, expected);
-        let one = BTreeMap::from([("client-id".to_owned(), Some("reader".to_owned()))]);
-        let limits = BTreeMap::from([("consumer_byte_rate".to_owned(), 1e6)]);
-        let known: Result<Described, &str> = Ok([(one, limits)].into_iter().collect());
-        let limits = all_limits(known, &mut shortcomings);
-        let of_reader = |kind| quotas(&limits, kind).get(&Some("reader".to_owned())).copied();
-        assert_eq!(of_reader("consumer_byte_rate"), Some(1e6));
-        assert_eq!(of_reader("producer_byte_rate"), None);
         assert_eq!(shortcomings.len(), 1);
+    }
+
+    #[test]
+    fn a_member_has_the_quota_of_the_user_that_pushes_in_its_name() {
+        let mut reading = reading(0, &[]);
+        let user = BTreeMap::from([("user".to_owned(), Some("alice".to_owned()))]);
+        let limits = BTreeMap::from([("consumer_byte_rate".to_owned(), 5e5)]);
+        reading.quotas = Quotas::new([(user, limits)].into_iter().collect());
+        let quota = |pushing: &[Pushing]| {
+            let observed = ClusterWindows::default().take(reading.clone(), pushing);
+            observed[0].broker.quota_bytes_per_second
+        };
+        let pushing = |role, principal: &str| Pushing {
+            client: Client {
+                client_id: "reader".to_owned(),
+                address: Some("10.0.0.1".to_owned()),
+                principal: Some(principal.to_owned()),
+                role,
+                ..Client::default()
+            },
+            topics: BTreeMap::new(),
+        };
+        let (alice, bob) = (
+            pushing(Role::Consumer, "User:alice"),
+            pushing(Role::Consumer, "User:bob"),
+        );
+        assert_eq!(quota(std::slice::from_ref(&alice)), Some(5e5));
+        assert_eq!(quota(std::slice::from_ref(&bob)), None);
+        assert_eq!(quota(&[alice, bob]), None, "which of them it is is not known");
+        assert_eq!(quota(&[pushing(Role::Producer, "User:alice")]), None);
     }
 
     #[test]

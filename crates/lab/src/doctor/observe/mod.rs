@@ -7,6 +7,7 @@ pub mod windows;
 mod instances;
 mod committed;
 pub mod writers;
+mod quotas;
 pub mod paths;
 mod membership;
 mod written;

@@ -42,12 +42,24 @@ pub struct Writing {
     pub producers: BTreeMap<TopicPartition, BTreeMap<i64, (i32, i64)>>,
 }
 
-/// A producer that pushes.
+/// A client that pushes.
 #[derive(Clone, Debug, Default)]
 pub struct Pushing {
     pub client: Client,
-    /// Records per second by topic. Empty: it names none.
+    /// Of a producer: records per second by topic. Empty: it names none.
     pub topics: BTreeMap<String, f64>,
+}
+
+impl Pushing {
+    pub(super) fn is_producer(&self) -> bool {
+        self.client.role == Role::Producer
+    }
+
+    /// The name of its principal, which quotas are for.
+    pub(super) fn user(&self) -> Option<&str> {
+        let principal = self.client.principal.as_deref()?;
+        principal.split_once(':').map(|(_, name)| name)
+    }
 }
 
 /// Asks for the ends of topics and the producers of those that grew.
@@ -131,8 +143,7 @@ impl Writers {
     ) -> Vec<Observed> {
         self.note(reading, earlier);
         let growth = growth(reading, earlier);
-        let mut observed: Vec<Observed> = pushing
-            .iter()
+        let mut observed: Vec<Observed> = producers(pushing)
             .filter_map(|one| complement(reading, &growth, one))
             .collect();
         let mut silent: Vec<SilentWriters> = self.silent(reading, pushing).collect();
@@ -175,7 +186,7 @@ impl Writers {
         }
         let may_write = |topic: &str| {
             let writes = |one: &&Pushing| one.topics.is_empty() || one.topics.contains_key(topic);
-            pushing.iter().filter(writes).count()
+            producers(pushing).filter(writes).count()
         };
         let silent: Vec<SilentWriters> = by_topic
             .into_iter()
@@ -216,6 +227,10 @@ pub(super) fn growth_of(
     Some((end - before).max(0) as f64 / seconds)
 }
 
+fn producers(pushing: &[Pushing]) -> impl Iterator<Item = &Pushing> {
+    pushing.iter().filter(|one| one.is_producer())
+}
+
 /// What the cluster says of a producer that pushes: its topics and its quota.
 fn complement(
     reading: &ClusterReading,
@@ -223,12 +238,9 @@ fn complement(
     pushing: &Pushing,
 ) -> Option<Observed> {
     pushing.client.instance_id.as_ref()?;
-    let client_id = Some(pushing.client.client_id.clone());
-    let quota_in = |quotas: &BTreeMap<Option<String>, f64>| {
-        quotas.get(&client_id).or_else(|| quotas.get(&None)).copied()
-    };
-    let quota = quota_in(&reading.produce_quotas);
-    let request_quota = quota_in(&reading.request_quotas);
+    let quota_of = |kind| reading.quotas.of(kind, pushing.user(), &pushing.client.client_id);
+    let quota = quota_of("producer_byte_rate");
+    let request_quota = quota_of("request_percentage");
     let of_topics = growth
         .iter()
         .filter(|(partition, rate)| **rate > 0.0 && pushing.topics.contains_key(&*partition.topic));
@@ -296,6 +308,7 @@ fn listed(reading: &ClusterReading, writers: SilentWriters) -> Observed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::quotas::Quotas;
     use super::*;
 
     const TOPIC: &str = "orders";
@@ -325,6 +338,7 @@ mod tests {
             client: Client {
                 client_id: "p".to_owned(),
                 instance_id: Some("i".to_owned()),
+                principal: Some("User:alice".to_owned()),
                 ..Client::default()
             },
             topics: rate.map(|rate| (TOPIC.to_owned(), rate)).into_iter().collect(),
@@ -364,8 +378,15 @@ mod tests {
     fn a_producer_that_pushes_is_told_its_partitions_and_its_quota() {
         let earlier = VecDeque::from([reading(0, &[(0, 0, &[]), (1, 0, &[]), (2, 50, &[])])]);
         let mut now = reading(10_000, &[(0, 900, &[]), (1, 100, &[]), (2, 50, &[])]);
-        now.produce_quotas = BTreeMap::from([(None, 5e5)]);
-        now.request_quotas = BTreeMap::from([(Some("p".to_owned()), 1.0)]);
+        let entity = |kind: &str, name| BTreeMap::from([(kind.to_owned(), name)]);
+        let limits = |kind: &str, limit| BTreeMap::from([(kind.to_owned(), limit)]);
+        now.quotas = Quotas::new(BTreeMap::from([
+            (entity("client-id", None), limits("producer_byte_rate", 5e5)),
+            (
+                entity("user", Some("alice".to_owned())),
+                limits("request_percentage", 1.0),
+            ),
+        ]));
         let told = |pushing: Pushing| {
             let observed = Writers::default().take(&now, &earlier, &[pushing]);
             let one = observed.into_iter().next().expect("one");

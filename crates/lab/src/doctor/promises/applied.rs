@@ -1,13 +1,13 @@
 //! Whether a client has the recommended setting, and how that is known.
 //!
-//! No client tells its settings. In this order: what brokers read on the wire; sizes that one value
-//! of the setting allows and the other does not; what the client's owner states; and, of a new
-//! instance, figures that this setting moves and that are not the promised ones. A setting without
-//! any of these is unknown: counting only the cases in which the promised figure improved would
-//! make every promise a kept one.
+//! In this order: what brokers read on the wire, and what the client itself tells, which only
+//! Ottla's does; sizes that one value of the setting allows and the other does not; what the
+//! client's owner states; and, of a new instance, figures that this setting moves and that are not
+//! the promised ones. A setting without any of these is unknown: counting only the cases in which
+//! the promised figure improved would make every promise a kept one.
 
 use super::super::snapshot::Origin;
-use super::change::Change;
+use super::change::{Change, Known};
 use super::figures::Figures;
 use super::sighting::{Sighting, Terms};
 use crate::numbers::{bytes, number};
@@ -47,8 +47,13 @@ const FULL: f64 = 0.85;
 pub fn applied(terms: &Terms, now: &Sighting, identity: Identity) -> Applied {
     let change = &terms.offer.change;
     let known = change.known(&now.settings);
-    if let Some(known) = known.as_ref().filter(|known| known.origin == Origin::Seen) {
-        let how = format!("the broker saw {}={}", change.key, known.value);
+    let who = |known: &Known| match known.origin {
+        Origin::Seen => Some("the broker saw"),
+        Origin::Told => Some("the client tells"),
+        _ => None,
+    };
+    if let Some((known, who)) = known.as_ref().and_then(|known| Some((known, who(known)?))) {
+        let how = format!("{who} {}={}", change.key, known.value);
         return match (
             known.agrees,
             terms.offer.value_before.as_ref() == Some(&known.value),

@@ -76,7 +76,7 @@ impl Change {
                 }
             }
         };
-        matches!(known.origin, Origin::Stated | Origin::Seen).then_some(known)
+        known.origin.is_known().then_some(known)
     }
 
     fn text(&self, value: &str, origin: Origin) -> Known {

@@ -15,6 +15,7 @@ pub struct Figures {
     pub queue_ms: Option<f64>,
     pub throttle_ms: Option<f64>,
     pub metadata_wait: Option<f64>,
+    pub failed_records: Option<f64>,
     pub broker_ms: Option<f64>,
     /// Of a consumer: of what a fetch brings.
     pub batch_bytes: Option<f64>,
@@ -63,6 +64,7 @@ impl Figures {
             replace(&mut self.queue_ms, own.queue_ms);
             replace(&mut self.throttle_ms, own.throttle_ms);
             replace(&mut self.metadata_wait, own.metadata_wait);
+            replace(&mut self.failed_records, own.failed_records);
             replace(&mut self.batch_bytes, own.batch_bytes);
             replace(&mut self.batch_bytes_max, own.batch_bytes_max);
             let in_flight = sane(own.in_flight_max).into_iter().chain(sane(own.in_flight));
@@ -93,6 +95,7 @@ impl Figures {
             "queue_ms" => self.queue_ms,
             "throttle_ms" => self.throttle_ms,
             "metadata_wait" => self.metadata_wait,
+            "failed_records" => self.failed_records,
             "broker_ms" => self.broker_ms,
             _ => None,
         }

@@ -187,7 +187,7 @@ pub(crate) fn present(snapshot: &Snapshot, name: &str) -> Option<f64> {
 }
 
 pub(crate) fn is_guess(origin: Origin) -> bool {
-    matches!(origin, Origin::Inferred | Origin::Default)
+    !origin.is_known()
 }
 
 fn usable(setting: Option<Setting<f64>>) -> Option<Setting<f64>> {

@@ -8,6 +8,7 @@ use crate::doctor::used::{Used, UsedNumbers};
 pub(crate) fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Stated => "stated",
+        Origin::Told => "told by the client",
         Origin::Seen => "seen",
         Origin::Inferred => "inferred",
         Origin::Default => "default",

@@ -83,11 +83,15 @@ pub fn fetch_size(reading: &Reading<'_>) -> Found {
             "they are full, but the round trip is a small part of their time: larger ones take longer in proportion",
         );
     }
-    let confidence = match (limit.value.1, gain) {
-        (_, None) => Confidence::Low,
-        _ if !reading.is_surely_not_held() => Confidence::Low,
-        ("stated" | "seen", Some(_)) => waits,
-        _ => waits.min(Confidence::Medium),
+    let confidence = match gain {
+        Some(_) if reading.is_surely_not_held() => {
+            if is_known(limit.value) {
+                waits
+            } else {
+                waits.min(Confidence::Medium)
+            }
+        }
+        _ => Confidence::Low,
     };
     matched(reading, numbers, confidence, &limit, fetch_ms, wanted)
 }

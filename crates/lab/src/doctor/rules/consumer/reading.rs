@@ -3,7 +3,7 @@
 use super::super::super::arithmetic::setting;
 use super::super::super::diagnosis::Confidence;
 use super::super::super::snapshot::{
-    BrokerSide, ConsumedPartition, Consumer, Library, Origin, Role, Setting, Snapshot,
+    BrokerSide, ConsumedPartition, Consumer, Library, Role, Setting, Snapshot,
 };
 use super::super::broker::{self, parts::Parts};
 
@@ -36,6 +36,12 @@ const UNREAD_MIN: f64 = 4.0;
 /// Two sums of the same records differ by less than this where both are right.
 const RATES_AGREE: f64 = 0.25;
 
+/// A poll hands over this many records at most (`max.poll.records` of Java and Ottla's client).
+const POLL_RECORDS: f64 = 500.0;
+
+/// Where a fetch has records for this many polls, most hand over what an earlier one waited for.
+const POLLS_OF_A_FETCH: f64 = 1.5;
+
 /// Polls this many fetches apart, each of a second at least, do not wait for them.
 const POLLS_APART: f64 = 5.0;
 const FETCH_MS_MIN: f64 = 1_000.0;
@@ -44,7 +50,7 @@ const FETCH_MS_MIN: f64 = 1_000.0;
 pub struct Reading<'a> {
     pub snapshot: &'a Snapshot,
     pub consumer: &'a Consumer,
-    /// Share of time that polls waited for records.
+    /// Share of time that polls waited for records ([`idle`]).
     pub idle: Option<f64>,
     /// Records consumed per second.
     pub consumed: Option<f64>,
@@ -72,16 +78,20 @@ pub struct Reading<'a> {
 impl<'a> Reading<'a> {
     pub fn of(snapshot: &'a Snapshot, consumer: &'a Consumer) -> Reading<'a> {
         let partitions = &consumer.partitions;
-        let idle = sane(consumer.poll_idle_share).map(|share| share.min(1.0));
-        let is_lag_stale = is_stale(consumer, idle);
         let consumed = consumed(snapshot, consumer);
+        let fetches = sane(consumer.fetches_per_second);
+        let fetch_use = fetches
+            .zip(sane(consumer.fetch_ms))
+            .map(|(rate, ms)| rate * ms / 1_000.0)
+            .or_else(|| fetch_use_at_brokers(snapshot));
+        let idle = idle(snapshot, consumer, consumed, fetch_use);
+        let is_lag_stale = is_stale(consumer, idle);
         let lag = sum(partitions, |partition| sane(partition.lag)).or(sane(consumer.lag_max));
         let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
         let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
         let fetch_ms = sane(consumer.fetch_ms)
             .filter(|ms| *ms > 0.0)
             .or_else(|| fetch_ms_at_brokers(snapshot));
-        let fetches = sane(consumer.fetches_per_second);
         let default_wait_ms = match snapshot.client.library {
             Library::FranzGo => 5_000.0,
             _ => 500.0,
@@ -98,10 +108,7 @@ impl<'a> Reading<'a> {
             is_lag_stale,
             fetch_ms,
             fetch_bytes: sane(consumer.fetch_bytes).or_else(|| fetch_bytes_at_brokers(snapshot)),
-            fetch_use: fetches
-                .zip(sane(consumer.fetch_ms))
-                .map(|(rate, ms)| rate * ms / 1_000.0)
-                .or_else(|| fetch_use_at_brokers(snapshot)),
+            fetch_use,
             partitions: sane(consumer.assigned_partitions)
                 .or_else(|| (!partitions.is_empty()).then_some(partitions.len() as f64)),
             round_trip_ms: sane(snapshot.network.round_trip_ms).filter(|ms| *ms > 0.0),
@@ -323,7 +330,7 @@ impl<'a> Reading<'a> {
     /// The value of max.poll.interval.ms, where it is known.
     pub fn poll_interval_ms(&self) -> Option<f64> {
         let setting = self.snapshot.settings.max_poll_interval_ms?;
-        let is_known = matches!(setting.origin, Origin::Stated | Origin::Seen);
+        let is_known = setting.origin.is_known();
         sane(Some(setting.value)).filter(|ms| is_known && *ms > 0.0)
     }
 
@@ -353,10 +360,46 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// The share of time that polls waited for records. Clients push the mean over polls of each one's
+/// own share; where a fetch has records for several polls, one of them waits and the others do not,
+/// however long that one takes.
+fn idle(
+    snapshot: &Snapshot,
+    consumer: &Consumer,
+    consumed: Option<f64>,
+    fetch_use: Option<f64>,
+) -> Option<f64> {
+    let of_polls = sane(consumer.poll_idle_share)?.min(1.0);
+    let over_time = || {
+        let between = sane(consumer.ms_between_polls).filter(|ms| *ms > 0.0)?;
+        let fetches = sane(consumer.fetches_per_second).filter(|rate| *rate > 0.0)?;
+        let most = usable(snapshot.settings.max_poll_records).map_or(POLL_RECORDS, |setting| setting.value);
+        let bring = consumed? / fetches / most;
+        if bring < POLLS_OF_A_FETCH {
+            return None;
+        }
+        let polls = (1_000.0 / between / fetches).max(bring);
+        // One that brings records waits, and all that bring none.
+        let wait = polls - bring + 1.0;
+        let own = (of_polls * polls / wait).min(1.0);
+        if own < 0.5 {
+            let waited = wait * own / (1.0 - own);
+            return Some(waited / (waited + bring));
+        }
+        // The longest waited for a fetch, so that the others share what is left of a fetch's time.
+        let longest = sane(consumer.ms_between_polls_max)?.max(between);
+        let work = (polls * between - wait * longest).max(0.0) / (bring - 1.0);
+        Some((1.0 - bring * work / (polls * between)).max(0.0))
+    };
+    let share = over_time().unwrap_or(of_polls);
+    // Nothing is waited for while no fetch is under way.
+    Some(share.min(fetch_use.unwrap_or(1.0)).max(of_polls).min(1.0))
+}
+
 /// Whether a refusal or a promise may rest on this setting: its owner stated it, or the broker saw
 /// it.
 pub fn is_known(setting: (f64, &'static str)) -> bool {
-    matches!(setting.1, "stated" | "seen")
+    matches!(setting.1, "stated" | "told by the client" | "seen")
 }
 
 /// Keeps only plausible measurements: finite and not negative.
@@ -479,4 +522,82 @@ fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
     of_brokers(snapshot, |side| {
         Some(sane(side.requests_per_second)? * side_fetch_ms(side)? / 1_000.0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fetches of 1,000 ms each, of records for `polls` of `work` ms each: what a Java consumer
+    /// pushes of them, and the share of time that it waits.
+    fn share(polls: f64, work_ms: f64, waits_ms: f64, longest: f64) -> (f64, f64) {
+        let cycle_ms = polls * work_ms + waits_ms;
+        let own = waits_ms / (waits_ms + work_ms);
+        let consumer = Consumer {
+            poll_idle_share: Some(own / polls),
+            ms_between_polls: Some(cycle_ms / polls),
+            ms_between_polls_max: Some(longest * (work_ms + waits_ms)),
+            fetches_per_second: Some(1_000.0 / cycle_ms),
+            records_per_second: Some(POLL_RECORDS * polls * 1_000.0 / cycle_ms),
+            ..Consumer::default()
+        };
+        let snapshot = Snapshot::default();
+        let found = idle(&snapshot, &consumer, consumer.records_per_second, Some(1.0));
+        (found.expect("a share"), waits_ms / cycle_ms)
+    }
+
+    #[test]
+    fn one_of_many_polls_waits_for_all_of_them() {
+        for (polls, work_ms, waits_ms) in [
+            (2.0, 5.0, 400.0),
+            (2.0, 100.0, 100.0),
+            (14.0, 1.0, 700.0),
+            (14.0, 50.0, 700.0),
+            (14.0, 50.0, 20.0),
+            (7.0, 1_000.0, 40.0),
+        ] {
+            let (found, truth) = share(polls, work_ms, waits_ms, 1.0);
+            let case = format!("{polls} polls of {work_ms} and {waits_ms} ms: {found}, is {truth}");
+            assert!((found - truth).abs() < 0.01, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_longest_poll_of_another_time_makes_a_busy_consumer_no_idle_one() {
+        let (found, truth) = share(7.0, 1_000.0, 40.0, 5.0);
+        assert!((found - truth).abs() < 0.01, "{found}, is {truth}");
+        // One that waits stays one.
+        let (found, _) = share(14.0, 1.0, 700.0, 1.5);
+        assert!(found > IDLE_HIGH);
+    }
+
+    /// 1,600 records in each fetch of two seconds, and a poll that gives up after 0.8.
+    #[test]
+    fn polls_that_bring_nothing_wait_too() {
+        let consumer = Consumer {
+            poll_idle_share: Some(0.67),
+            ms_between_polls: Some(330.0),
+            ms_between_polls_max: Some(813.0),
+            fetches_per_second: Some(0.5),
+            ..Consumer::default()
+        };
+        let found = idle(&Snapshot::default(), &consumer, Some(800.0), Some(1.19));
+        assert!(found.expect("a share") > 0.95, "{found:?}");
+    }
+
+    #[test]
+    fn polls_that_bring_few_records_wait_each_for_itself() {
+        let consumer = Consumer {
+            poll_idle_share: Some(0.3),
+            ms_between_polls: Some(10.0),
+            ms_between_polls_max: Some(90.0),
+            fetches_per_second: Some(10.0),
+            ..Consumer::default()
+        };
+        let of = |consumed| idle(&Snapshot::default(), &consumer, consumed, Some(1.0));
+        assert_eq!(of(Some(1_000.0)), Some(0.3));
+        assert_eq!(of(None), Some(0.3));
+        let full = of(Some(50_000.0)).expect("a share");
+        assert!(full > IDLE_HIGH, "{full}");
+    }
 }

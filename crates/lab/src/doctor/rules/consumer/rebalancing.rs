@@ -20,7 +20,6 @@
 //! - Source: user reports of rebalance storms; KIP-62.
 
 use super::super::super::diagnosis::{Confidence, Evidence, Promise, Recommendation, Verdict};
-use super::super::super::snapshot::Origin;
 use super::found::{Found, known, promise};
 use super::reading::{Reading, sane};
 use crate::numbers::{duration, number, plain};
@@ -110,7 +109,7 @@ impl Signs {
         let lost = count.max(1.0) * took_ms.unwrap_or(0.0) / 1_000.0 / reading.snapshot.seconds;
         let session = reading.snapshot.settings.session_timeout_ms;
         let session_ms = session
-            .filter(|setting| matches!(setting.origin, Origin::Stated | Origin::Seen))
+            .filter(|setting| setting.origin.is_known())
             .and_then(|setting| sane(Some(setting.value)))
             .filter(|ms| *ms > 0.0)
             .unwrap_or(SESSION_MS);

@@ -158,7 +158,8 @@ fn bytes_wait_ms(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<f64> {
 
 fn is_compressed(reading: &Reading<'_>) -> bool {
     let codec = reading.snapshot.settings.compression.map(|setting| setting.value);
-    codec.map_or(reading.compression_rate < COMPRESSES, |codec| {
+    // What is not compressed has exactly the rate 1; what does not compress has headers besides.
+    codec.map_or((reading.compression_rate - 1.0).abs() > 1e-6, |codec| {
         codec != Codec::None
     })
 }
@@ -311,6 +312,19 @@ mod tests {
             ..BrokerSide::default()
         }];
         snapshot
+    }
+
+    #[test]
+    fn compression_is_no_advice_where_what_is_compressed_stays_as_large() {
+        let mut snapshot = queueing(1e6, [4.05, 15.0], 65_000.0);
+        let change = |snapshot: &Snapshot| examine(snapshot).recommendation.unwrap().set;
+        snapshot.producer.as_mut().unwrap().compression_rate = Some(1.0);
+        assert_eq!(change(&snapshot), "compression.type=zstd");
+        // A codec's own headers.
+        snapshot.producer.as_mut().unwrap().compression_rate = Some(1.0003);
+        assert!(change(&snapshot).starts_with("a faster link"));
+        let refused = examine(&snapshot).refused;
+        assert!(refused.iter().any(|refusal| refusal.set == "compression.type"));
     }
 
     #[test]

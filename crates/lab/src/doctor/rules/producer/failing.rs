@@ -22,7 +22,8 @@
 //! **FAILING** is the verdict where nothing leaves and one of these is seen, where `send()` waits
 //! for metadata a tenth of the time or more, and at least five seconds, or where a broker has
 //! answered that the topic is unknown or not allowed: a client that starts waits for metadata of
-//! topics that exist.
+//! topics that exist. It is the verdict too where at least half of what is sent fails although
+//! requests are answered, nothing is sent again, and no record waits for delivery.timeout.ms.
 //!
 //! The case that showed the order: 256 KiB of buffer and one request in flight across 20 ms lost
 //! 3,190 records to "Failed to allocate memory". The cause was the round trip, and 25 of the errors
@@ -51,6 +52,8 @@ const LONG_WAIT_SECONDS: f64 = 5.0;
 /// A starting client waits this long for its first metadata; that is no finding.
 const FIRST_METADATA_SECONDS: f64 = 1.0;
 const RETRIED: f64 = 0.001;
+/// A producer of whose records brokers refuse this share has nothing else to be judged by.
+const REFUSED: f64 = 0.5;
 /// Failed records that neither the buffer nor metadata explains, as a share of all failed records.
 const UNEXPLAINED: f64 = 0.05;
 /// What brokers answer about a topic that cannot be written to.
@@ -71,6 +74,7 @@ pub(crate) struct Failing {
     pub unsent: Unsent,
     /// Errors in brokers' responses, by code.
     pub errors: BTreeMap<String, f64>,
+    is_certain_to_expire: bool,
     exhausted: f64,
     failed: f64,
     expired: f64,
@@ -105,12 +109,34 @@ impl Failing {
             unsent,
             has_retries: retried > 0.0 && retried > RETRIED * sent.max(1.0),
             errors,
+            is_certain_to_expire: is_certain,
             exhausted,
             failed,
             expired: if is_certain { expired } else { left },
             retried,
             metadata_wait: count(own.metadata_wait),
         }
+    }
+
+    /// That brokers refuse at least half of the records, and no queue or full buffer fails them.
+    fn refused(&self, reading: &Reading<'_>) -> Option<String> {
+        let sent = reading.records_per_second? * reading.seconds;
+        let refused = self.failed - self.exhausted;
+        let is_late = self.is_exhausted || self.has_retries || self.is_certain_to_expire;
+        if is_late || refused <= 0.0 || refused < REFUSED * sent {
+            return None;
+        }
+        let codes = codes(&self.errors);
+        let answer = match codes.is_empty() {
+            true => String::new(),
+            false => format!(": brokers answered {codes}"),
+        };
+        Some(format!(
+            "{} of {} records failed, although requests are answered in {} ms{answer}.",
+            number(refused),
+            number(sent.max(refused)),
+            number(reading.request_ms?)
+        ))
     }
 
     /// Whether the topic is known to be out of reach.
@@ -147,6 +173,21 @@ fn ask(reading: &Reading<'_>) -> Found {
     if let Some(found) = failing.unsent.found(numbers.clone()) {
         return found.contributing(findings);
     }
+    if let Some(text) = failing.refused(reading) {
+        let is_doubtful = failing.errors.is_empty();
+        let found = Found::verdict(
+            numbers,
+            Verdict::Failing,
+            confidence(reading, Verdict::Failing, is_doubtful),
+            text,
+        )
+        .contributing(findings)
+        .recommend(Some(acceptable_records(failing)));
+        return match is_doubtful {
+            true => found.missing("why they fail: the exception in the callback of send() says it"),
+            false => found,
+        };
+    }
     let names: Vec<String> = findings.iter().map(|found| format!("{:?}", found.id)).collect();
     let answer = if names.is_empty() {
         "no".to_owned()
@@ -154,6 +195,35 @@ fn ask(reading: &Reading<'_>) -> Found {
         names.join(", ")
     };
     Found::nothing(numbers, answer).contributing(findings)
+}
+
+/// What ends the refusal of records, by the error that brokers answer most often.
+fn acceptable_records(failing: &Failing) -> Recommendation {
+    let most = failing
+        .errors
+        .iter()
+        .max_by(|one, other| one.1.total_cmp(other.1));
+    let code = most.map_or("", |(code, _)| code.as_str());
+    let set = match code {
+        "MESSAGE_TOO_LARGE" => "smaller records, or a larger max.message.bytes of the topic",
+        "NOT_ENOUGH_REPLICAS" | "NOT_ENOUGH_REPLICAS_AFTER_APPEND" => {
+            "more replicas in sync, or a smaller min.insync.replicas of the topic"
+        }
+        "INVALID_TIMESTAMP" => {
+            "timestamps within message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+        }
+        "INVALID_RECORD" => "records that the topic takes: a compacted one wants a key",
+        "UNSUPPORTED_COMPRESSION_TYPE" => "a compression.type that the broker takes",
+        "INVALID_PRODUCER_EPOCH" | "PRODUCER_FENCED" => "one producer for each transactional.id",
+        _ => "what the exception in the callback of send() names",
+    };
+    Recommendation {
+        set: set.to_owned(),
+        why: "no record that fails is worth sending faster".to_owned(),
+        promise: promise::of("failed_records", "records", Some(failing.failed), 0.0, 0.0),
+        next_ceiling: "not known before records are taken".to_owned(),
+        cost: String::new(),
+    }
 }
 
 fn reachable_topic(failing: &Failing) -> Recommendation {
@@ -262,16 +332,20 @@ fn unreachable_topic(_: &Reading<'_>, failing: &Failing) -> String {
 }
 
 fn retries(_: &Reading<'_>, failing: &Failing) -> String {
-    let codes: Vec<String> = failing
-        .errors
+    let codes = codes(&failing.errors);
+    let mut text = format!("{} records were sent again", number(failing.retried));
+    if !codes.is_empty() {
+        text.push_str(&format!("; brokers answered {codes}"));
+    }
+    text
+}
+
+fn codes(errors: &BTreeMap<String, f64>) -> String {
+    let codes: Vec<String> = errors
         .iter()
         .map(|(code, count)| format!("{code} {} times", number(*count)))
         .collect();
-    let mut text = format!("{} records were sent again", number(failing.retried));
-    if !codes.is_empty() {
-        text.push_str(&format!("; brokers answered {}", codes.join(", ")));
-    }
-    text
+    codes.join(", ")
 }
 
 #[cfg(test)]
@@ -280,6 +354,58 @@ mod tests {
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
     use crate::doctor::snapshot::{BrokerSide, Telemetry};
+
+    /// 20 records of 1.2 MB in a second to a topic that takes 1 MB, as pushed.
+    #[test]
+    fn records_that_brokers_refuse_are_no_question_of_speed() {
+        let row = Row {
+            records: 19.8,
+            requests: 21.4,
+            request_bytes: 1_140_879.0,
+            batch: 1_200_077.0,
+            records_per_request: 1.0,
+            latency: 5.6,
+            queue: Some(11.3),
+            queue_max: 102.0,
+            failed: 386.0,
+            thread: Some((0.88, 0.03)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.seconds = 19.5;
+        snapshot.producer.as_mut().unwrap().failed_records = Some(386.0);
+        snapshot.brokers = vec![BrokerSide {
+            errors: [("MESSAGE_TOO_LARGE".to_owned(), 386.0)].into(),
+            ..BrokerSide::default()
+        }];
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Failing, "{diagnosis:#?}");
+        assert!(
+            diagnosis.summary.contains("MESSAGE_TOO_LARGE 386 times"),
+            "{}",
+            diagnosis.summary
+        );
+        assert!(
+            diagnosis
+                .recommendation
+                .unwrap()
+                .set
+                .contains("max.message.bytes")
+        );
+        // A broker that tells no errors leaves the reason open.
+        snapshot.brokers.clear();
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::Failing, "{diagnosis:#?}");
+        assert!(
+            diagnosis
+                .missing
+                .iter()
+                .any(|what| what.starts_with("why they fail"))
+        );
+        // A few that fail are contributing.
+        snapshot.producer.as_mut().unwrap().failed_records = Some(20.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::Failing);
+    }
 
     #[test]
     fn a_client_that_starts_is_not_told_to_create_its_topic() {

@@ -8,7 +8,6 @@
 //! the text says so.
 
 use crate::doctor::diagnosis::Promise;
-use crate::doctor::snapshot::Origin;
 use crate::formulas::{buffer, latency, wire};
 
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
@@ -136,7 +135,7 @@ fn by_window(reading: &Reading<'_>) -> Option<f64> {
     let trip = reading.round_trip(pipe)?;
     let window = positive(reading.snapshot.network.window_bytes).or_else(|| {
         let buffer = reading.settings.send_buffer_bytes?;
-        (buffer.origin == Origin::Stated).then_some(2.0 * buffer.value)
+        buffer.origin.is_known().then_some(2.0 * buffer.value)
     })?;
     let count = reading.nodes.len().max(1) as f64;
     clean(Some(ceilings::by_window(
@@ -228,12 +227,17 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     if super::sender_thread::is_short_of_cpu(reading) {
         promise.unknown = Some("whether the client's machine has processor time for more".to_owned());
     }
+    Some((within_a_guessed_window(reading, promise), next(&ceilings)))
+}
+
+/// Names the window as unknown where the promise needs more than the default of send.buffer.bytes.
+fn within_a_guessed_window(reading: &Reading<'_>, mut promise: Promise) -> Promise {
     if fills_a_guessed_window(reading, promise.high) {
         promise.unknown = Some(
             "how much the connection's window lets through: send.buffer.bytes is not known, and its default is less".to_owned(),
         );
     }
-    Some((promise, next(&ceilings)))
+    promise
 }
 
 /// Whether this many records per second are more than the default of send.buffer.bytes has room for
@@ -241,7 +245,7 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
 fn fills_a_guessed_window(reading: &Reading<'_>, records_per_second: f64) -> bool {
     let known = positive(reading.snapshot.network.window_bytes);
     let guessed = reading.settings.send_buffer_bytes;
-    let (None, Some(buffer)) = (known, guessed.filter(|buffer| buffer.origin != Origin::Stated)) else {
+    let (None, Some(buffer)) = (known, guessed.filter(|buffer| !buffer.origin.is_known())) else {
         return false;
     };
     let on_the_way = || {
@@ -296,10 +300,8 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     // turn between two requests: more of them leave no such gaps.
     let used = reading.used().map_or(1.0, |used| used.clamp(USED_LOW, 1.0));
     let high = cut(&ceilings, raw / used);
-    Some((
-        records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high),
-        next(&ceilings),
-    ))
+    let promise = records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high);
+    Some((within_a_guessed_window(reading, promise), next(&ceilings)))
 }
 
 /// N5: a send buffer of `buffer_bytes`, by F12 and F13; counted once, not doubled, because the

@@ -18,6 +18,9 @@
 //! broker's answer. If that is less than half a request although all are under way, their answers
 //! lie in the client and wait for its sending thread.
 //!
+//! **No backlog**: one request at a time that takes what has come since the one before has batches
+//! that are neither all alike nor full. Then nothing gathers, and the client keeps up.
+//!
 //! **The lever** of one request at a time across a round trip is max.in.flight of five; the verdict
 //! says itself that it is one.
 
@@ -36,6 +39,9 @@ use super::{
 use super::{SEND_BUFFER, sender_rate::larger_requests};
 use crate::formulas::wire;
 use crate::numbers::{bytes, number, plain};
+
+/// Batches of which the mean is this share of the largest are all alike.
+const ALIKE: f64 = 0.97;
 
 pub(crate) const RULE: Rule = rule(
     "producer 0",
@@ -126,7 +132,12 @@ fn weigh(
         .records_per_request
         .is_some_and(|records| records <= ONE_RECORD);
     if is_one && in_flight <= 1.0 && request.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0) {
-        return Some(synchronous::found(reading, numbers, pipe.requests_per_second));
+        return Some(synchronous::found(
+            reading,
+            numbers,
+            1.0,
+            pipe.requests_per_second,
+        ));
     }
     let says = |verdict, text: String| {
         Found::verdict(numbers.clone(), verdict, confidence(reading, verdict, true), text)
@@ -172,6 +183,13 @@ fn weigh(
     if !reaches(trip.ms / cycle_ms, 0.5) {
         return None;
     }
+    if in_flight <= 1.0 && fills_batches(reading, pipe) == Some(false) {
+        let text = format!(
+            "One request is under way at a time, and each takes the records that have come since the one before: none waits for longer than the {} ms of one.",
+            number(cycle_ms)
+        );
+        return Some(says(Verdict::KeepsUp, text));
+    }
     let text = match in_flight <= 1.0 {
         true => format!(
             "Every request waits for the answer to the one before, and {} ms of that is the network's round trip.",
@@ -196,6 +214,15 @@ fn weigh(
             .recommend(trips::first(reading).or_else(|| larger_requests(reading)))
             .refusals(refusals::of_pipe(reading)),
     )
+}
+
+/// Whether batches are as large as they may be, which records that wait for requests make them: all
+/// alike, or with no room for another record in a power of two, as batch.size is in practice.
+fn fills_batches(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<bool> {
+    let side = &pipe.broker.as_ref()?.side;
+    let (mean, largest) = (positive(side.batch_bytes)?, positive(side.batch_bytes_max)?);
+    let has_no_room = mean + reading.record_bytes()? >= inference::power_above(mean);
+    Some(mean >= ALIKE * largest || has_no_room)
 }
 
 /// A window that explains the cycle by whole round trips (F13), or by the bytes on the way.

@@ -8,6 +8,10 @@
 //! is asked before small requests: a sender that waits for each answer has one record in a request
 //! too. Where the client sends no latency, RTT + D stands for L.
 //!
+//! Threads that wait for one answer together, because their records went in one request, send the
+//! next ones together. Where T is not known, requests that all have the same number of records
+//! stand for that many threads if the rate fits within 5 %.
+//!
 //! An application may wait for several answers at once: with `flush()`, or at the end of a
 //! transaction. Java counts the time in both; at 0.7 of a thread's time and without a backlog
 //! it is what sets the pace, however many records are in a request.
@@ -39,6 +43,8 @@ const NEAR: f64 = 0.15;
 /// its time, or this long.
 const BETWEEN: f64 = 0.05;
 const BETWEEN_MS: f64 = 0.3;
+/// The mean is this near to a whole number where each request has as many records.
+const ALIKE: f64 = 0.1;
 /// An application that waits for this share of the time does little else.
 const MOST: f64 = 0.7;
 
@@ -52,18 +58,31 @@ fn ask(reading: &Reading<'_>) -> Found {
         return Found::nothing(numbers, "no");
     }
     match (one_at_a_time(reading), Waiting::of(reading)) {
-        (Some(expected), _) => found(reading, numbers, expected),
+        (Some(waiters), _) => found(reading, numbers, waiters.threads, waiters.records_per_second),
         (None, Some(waiting)) => several(reading, numbers, waiting),
         _ => Found::nothing(numbers, "no"),
     }
 }
 
+/// Threads that wait for their answers, and what they send.
+#[derive(Clone, Copy)]
+struct Waiters {
+    threads: f64,
+    records_per_second: f64,
+}
+
 /// What threads send that wait for each answer, where that is the rate (F28).
-fn one_at_a_time(reading: &Reading<'_>) -> Option<f64> {
+fn one_at_a_time(reading: &Reading<'_>) -> Option<Waiters> {
     let rate = reading.records_per_second.filter(|rate| *rate > 0.0)?;
     let request_ms = reading.request_ms.or_else(|| seen_by_broker(reading))?;
     let records = reading.records_per_request?;
-    let threads = reading.threads.unwrap_or(1.0);
+    let together = reading
+        .threads
+        .is_none()
+        .then(|| together(reading, records))
+        .flatten();
+    let threads = reading.threads.or(together).unwrap_or(1.0);
+    let most = if together.is_some() { BETWEEN } else { NEAR };
     // librdkafka does not send the time in the batch: use the answer's time alone, or add the
     // linger.
     let queues = match reading.queue_ms {
@@ -79,8 +98,19 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<f64> {
     let expected = queues
         .into_iter()
         .map(expected)
-        .find(|expected| (least..=1.0 + NEAR).contains(&(rate / expected)))?;
-    (records <= threads.max(1.0) * 1.05).then_some(expected)
+        .find(|expected| (least..=1.0 + most).contains(&(rate / expected)))?;
+    (records <= threads.max(1.0) * 1.05).then_some(Waiters {
+        threads,
+        records_per_second: expected,
+    })
+}
+
+/// The threads of a client that does not tell their number, if they all wait for the same answer:
+/// then each request has a record of each, and never another number.
+fn together(reading: &Reading<'_>, records: f64) -> Option<f64> {
+    let threads = records.round();
+    let are_alike = threads >= 2.0 && (records - threads).abs() <= ALIKE;
+    (are_alike && reading.queue_ms.is_some()).then_some(threads)
 }
 
 /// RTT + D.
@@ -167,19 +197,33 @@ fn send_on(reading: &Reading<'_>, waiting: Waiting, set: &str) -> Option<Recomme
 }
 
 /// The verdict, also for a client whose broker alone speaks.
-pub(crate) fn found(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, expected: f64) -> Found {
-    let text = format!(
-        "Every record waits for the answer to the one before: {} records/s is what that allows.",
-        number(expected)
-    );
+pub(crate) fn found(
+    reading: &Reading<'_>,
+    numbers: impl Into<UsedNumbers>,
+    threads: f64,
+    expected: f64,
+) -> Found {
+    let is_guess = threads > 1.0 && reading.threads.is_none();
+    let text = match is_guess {
+        true => format!(
+            "{} records at a time wait for one answer, and the next ones for theirs: {} threads that wait for each of their records would send {} records/s.",
+            number(threads),
+            number(threads),
+            number(expected)
+        ),
+        false => format!(
+            "Every record waits for the answer to the one before: {} records/s is what that allows.",
+            number(expected)
+        ),
+    };
     Found::verdict(
         numbers,
         Verdict::Synchronous,
-        confidence(reading, Verdict::Synchronous, false),
+        confidence(reading, Verdict::Synchronous, is_guess),
         text.clone(),
     )
     .finding(FindingId::O1, text)
-    .recommend(recommend(reading))
+    .recommend(recommend(reading, threads))
     .refuse(
         super::BATCH,
         "a batch of one record at a time does not fill, whatever its size",
@@ -187,12 +231,12 @@ pub(crate) fn found(reading: &Reading<'_>, numbers: impl Into<UsedNumbers>, expe
     .refusals(refusals::unused_in_flight(reading))
 }
 
-fn recommend(reading: &Reading<'_>) -> Option<Recommendation> {
+fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
     let now = positive(reading.records_per_second)?;
     let linger_ms = reading.settings.linger_ms.value;
     let request_ms = reading.request_ms.unwrap_or(1_000.0 / now).max(1e-3);
     let wait_ms = reading.queue_ms.unwrap_or(linger_ms);
-    let threads = reading.threads.unwrap_or(1.0);
+    let threads = reading.threads.unwrap_or(threads);
     let at_once = ceiling::synchronous_records_per_second(threads, 0.0, request_ms);
     let without = now * (wait_ms + request_ms) / request_ms;
     let has_linger = linger_ms > 0.0
@@ -239,6 +283,39 @@ mod tests {
     fn set(diagnosis: &Diagnosis) -> &str {
         let change = diagnosis.recommendation.as_ref();
         change.map_or("", |change| &change.set)
+    }
+
+    /// Three threads over 4 ms with a linger of 5, as Java pushes it, which does not tell of three.
+    #[test]
+    fn threads_that_wait_for_one_answer_together_are_synchronous() {
+        let row = Row {
+            records: 237.0,
+            requests: 82.8,
+            request_bytes: 1_654.0,
+            batch: 1_578.0,
+            records_per_request: 2.98,
+            latency: 6.8,
+            queue: Some(5.7),
+            queue_max: 160.0,
+            buffer_wait: Some(0.0),
+            partitions: 1.0,
+            thread: Some((0.84, 0.03)),
+            ..ROW
+        };
+        let diagnosis = examine(&row.snapshot());
+        assert_eq!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        assert!(diagnosis.summary.contains("3 threads"), "{}", diagnosis.summary);
+        assert_eq!(set(&diagnosis), "linger.ms=0");
+        // As many records at another pace, or requests with different numbers of them.
+        for (records, in_each) in [(280.0, 2.98), (200.0, 2.98), (237.0, 2.6)] {
+            let other = Row {
+                records,
+                records_per_request: in_each,
+                ..row
+            };
+            let diagnosis = examine(&other.snapshot());
+            assert_ne!(diagnosis.verdict, Verdict::Synchronous, "{records} {in_each}");
+        }
     }
 
     /// 200 records, then `flush()`, over 40 ms.

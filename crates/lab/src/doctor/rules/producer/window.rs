@@ -26,7 +26,6 @@
 //! **The promise**: `min(M × S, new window) / RTT` up to the next ceiling (F12, F13).
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
-use crate::doctor::snapshot::Origin;
 use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
@@ -145,7 +144,7 @@ pub(crate) fn candidates(reading: &Reading<'_>) -> Vec<f64> {
         return vec![window];
     }
     match reading.settings.send_buffer_bytes {
-        Some(buffer) if buffer.origin == Origin::Stated => vec![2.0 * buffer.value, buffer.value],
+        Some(buffer) if buffer.origin.is_known() => vec![2.0 * buffer.value, buffer.value],
         Some(buffer) => vec![2.0 * buffer.value],
         None => Vec::new(),
     }

@@ -293,6 +293,23 @@ fn silence_with_a_full_pipe_is_evidence() {
     assert_eq!(examine(&idle).verdict, Verdict::NotEnoughData);
 }
 
+/// 300 records/s across 40 ms, one request in flight.
+#[test]
+fn one_at_a_time_that_takes_what_has_come_keeps_up() {
+    let of = |batch: f64, largest: f64| {
+        let mut snapshot = silent(24.5, batch + 80.0, 12.2, 300.0, 40.0);
+        let side = &mut snapshot.brokers[0];
+        (side.batch_bytes, side.batch_bytes_max) = (Some(batch), Some(largest));
+        examine(&snapshot)
+    };
+    let healthy = of(7_423.0, 9_100.0);
+    assert_eq!(healthy.verdict, Verdict::KeepsUp, "{healthy:#?}");
+    assert_eq!(healthy.recommendation, None);
+    // Batches of 6,300 bytes that are all alike, and full ones of the default.
+    assert_eq!(of(6_200.0, 6_250.0).verdict, Verdict::NetworkRtt);
+    assert_eq!(of(15_900.0, 16_384.0).verdict, Verdict::NetworkRtt);
+}
+
 #[test]
 fn five_at_a_time_of_a_silent_client_are_a_full_pipe_of_small_batches() {
     let mut five = silent(122.0, 4_050.0, 4.0, 400.0, 40.0);

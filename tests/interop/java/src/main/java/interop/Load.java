@@ -196,7 +196,7 @@ final class Load {
     /** Bytes of text that compress about three times, or noise. */
     private byte[][] values(int bytes, Random random) {
         boolean isText = load.getProperty("load.values", "noise").equals("text");
-        byte[][] values = new byte[500][bytes];
+        byte[][] values = new byte[Math.max(1, Math.min(500, 50_000_000 / Math.max(bytes, 1)))][bytes];
         for (byte[] value : values) {
             random.nextBytes(value);
             for (int i = 0; isText && i < bytes; i++) {
