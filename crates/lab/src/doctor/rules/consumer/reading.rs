@@ -383,8 +383,9 @@ fn idle(
         let wait = polls - bring + 1.0;
         let own = (of_polls * polls / wait).min(1.0);
         if own < 0.5 {
+            // Polls that bring nothing wait: as many that do not wait bring less than is assumed.
             let waited = wait * own / (1.0 - own);
-            return Some(waited / (waited + bring));
+            return (wait <= 2.0).then(|| waited / (waited + bring));
         }
         // The longest waited for a fetch, so that the others share what is left of a fetch's time.
         let longest = sane(consumer.ms_between_polls_max)?.max(between);
@@ -569,6 +570,20 @@ mod tests {
         // One that waits stays one.
         let (found, _) = share(14.0, 1.0, 700.0, 1.5);
         assert!(found > IDLE_HIGH);
+    }
+
+    /// `max.poll.records=1`, which nothing tells, and 1.5 ms of work for each.
+    #[test]
+    fn many_polls_that_do_not_wait_are_those_of_a_busy_application() {
+        let consumer = Consumer {
+            poll_idle_share: Some(0.02),
+            ms_between_polls: Some(1.8),
+            ms_between_polls_max: Some(60.0),
+            fetches_per_second: Some(0.1),
+            ..Consumer::default()
+        };
+        let found = idle(&Snapshot::default(), &consumer, Some(550.0), Some(0.9));
+        assert_eq!(found, Some(0.02));
     }
 
     /// 1,600 records in each fetch of two seconds, and a poll that gives up after 0.8.
