@@ -205,6 +205,7 @@ fn measure(options: &Options, commit: &str) -> Result<()> {
         programs: &programs,
         clients: &clients,
         commit,
+        jvms_max: jvms_max(options.brokers.len()),
         whole: RwLock::new(()),
         results: Mutex::new(()),
     };
@@ -263,9 +264,9 @@ fn is_in_jvm(client: Client) -> bool {
     client == Client::Java
 }
 
-/// Clients in a JVM that one broker has at a time: half a processor is not enough for another.
-fn jvms_max() -> usize {
-    thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
+/// Clients in a JVM that each of `brokers` has at a time: one for every processor.
+fn jvms_max(brokers: usize) -> usize {
+    thread::available_parallelism().map_or(1, |processors| (processors.get() / brokers).max(1))
 }
 
 /// What the lanes share.
@@ -273,6 +274,7 @@ struct Machine<'a> {
     programs: &'a Programs,
     clients: &'a Clients,
     commit: &'a str,
+    jvms_max: usize,
     /// Locked for one lane alone by a regime that needs the processors or the disk for itself.
     whole: RwLock<()>,
     results: Mutex<()>,
@@ -280,9 +282,8 @@ struct Machine<'a> {
 
 impl Machine<'_> {
     fn run(&self, mut stage: Stage, waiting: &Mutex<Waiting<'_>>) -> Result<()> {
-        let jvms_max = jvms_max();
         loop {
-            let next = waiting.lock().expect("no lane panics").next(jvms_max);
+            let next = waiting.lock().expect("no lane panics").next(self.jvms_max);
             let Some((regime, client)) = next else {
                 return stage.end();
             };
