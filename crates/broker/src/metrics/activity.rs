@@ -66,6 +66,8 @@ pub enum Gap {
 /// Sums over requests of one API. Times are microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct ApiActivity {
+    /// When the first request was answered.
+    pub began: Option<Moment>,
     pub requests: u64,
     pub request_bytes: u64,
     pub reply_bytes: u64,
@@ -150,6 +152,7 @@ pub struct Exchange<'a> {
 
 impl ApiActivity {
     fn add(&mut self, exchange: &Exchange<'_>, round_trip_micros: Option<u32>) {
+        self.began.get_or_insert(exchange.finished);
         self.requests += 1;
         self.request_bytes += u64::from(exchange.request_bytes);
         self.reply_bytes += exchange.reply_bytes;

@@ -145,6 +145,8 @@ pub struct OpenTransactionCounts {
 /// Sums over a connection's requests of one API. Times are microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
+    /// When the first request was answered, in `moment_micros`; `None`: not known.
+    pub began_micros: Option<u64>,
     pub requests: u64,
     pub request_bytes: u64,
     pub reply_bytes: u64,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::committed::Committed;
@@ -21,6 +22,9 @@ use crate::doctor::snapshot::{
 
 /// Slices of a window: twelve of five seconds are a minute.
 const SLICES_MAX: usize = 12;
+
+/// A client's first slice counts at least this long.
+const RATE_SECONDS_MIN: f64 = 1.0;
 
 /// Past windows kept for each client, one per minute.
 const PAST_MAX: usize = 60;
@@ -65,9 +69,11 @@ impl Key {
 /// One client's counters over a slice, or over a window of several.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientSums {
-    /// In a window: from the slice in which the client first appeared to the last one in which it
-    /// had a connection.
+    /// In a window: from the client's first request to the end of the last slice in which it had a
+    /// connection.
     seconds: f64,
+    /// In a slice: how much of it had passed at its first request.
+    late_micros: Option<u64>,
     /// In a window: since then.
     seconds_away: f64,
     /// In a window: it is in the slice that is being added.
@@ -130,6 +136,12 @@ impl ClientSums {
                 })
                 .collect();
         }
+    }
+
+    /// How much of a slice had passed before the client began. A rate wants a second at least.
+    fn late_seconds(&self, slice_seconds: f64) -> f64 {
+        let late = self.late_micros.unwrap_or(0) as f64 / 1e6;
+        late.min(slice_seconds - RATE_SECONDS_MIN).max(0.0)
     }
 
     /// A slice of the window has passed. A client that is gone says nothing by what it does not do
@@ -202,9 +214,10 @@ fn add_connection(
     clients: &mut HashMap<Key, ClientSums>,
     now: &ConnectionCounts,
     before: Option<&ConnectionCounts>,
-    elapsed_micros: u64,
+    slice: &Range<u64>,
     members: &HashSet<&str>,
 ) {
+    let elapsed_micros = slice.end - slice.start;
     let sending = before.map_or(0, |before| {
         now.sending_micros.saturating_sub(before.sending_micros)
     });
@@ -232,6 +245,14 @@ fn add_connection(
         if is_asking {
             sums.add_unknown_topics(now, before);
         }
+        let late_micros = match (api_before, api.began_micros) {
+            (None, Some(began)) => began.saturating_sub(slice.start),
+            _ => 0,
+        };
+        sums.late_micros = Some(
+            sums.late_micros
+                .map_or(late_micros, |first| first.min(late_micros)),
+        );
         sums.api.merge(&api.since(api_before.unwrap_or(&none)));
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
         sums.loaded_micros = sums.loaded_micros.max(now.smoothed_micros.filter(|_| is_sending));
@@ -325,7 +346,10 @@ impl Windows {
         let mut clients: BTreeMap<Key, ClientSums> = BTreeMap::new();
         for slice in &self.slices {
             for (key, sums) in &slice.clients {
-                let whole = clients.entry(key.clone()).or_default();
+                let whole = clients.entry(key.clone()).or_insert_with(|| ClientSums {
+                    seconds_away: -sums.late_seconds(slice.seconds),
+                    ..ClientSums::default()
+                });
                 whole.merge(sums);
                 whole.is_here = true;
             }
@@ -530,12 +554,13 @@ fn slice(before: &BrokerCounts, now: &BrokerCounts) -> Slice {
         .map(|connection| (connection.connection_id, connection))
         .collect();
     let mut clients: HashMap<Key, ClientSums> = HashMap::new();
-    let elapsed_micros = now.moment_micros.saturating_sub(before.moment_micros);
+    let slice = before.moment_micros..now.moment_micros.max(before.moment_micros);
+    let elapsed_micros = slice.end - slice.start;
     let members = now.groups.iter().flat_map(|group| &group.members);
     let members: HashSet<&str> = members.map(|member| &*member.client_id).collect();
     for connection in &now.connections {
         let before = earlier.get(&connection.connection_id).copied();
-        add_connection(&mut clients, connection, before, elapsed_micros, &members);
+        add_connection(&mut clients, connection, before, &slice, &members);
     }
     for sums in clients.values_mut() {
         sums.written.end();
@@ -807,6 +832,29 @@ mod tests {
             groups: Vec::new(),
             open_transactions: Vec::new(),
         }
+    }
+
+    /// Slices of five seconds, and a client whose first request is answered four seconds into one.
+    #[test]
+    fn the_time_before_the_first_request_is_no_time_of_the_client() {
+        let mut windows = Windows::default();
+        let connection = |requests| {
+            let mut connection = producer(1, "late", requests);
+            connection.produce.as_mut().expect("produces").began_micros = Some(9_000_000);
+            connection
+        };
+        windows.take(reading(5, 0, Vec::new()));
+        let first = windows.take(reading(10, 0, vec![connection(100)]));
+        assert_eq!(first[0].seconds, 1.0);
+        assert_eq!(first[0].broker.requests_per_second, Some(100.0));
+        let second = windows.take(reading(15, 0, vec![connection(600)]));
+        assert_eq!(second[0].seconds, 6.0);
+        assert_eq!(second[0].broker.requests_per_second, Some(100.0));
+        // In the last moment of a slice, and with a second connection later on.
+        let mut windows = Windows::default();
+        windows.take(reading(5, 0, Vec::new()));
+        let last_moment = windows.take(reading(9, 0, vec![connection(1)]));
+        assert_eq!(last_moment[0].seconds, 1.0);
     }
 
     #[test]

@@ -113,6 +113,7 @@ fn requests(now: Moment, api: &ApiActivity) -> RequestCounts {
     let micros = |stages: &[Stage]| stages.iter().map(|stage| api.stage_micros[*stage as usize]).sum();
     let errors = api.errors.iter().filter(|(_, count)| *count > 0);
     RequestCounts {
+        began_micros: api.began.map(Moment::micros),
         requests: api.requests,
         request_bytes: api.request_bytes,
         reply_bytes: api.reply_bytes,
