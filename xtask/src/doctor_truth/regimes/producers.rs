@@ -640,8 +640,7 @@ fn limits() -> Vec<Regime> {
             ],
             &["FAILING"],
         )
-        .remedy(&[("load.record.bytes", "900000")])
-        .clients(JAVA_LIBRDKAFKA),
+        .remedy(&[("load.record.bytes", "900000")]),
         producer(
             "request-timeout-30",
             "request.timeout.ms=30 and delivery.timeout.ms=2000 across 40 ms, 200 records/s",
