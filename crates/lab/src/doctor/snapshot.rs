@@ -144,9 +144,11 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether the setting is known, and not only likely.
+    /// The origins of a setting that is known, and not only likely.
+    pub const KNOWN: [Origin; 3] = [Origin::Stated, Origin::Told, Origin::Seen];
+
     pub fn is_known(self) -> bool {
-        matches!(self, Origin::Stated | Origin::Told | Origin::Seen)
+        Origin::KNOWN.contains(&self)
     }
 }
 

@@ -850,11 +850,18 @@ mod tests {
         let second = windows.take(reading(15, 0, vec![connection(600)]));
         assert_eq!(second[0].seconds, 6.0);
         assert_eq!(second[0].broker.requests_per_second, Some(100.0));
-        // In the last moment of a slice, and with a second connection later on.
+        // In the last moment of a slice.
         let mut windows = Windows::default();
         windows.take(reading(5, 0, Vec::new()));
         let last_moment = windows.take(reading(9, 0, vec![connection(1)]));
         assert_eq!(last_moment[0].seconds, 1.0);
+        // The earliest of two connections counts.
+        let mut windows = Windows::default();
+        let mut earlier = producer(2, "late", 300);
+        earlier.produce.as_mut().expect("produces").began_micros = Some(7_000_000);
+        windows.take(reading(5, 0, Vec::new()));
+        let both = windows.take(reading(10, 0, vec![earlier, connection(100)]));
+        assert_eq!(both[0].seconds, 3.0);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use super::super::super::arithmetic::setting;
 use super::super::super::diagnosis::Confidence;
 use super::super::super::snapshot::{
-    BrokerSide, ConsumedPartition, Consumer, Library, Role, Setting, Snapshot,
+    BrokerSide, ConsumedPartition, Consumer, Library, Origin, Role, Setting, Snapshot,
 };
 use super::super::broker::{self, parts::Parts};
+use super::super::words;
 
 /// At most this many records are on their way between two fetches of a consumer that reads a few.
 const LAG_SMALL_RECORDS: f64 = 5.0;
@@ -404,7 +405,7 @@ fn idle(
 /// Whether a refusal or a promise may rest on this setting: its owner stated it, or the broker saw
 /// it.
 pub fn is_known(setting: (f64, &'static str)) -> bool {
-    matches!(setting.1, "stated" | "told by the client" | "seen")
+    Origin::KNOWN.map(words::origin).contains(&setting.1)
 }
 
 /// Keeps only plausible measurements: finite and not negative.
@@ -533,8 +534,8 @@ fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Fetches of 1,000 ms each, of records for `polls` of `work` ms each: what a Java consumer
-    /// pushes of them, and the share of time that it waits.
+    /// What a consumer of several partitions pushes whose fetches have records for `polls`, each of
+    /// which works, and the first of which waits: the share that is found, and the true one.
     fn share(polls: f64, work_ms: f64, waits_ms: f64, longest: f64) -> (f64, f64) {
         let cycle_ms = polls * work_ms + waits_ms;
         let own = waits_ms / (waits_ms + work_ms);
