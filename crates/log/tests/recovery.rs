@@ -4,9 +4,11 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::MemoryDisk;
+use ottla_log::disk::owned::{LogMemory, OwnedDisk};
 use ottla_log::{BatchToAppend, FindingKind, LogConfig, OpenOptions, PartitionLog, ReadMode, RecoveryReport};
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, NO_TIMESTAMP};
@@ -504,6 +506,31 @@ fn only_as_many_zeros_as_are_written_ahead_count_as_padding() {
         check_records(&log, 0, 20);
         let found: Vec<FindingKind> = report.findings.iter().map(|finding| finding.kind).collect();
         assert_eq!(found, kinds, "{too_many}");
+    }
+}
+
+/// Where direct writes leave padding, no start truncates a file for it.
+#[test]
+fn padding_is_written_over_or_stays_until_the_log_is_closed() {
+    for more in [0, 2] {
+        let disk = closed(20);
+        let intact = contents_of(&disk, 0, ".log");
+        let mut padded = intact.clone();
+        padded.resize(intact.len().next_multiple_of(4_096), 0);
+        disk.write_file(&file(0, ".log"), &padded);
+        let owned = OwnedDisk::new(disk.shared(), LogMemory::new(64 * 1024, 1024 * 1024));
+        let opened = PartitionLog::open(Arc::new(owned), Path::new(DIRECTORY), config(), unclean(0));
+        let (mut log, report) = opened.expect("opens");
+        assert_eq!(found(&report), []);
+        assert_eq!(contents_of(&disk, 0, ".log"), padded);
+        append_many(&mut log, more);
+        check_records(&log, 0, 20 + i64::from(more));
+        log.close().expect("closed");
+        let closed = contents_of(&disk, 0, ".log");
+        assert!(closed.starts_with(&intact));
+        assert_eq!(closed.len(), intact.len() + more as usize * one(&disk) as usize);
+        let (log, _) = try_open(&disk, clean()).expect("opens");
+        check_records(&log, 0, 20 + i64::from(more));
     }
 }
 

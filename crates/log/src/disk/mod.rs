@@ -218,6 +218,12 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// it.
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
 
+    /// Ends the file at `bytes` for its readers and for what is appended. Everything behind is
+    /// zeros, which may stay until `set_bytes` is called.
+    fn end_before_zeros(&self, bytes: u64) -> io::Result<()> {
+        self.set_bytes(bytes)
+    }
+
     /// Makes sure that writes below `bytes` cannot fail for lack of space; the file's visible
     /// length is unchanged.
     fn reserve(&self, bytes: u64) -> io::Result<()>;

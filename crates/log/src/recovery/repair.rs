@@ -42,6 +42,11 @@ pub(crate) enum Repair {
         file_bytes: u64,
         keep: bool,
     },
+    /// The log goes on over what direct writes have left behind its end.
+    EndBeforePadding {
+        segment: Arc<Segment>,
+        position: u64,
+    },
 }
 
 impl Opening {
@@ -65,6 +70,10 @@ impl Opening {
                     file_bytes,
                     keep,
                 } => self.cut(&segment, position, file_bytes, keep)?,
+                Repair::EndBeforePadding { segment, position } => segment
+                    .file
+                    .end_before_zeros(position)
+                    .map_err(|source| LogError::io("cut", &segment.path(FileKind::Log), source))?,
             }
         }
         Ok(())

@@ -488,17 +488,22 @@ impl Opening {
         } else {
             FindingKind::CutEnd
         };
-        if keep || !is_padding(&segment, tail.position).map_err(failed)? {
-            self.note_cut(kind, &segment, tail, file_bytes - tail.position);
-        }
         // Later segments first: an interruption must not leave a gap.
         self.set_aside_from(segments, index + 1, keep);
-        self.repairs.push(Repair::Cut {
-            segment: Arc::clone(&segment),
-            position: tail.position,
-            file_bytes,
-            keep: whole_behind,
-        });
+        let position = tail.position;
+        let may_be_padding = !keep && !self.options.clean_shutdown;
+        if may_be_padding && is_padding(&segment, position).map_err(failed)? {
+            let segment = Arc::clone(&segment);
+            self.repairs.push(Repair::EndBeforePadding { segment, position });
+        } else {
+            self.note_cut(kind, &segment, tail, file_bytes - position);
+            self.repairs.push(Repair::Cut {
+                segment: Arc::clone(&segment),
+                position,
+                file_bytes,
+                keep: whole_behind,
+            });
+        }
         segment.shorten(tail.position);
         Ok(())
     }

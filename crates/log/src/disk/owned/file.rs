@@ -180,6 +180,17 @@ impl OwnedFile {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The file is `bytes` long; what memory held of it is forgotten if that is another length.
+    fn end_at(&self, bytes: u64) {
+        let mut tail = self.tail();
+        if bytes != tail.end {
+            self.memory.count_written(tail.end - tail.written);
+            tail.reset(bytes);
+            self.loaded().clear();
+            self.opened_at.fetch_min(bytes, Ordering::Relaxed);
+        }
+    }
+
     fn note_written(&self, done: Vec<(u64, u64)>) {
         for (position, bytes) in done {
             self.memory.note_written(Place {
@@ -587,13 +598,14 @@ impl DiskFile for OwnedFile {
         }
         self.below.get()?.set_bytes(bytes)?;
         writer.note_trimmed();
-        let mut tail = self.tail();
-        if bytes != tail.end {
-            self.memory.count_written(tail.end - tail.written);
-            tail.reset(bytes);
-            self.loaded().clear();
-            self.opened_at.fetch_min(bytes, Ordering::Relaxed);
-        }
+        self.end_at(bytes);
+        Ok(())
+    }
+
+    /// The next write, or the trimming when the end is final, goes over the zeros: cutting them off
+    /// now would be a change of the file system for each log that a killed broker has written.
+    fn end_before_zeros(&self, bytes: u64) -> io::Result<()> {
+        self.end_at(bytes);
         Ok(())
     }
 

@@ -111,6 +111,35 @@ fn a_sync_ends_with_what_was_there_when_it_began() {
     assert_eq!(memory.now().unwritten, 0);
 }
 
+/// After a kill each log that was written ends so: truncating them would take most of a start.
+#[test]
+fn zeros_behind_an_end_stay_until_they_are_written_over_or_trimmed() {
+    let device = Device::new();
+    let (owned, _) = device.below(MIB, MIB);
+    let padded = [text(0, 5_000), vec![0; 3_192]].concat();
+    for more in [0, 10] {
+        device.disk.write_file(Path::new("a.log"), &padded);
+        let file = open(&owned, "a.log");
+        assert_eq!(read(&file, 0, 9_000), padded);
+        device.calls();
+        file.end_before_zeros(5_000).expect("noted");
+        assert_eq!(device.calls(), [""; 0]);
+        assert_eq!(file.bytes().expect("known"), 5_000);
+        assert_eq!(read(&file, 0, 9_000), text(0, 5_000));
+        device.calls();
+        let end = 5_000 + more;
+        append(&file, &text(5_000, more as usize));
+        file.set_bytes(end).expect("noted or set");
+        file.sync().expect("synced");
+        let calls = device.calls();
+        assert_eq!(
+            calls[calls.len() - 2..],
+            [format!("set length {end}"), "sync".to_owned()]
+        );
+        assert_eq!(device.contents("a.log"), text(0, end as usize));
+    }
+}
+
 #[test]
 fn an_exact_length_is_set_and_synced_once() {
     let device = Device::new();
