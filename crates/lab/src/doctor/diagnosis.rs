@@ -167,6 +167,7 @@ pub enum FindingId {
     E2,
     E3,
     E4,
+    E5,
     B1,
     B2,
     B3,

@@ -30,7 +30,7 @@ impl Verdict {
             ),
             Verdict::Failing => (
                 "FAILING",
-                "Records cannot be sent at all: the topic is missing, not allowed, or its leader cannot be reached.",
+                "Its requests fail: the topic is missing or not allowed, its leader cannot be reached, its records are refused, or its connections end unanswered.",
             ),
             Verdict::Host => (
                 "HOST",

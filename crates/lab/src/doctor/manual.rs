@@ -29,7 +29,7 @@ const fn page(
 }
 
 /// In the order of the manual.
-pub const FINDINGS: [FindingPage; 28] = [
+pub const FINDINGS: [FindingPage; 29] = [
     page(
         FindingId::W1,
         "a sending thread has no time left",
@@ -120,6 +120,13 @@ pub const FINDINGS: [FindingPage; 28] = [
         "more than one record in a thousand is retried",
         "by the broker's error: leader moved, too few replicas, timeouts",
         "-",
+    ),
+    page(
+        FindingId::E5,
+        "connections do not last",
+        "a connection is made again every five seconds or more often, in each push",
+        "request.timeout.ms above fetch.max.wait.ms and the slowest answer",
+        "no connection is made again",
     ),
     page(
         FindingId::B1,

@@ -334,6 +334,8 @@ pub struct Producer {
     pub flush_wait: Option<f64>,
     pub transaction_wait: Option<f64>,
     pub connections_created: Option<f64>,
+    /// Connections made per second, in that push of the window that tells of the fewest.
+    pub connections_per_second: Option<f64>,
     pub nodes: Vec<Node>,
     pub topics: BTreeMap<String, Topic>,
     /// Metrics that were present without a sample (NaN), by name.
@@ -404,6 +406,8 @@ pub struct Consumer {
     pub partitions_pushed: Option<f64>,
     /// Share of time that the application waited in `commitSync`.
     pub commit_wait: Option<f64>,
+    /// As a producer's.
+    pub connections_per_second: Option<f64>,
 }
 
 /// One partition of a consumer.

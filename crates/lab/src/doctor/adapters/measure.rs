@@ -156,6 +156,7 @@ measures! {
     CommitTime: Client "consumer.coordinator.commit.latency.avg" Fold::Mean(Weight::Of(Measure::Commits));
     Commits: Client "consumer.coordinator.commit.total" Fold::Sum;
     CommitSyncNanos: Client "consumer.commit.sync.time.ns.total" Fold::Sum;
+    ConsumerConnections: Client "consumer.connection.creation.total" Fold::Sum;
     // Sent only by Ottla's own client.
     SettingFetchMin: Client "ottla.consumer.setting.fetch.min.bytes" Fold::Last;
     SettingFetchMax: Client "ottla.consumer.setting.fetch.max.bytes" Fold::Last;

@@ -483,6 +483,22 @@ fn lag_has_a_slope_over_the_window() {
     assert_eq!(consumer.lag_max, partition.lag);
 }
 
+/// A client makes all of its connections at its start, which one push tells of.
+#[test]
+fn connections_are_counted_where_every_push_tells_of_some() {
+    let per_second = |made: &[f64]| {
+        let collector = Collector::default();
+        let mut pushes = Pushes::new(&collector, java("i"));
+        for made in made {
+            pushes.push(12_000, &[delta("consumer.connection.creation.total", *made)]);
+        }
+        pushes.snapshot().consumer.unwrap().connections_per_second
+    };
+    assert_eq!(per_second(&[30.0]), None);
+    assert_eq!(per_second(&[30.0, 0.0]), Some(0.0));
+    assert_eq!(per_second(&[30.0, 24.0, 36.0]), Some(2.0));
+}
+
 #[test]
 fn the_first_join_is_not_a_rebalance() {
     let collector = Collector::default();

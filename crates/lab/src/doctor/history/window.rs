@@ -102,6 +102,21 @@ impl<'a> Window<'a> {
             .and_then(Point::rate)
     }
 
+    /// A sum's growth per second between the two pushes in which it grew least; `None` of one push.
+    pub fn slowest(&self, measure: Measure) -> Option<f64> {
+        let key = (measure, CLIENT);
+        let growth = |slot: &Slot| {
+            let place = slot.points.binary_search_by_key(&key, Point::key).ok()?;
+            slot.points[place].rate()
+        };
+        let slots = &self.instance.slots;
+        self.get(measure).filter(|_| slots.len() > 1)?;
+        slots
+            .iter()
+            .map(|slot| growth(slot).unwrap_or(0.0))
+            .reduce(f64::min)
+    }
+
     /// All numbers of a measure with their subjects.
     pub fn each(&self, measure: Measure) -> impl Iterator<Item = (Subject<'a>, &Point)> {
         let subjects = &self.instance.subjects;

@@ -16,6 +16,7 @@ pub struct Figures {
     pub throttle_ms: Option<f64>,
     pub metadata_wait: Option<f64>,
     pub failed_records: Option<f64>,
+    pub connections_per_second: Option<f64>,
     pub broker_ms: Option<f64>,
     /// Of a consumer: of what a fetch brings.
     pub batch_bytes: Option<f64>,
@@ -65,6 +66,7 @@ impl Figures {
             replace(&mut self.throttle_ms, own.throttle_ms);
             replace(&mut self.metadata_wait, own.metadata_wait);
             replace(&mut self.failed_records, own.failed_records);
+            replace(&mut self.connections_per_second, own.connections_per_second);
             replace(&mut self.batch_bytes, own.batch_bytes);
             replace(&mut self.batch_bytes_max, own.batch_bytes_max);
             let in_flight = sane(own.in_flight_max).into_iter().chain(sane(own.in_flight));
@@ -80,6 +82,7 @@ impl Figures {
             replace(&mut self.throttle_ms, own.throttle_ms);
             replace(&mut self.batch_bytes, own.fetch_bytes);
             replace(&mut self.partitions, own.group_partitions);
+            replace(&mut self.connections_per_second, own.connections_per_second);
         }
     }
 
@@ -96,6 +99,7 @@ impl Figures {
             "throttle_ms" => self.throttle_ms,
             "metadata_wait" => self.metadata_wait,
             "failed_records" => self.failed_records,
+            "connections_per_second" => self.connections_per_second,
             "broker_ms" => self.broker_ms,
             _ => None,
         }

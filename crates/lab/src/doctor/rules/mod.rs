@@ -8,6 +8,7 @@ pub mod consumer;
 pub mod tenant;
 mod host;
 mod denied;
+mod connections;
 pub mod broker;
 mod engine;
 mod found;

@@ -1,4 +1,4 @@
-//! Consumers: sixteen tests in order; the first that matches names the bottleneck, later ones
+//! Consumers: seventeen tests in order; the first that matches names the bottleneck, later ones
 //! contribute. One file holds one test: its page of the manual, its evidence, the change with its
 //! promise, what would not help, what is missing, and its sentence.
 //!
@@ -27,7 +27,7 @@ use super::super::diagnosis::{Confidence, Diagnosis, Finding, Step, Verdict, Wor
 use super::super::snapshot::{Consumer, Role, Snapshot};
 use super::engine::{self, Rule, Subject};
 use super::found::{self, Found};
-use super::{broker, denied, host, tenant};
+use super::{broker, connections, denied, host, tenant};
 use crate::numbers::number;
 use reading::{Reading, sane};
 
@@ -44,8 +44,9 @@ const fn test(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
-const TESTS: [Test; 16] = [
+const TESTS: [Test; 17] = [
     DENIED,
+    CONNECTIONS,
     test(
         "consumer 1",
         "Is the group rebalancing?",
@@ -88,6 +89,7 @@ const TESTS: [Test; 16] = [
 ];
 
 const DENIED: Test = test(denied::ID, denied::QUESTION, is_denied);
+const CONNECTIONS: Test = test(connections::ID, connections::QUESTION, do_connections_last);
 
 const QUOTA: Test = test(
     "consumer 2",
@@ -109,6 +111,10 @@ fn is_denied(reading: &Reading<'_>) -> Found {
     denied::ask(reading.snapshot)
 }
 
+fn do_connections_last(reading: &Reading<'_>) -> Found {
+    connections::ask(reading.snapshot)
+}
+
 /// Where it is behind, and its own work or the broker takes the time: neither waits for a network.
 fn host_full(reading: &Reading<'_>) -> Found {
     let is_behind = reading.is_lag_small() == Some(false);
@@ -119,9 +125,9 @@ fn host_full(reading: &Reading<'_>) -> Found {
     )
 }
 
-/// For a client that has not pushed enough yet, only the tests that the broker's numbers alone can
-/// answer: denials, quota, disk and open transactions.
-const TESTS_BY_BROKER: [Test; 4] = [DENIED, QUOTA, COLD_READ, TRANSACTION];
+/// For a client that has not pushed enough yet, only the tests that the broker's numbers can answer
+/// (denials, quota, disk and open transactions), and connections that end, which leave no others.
+const TESTS_AT_ONCE: [Test; 5] = [DENIED, CONNECTIONS, QUOTA, COLD_READ, TRANSACTION];
 
 /// Diagnoses one consumer.
 pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
@@ -145,7 +151,7 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
     });
     match not_yet {
         Some(why) => {
-            engine::run(&mut diagnosis, &reading, TESTS_BY_BROKER.iter());
+            engine::run(&mut diagnosis, &reading, TESTS_AT_ONCE.iter());
             if diagnosis.verdict == Verdict::NotEnoughData {
                 diagnosis.summary = why;
             } else {

@@ -49,6 +49,7 @@ prop_compose! {
         numbers in prop::collection::vec(number(), 24),
         partitions in prop::collection::vec(any_partition(), 0..4),
         is_expelled in any::<bool>(),
+        connections_per_second in prop::option::weighted(0.1, number()),
     ) -> Consumer {
         Consumer {
             records_per_second: numbers[0],
@@ -79,6 +80,7 @@ prop_compose! {
             partitions_pushed: None,
             commit_wait: numbers[22],
             rejoined: numbers[23],
+            connections_per_second: connections_per_second.flatten(),
         }
     }
 }

@@ -698,6 +698,7 @@ fn every_test_leaves_a_step() {
     expected.insert(5, "host".to_owned());
     expected.insert(4, "consumer 14".to_owned());
     expected.insert(1, "access".to_owned());
+    expected.insert(2, "connections".to_owned());
     assert_eq!(rules, expected);
     assert!(
         diagnosis

@@ -39,7 +39,7 @@ use crate::doctor::snapshot::Snapshot;
 
 use super::engine::{self, Subject};
 use super::found::Found;
-use super::{denied, host, inference, tenant};
+use super::{connections, denied, host, inference, tenant};
 use evidence::Evidence;
 use reading::{Bound, Reading};
 
@@ -67,11 +67,14 @@ const fn rule(id: &'static str, question: &'static str, ask: fn(&Reading<'_>) ->
     Rule { id, question, ask }
 }
 
+const CONNECTIONS: Rule = rule(connections::ID, connections::QUESTION, do_connections_last);
+
 const HOST_ID: &str = "host";
 const HOST_QUESTION: &str = "Has the machine processor time left?";
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     rule(denied::ID, denied::QUESTION, is_denied),
+    CONNECTIONS,
     quota::RULE,
     failing::RULE,
     skew::RULE,
@@ -97,10 +100,11 @@ const RULES_BY_BROKER: [Rule; 5] = [
     silent::RULE,
 ];
 
-/// For a client of which too little is known: a denial, a quota and a missing topic are certain
-/// even so, and a machine without processor time explains why.
-const RULES_AT_ONCE: [Rule; 4] = [
+/// For a client of which too little is known: a denial, a quota, connections that end and a missing
+/// topic are certain even so, and a machine without processor time explains why.
+const RULES_AT_ONCE: [Rule; 5] = [
     rule(denied::ID, denied::QUESTION, is_denied),
+    CONNECTIONS,
     quota::RULE,
     failing::RULE,
     rule(HOST_ID, HOST_QUESTION, host_of_overdue),
@@ -150,6 +154,10 @@ pub fn diagnose(snapshot: &Snapshot) -> Diagnosis {
 
 fn is_denied(reading: &Reading<'_>) -> Found {
     denied::ask(reading.snapshot)
+}
+
+fn do_connections_last(reading: &Reading<'_>) -> Found {
+    connections::ask(reading.snapshot)
 }
 
 /// Where records wait for something that a faster machine would serve sooner.

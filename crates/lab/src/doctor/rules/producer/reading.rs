@@ -277,6 +277,13 @@ impl<'a> Reading<'a> {
         )))
     }
 
+    /// Whether a batch.size that is known leaves no room for one more record.
+    pub(crate) fn has_no_room(&self) -> bool {
+        let size = self.settings.batch_bytes;
+        let needed = self.batch_bytes.zip(self.record_bytes());
+        !is_guess(size.origin) && needed.is_some_and(|(held, record)| held + record > size.value)
+    }
+
     /// Whether how full batches are rests on more than a guess of batch.size.
     pub(crate) fn knows_fill(&self) -> bool {
         self.settings.has_full_batches || !is_guess(self.settings.batch_bytes.origin)

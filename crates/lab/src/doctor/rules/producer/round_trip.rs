@@ -108,11 +108,11 @@ pub(crate) fn first(reading: &Reading<'_>) -> Option<Recommendation> {
         .flatten()
 }
 
-/// Beyond the number that idempotence keeps in order.
+/// More than idempotence keeps in order, for a client that does without it: the others refuse to
+/// start with more.
 pub(crate) fn later(reading: &Reading<'_>) -> Option<Recommendation> {
     let allowed = reading.settings.in_flight.value;
-    (ORDERED_IN_FLIGHT..=1_000.0)
-        .contains(&allowed)
+    (allowed > ORDERED_IN_FLIGHT && allowed <= 1_000.0)
         .then(|| in_flight(reading, 2.0 * allowed))
         .flatten()
 }
@@ -135,7 +135,7 @@ fn in_flight(reading: &Reading<'_>, wanted: f64) -> Option<Recommendation> {
     let cost = if next <= ORDERED_IN_FLIGHT {
         "order holds with enable.idempotence=true"
     } else {
-        "more than five in flight needs enable.idempotence=false: records can be reordered and duplicated by retries"
+        "without idempotence, which five in flight would allow, retries can reorder and duplicate records"
     };
     Some(Recommendation {
         set: format!("{IN_FLIGHT}={}", plain(next)),

@@ -163,14 +163,14 @@ fn next_batch_bytes(reading: &Reading<'_>) -> Option<f64> {
 }
 
 pub(crate) fn larger_batches(reading: &Reading<'_>) -> Option<Recommendation> {
-    if !reading.has_full_batches() {
+    if !reading.has_full_batches() && !reading.has_no_room() {
         return None;
     }
     let next = next_batch_bytes(reading)?;
     let batch = reading.settings.batch_bytes.value;
     // A batch holds whole records: 3 of 1,010 bytes in 4,096, and 16 in four times that (F11).
     let held = match (reading.record_bytes(), reading.batch_bytes) {
-        (Some(record), Some(held)) if reading.fill_at_most() >= FILLED => {
+        (Some(record), Some(held)) if reading.fill_at_most() >= FILLED || reading.has_no_room() => {
             wire::packet_bytes(record, next) / held
         }
         _ => next / batch.max(reading.batch_bytes.unwrap_or(0.0)),
@@ -276,7 +276,7 @@ mod tests {
     use crate::doctor::diagnosis::{Diagnosis, Verdict};
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::{BrokerSide, Library};
+    use crate::doctor::snapshot::{BrokerSide, Library, Origin, Setting};
 
     /// Full batches of one size over 40 ms, as a client pushes them: no setting is known.
     fn full(batch: f64) -> Snapshot {
@@ -324,6 +324,20 @@ mod tests {
                     .all(|refusal| refusal.set != "batch.size")
             );
         }
+    }
+
+    /// Measured: our client tells its batch.size of 4,096, which holds three of these records.
+    #[test]
+    fn a_batch_without_room_for_another_record_is_full() {
+        let mut snapshot = full(3_150.0);
+        snapshot.settings.batch_bytes = Some(Setting {
+            value: 4_096.0,
+            origin: Origin::Told,
+        });
+        let own = snapshot.producer.as_mut().unwrap();
+        own.records_per_second = own.bytes_per_second.map(|bytes| bytes / 1_050.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(set(&diagnosis), "batch.size=16384", "{diagnosis:#?}");
     }
 
     /// A Kafka client that hides its queue: five requests always under way, batches of one size.
