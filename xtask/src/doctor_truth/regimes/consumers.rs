@@ -176,6 +176,22 @@ fn fetches() -> Vec<Regime> {
                 &[],
             )
         },
+        // A fetch is answered when so much is there, and the client waits less for it.
+        Regime {
+            figure: Figure::Latency,
+            ..remedied(
+                consumer(
+                    "request-timeout-400",
+                    "request.timeout.ms=400 and fetch.min.bytes=20000, 50 records/s of 100 bytes",
+                    Way::Loopback,
+                    (1, evenly(50, 100)),
+                    &[("request.timeout.ms", "400"), ("fetch.min.bytes", "20000")],
+                    &["FAILING", "FETCH_WAIT"],
+                ),
+                &[("request.timeout.ms", "30000")],
+                &[],
+            )
+        },
         remedied(
             consumer(
                 "narrow-fetch",
