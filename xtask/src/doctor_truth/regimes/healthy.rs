@@ -50,10 +50,7 @@ fn acks(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
 
 /// A long linger that the application has chosen: batches wait, and nothing gathers.
 fn linger(name: &'static str, construction: &'static str, set: Pairs) -> Regime {
-    Regime {
-        truth: &["KEEPS_UP"],
-        ..healthy(name, construction, Way::Loopback, 3, set, None)
-    }
+    healthy(name, construction, Way::Loopback, 3, set, None)
 }
 
 /// Too little is known of it, so that no judgement is right too.

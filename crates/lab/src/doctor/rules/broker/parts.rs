@@ -11,6 +11,17 @@ const ROUNDED_TOTAL_MS_MIN: f64 = 2.0;
 /// however large its share.
 const PART_MS_MIN: f64 = 0.1;
 
+/// The part of `local_micros` in which the log of the only broker is flushed: where there are no
+/// followers, Ottla counts that wait as local. It takes no thread.
+pub fn flushed_locally_micros(side: &BrokerSide) -> f64 {
+    let of = |micros: Option<f64>| micros.filter(|micros| micros.is_finite()).unwrap_or(0.0);
+    let flush = of(side.flush_micros);
+    match flush > of(side.remote_micros) && flush <= of(side.local_micros) {
+        true => flush,
+        false => 0.0,
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Queue,

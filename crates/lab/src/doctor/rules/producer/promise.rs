@@ -10,6 +10,7 @@
 use crate::doctor::diagnosis::Promise;
 use crate::formulas::{buffer, latency, wire};
 
+use super::super::broker::parts::flushed_locally_micros;
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
 use super::reading::{Pipe, Reading, clean, positive};
 use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, lowest, next};
@@ -151,12 +152,8 @@ fn by_broker(reading: &Reading<'_>) -> Option<f64> {
     let mut broker_ms = positive(reading.broker_ms(pipe))?;
     // Ottla, which tells its flush apart, takes a connection's next request while one waits for it.
     let side = pipe.broker.as_ref().map(|broker| &broker.side);
-    if let Some((side, flush)) = side.and_then(|side| Some((side, clean(side.flush_micros)?))) {
-        let of = |micros: Option<f64>| clean(micros).unwrap_or(0.0);
-        let (local, remote) = (of(side.local_micros), of(side.remote_micros));
-        // One broker has no followers: its flush is a part of the local time.
-        let is_local = flush > remote && flush <= local;
-        let waits = remote + if is_local { flush } else { 0.0 };
+    if let Some(side) = side.filter(|side| clean(side.flush_micros).is_some()) {
+        let waits = clean(side.remote_micros).unwrap_or(0.0) + flushed_locally_micros(side);
         broker_ms = positive(Some(broker_ms - waits / 1_000.0))?;
     }
     if served_share(pipe).is_some_and(|share| share > SERVED_AT_ONCE) {

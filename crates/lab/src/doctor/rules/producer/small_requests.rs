@@ -16,6 +16,7 @@ use crate::doctor::snapshot::BrokerSide;
 use crate::formulas::batching;
 
 use super::super::broker::IDLE_SHARE_LOW;
+use super::super::broker::parts::flushed_locally_micros;
 use super::super::found::Found;
 use super::super::words::known;
 use super::evidence::confidence;
@@ -117,7 +118,8 @@ fn bearer(reading: &Reading<'_>) -> Option<String> {
 /// Seconds per second that a broker works for this client: what waits for a disk or for others
 /// takes no thread.
 fn worked(side: &BrokerSide) -> Option<f64> {
-    let micros = clean(side.local_micros).unwrap_or(0.0) + clean(side.send_micros).unwrap_or(0.0);
+    let local = clean(side.local_micros).unwrap_or(0.0) - flushed_locally_micros(side);
+    let micros = local + clean(side.send_micros).unwrap_or(0.0);
     clean(Some(side.requests_per_second? * micros / 1e6))
 }
 
@@ -188,5 +190,9 @@ mod tests {
         let diagnosis = examine(&snapshot);
         assert_eq!(diagnosis.verdict, Verdict::SmallRequests);
         assert!(diagnosis.summary.contains("24 %"), "{}", diagnosis.summary);
+        // Measured: most of it was the wait for the disk.
+        snapshot.brokers[0].flush_micros = Some(1_300.0);
+        snapshot.brokers[0].remote_micros = Some(0.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::SmallRequests);
     }
 }
