@@ -21,6 +21,10 @@ use crate::numbers::{bytes, number};
 
 /// A pipe that is full was never used less than this.
 const USED_LOW: f64 = 0.7;
+/// Records that compress, and how much more a codec may save in larger batches of them. Measured:
+/// text in batches 9.5 times as large was sent at 10.2 times the rate.
+const COMPRESSED: f64 = 0.9;
+const COMPRESSES_BETTER: f64 = 1.2;
 /// No client says how much its application wants to send.
 pub(crate) const IF_OFFERED: &str =
     "at an unchanged latency of requests, and if the application has that much to send";
@@ -208,6 +212,10 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     ];
     let ceilings = ceilings(reading, growth, &kinds);
     let (low, raw) = grown(now, growth, reading.used().unwrap_or(1.0));
+    let raw = match reading.compression_rate < COMPRESSED {
+        true => COMPRESSES_BETTER * raw,
+        false => raw,
+    };
     let high = cut(&ceilings, raw);
     if sends_what_it_wants(reading) {
         let next = "the application: send() never waits, so it sends what it wants already".to_owned();
