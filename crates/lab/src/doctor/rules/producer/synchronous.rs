@@ -45,6 +45,8 @@ const BETWEEN: f64 = 0.05;
 const BETWEEN_MS: f64 = 0.3;
 /// The mean is this near to a whole number where each request has as many records.
 const ALIKE: f64 = 0.1;
+/// A promise is no wider than twice its lower end.
+const PROMISE_WIDTH: f64 = 1.9;
 /// An application that waits for this share of the time does little else.
 const MOST: f64 = 0.7;
 
@@ -244,10 +246,15 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
             .queue_ms
             .is_some_and(|queue| queue >= 0.8 * linger_ms.min(1.0));
     if has_linger && wait_ms >= 0.1 * request_ms && without > 1.05 * now {
+        let low = 0.9 * without;
+        let high = shortest_ms(reading).map_or(without, |ms| {
+            let at_best = ceiling::synchronous_records_per_second(threads, 0.0, ms);
+            at_best.clamp(without, PROMISE_WIDTH * low)
+        });
         return Some(Recommendation {
             set: format!("{LINGER}=0"),
             why: "nothing else fills the batch that a waiting thread has opened; better: use the callback instead of waiting for each answer (O1)".to_owned(),
-            promise: promise::records(now, 0.9 * without, without),
+            promise: promise::records(now, low, high),
             next_ceiling: format!(
                 "1000 / L for each thread: {} records/s; asynchronous sending with callbacks lifts that too",
                 number(at_once)
@@ -270,6 +277,13 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
             .to_owned(),
         cost: "errors arrive later, in the callback".to_owned(),
     })
+}
+
+/// What an answer takes that waits for nothing else. L is a mean of the client's last minute, which
+/// its start may be a part of.
+fn shortest_ms(reading: &Reading<'_>) -> Option<f64> {
+    let pipe = reading.hottest()?;
+    positive(Some(reading.round_trip(pipe)?.ms + reading.broker_ms(pipe)?))
 }
 
 #[cfg(test)]
@@ -316,6 +330,37 @@ mod tests {
             let diagnosis = examine(&other.snapshot());
             assert_ne!(diagnosis.verdict, Verdict::Synchronous, "{records} {in_each}");
         }
+    }
+
+    /// Measured over 4 ms: L was of a minute that began with the client's start; without a linger
+    /// it sent 159.7.
+    #[test]
+    fn what_an_answer_takes_at_best_bounds_the_promise() {
+        let row = Row {
+            records: 75.3,
+            requests: 75.3,
+            request_bytes: 620.0,
+            batch: 570.0,
+            records_per_request: 1.0,
+            latency: 7.84,
+            queue: Some(5.41),
+            buffer_wait: Some(0.0),
+            partitions: 1.0,
+            thread: Some((0.82, 0.03)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(75.3),
+            total_micros: Some(1_800.0),
+            round_trip_ms: Some(4.17),
+            ..BrokerSide::default()
+        }];
+        let change = examine(&snapshot).recommendation.unwrap();
+        assert_eq!(change.set, "linger.ms=0");
+        let promise = change.promise;
+        assert!((promise.low..=promise.high).contains(&159.7), "{promise:?}");
     }
 
     /// 200 records, then `flush()`, over 40 ms.
