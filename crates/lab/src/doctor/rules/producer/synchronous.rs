@@ -279,11 +279,12 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
     })
 }
 
-/// What an answer takes that waits for nothing else. L is a mean of the client's last minute, which
+/// What an answer takes at least. L is a mean of the client's last minute, which
 /// its start may be a part of.
 fn shortest_ms(reading: &Reading<'_>) -> Option<f64> {
     let pipe = reading.hottest()?;
-    positive(Some(reading.round_trip(pipe)?.ms + reading.broker_ms(pipe)?))
+    let trip = reading.round_trip(pipe)?;
+    positive(Some(trip.ms + reading.broker_ms(pipe).unwrap_or(0.0)))
 }
 
 #[cfg(test)]
