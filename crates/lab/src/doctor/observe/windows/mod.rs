@@ -78,6 +78,8 @@ pub(super) struct ClientSums {
     seconds_away: f64,
     /// In a window: it is in the slice that is being added.
     is_here: bool,
+    /// In a window: the first slice in which it was there from the beginning on.
+    first_whole_slice: usize,
     software: Option<(Arc<str>, Arc<str>)>,
     /// Its produce requests, or its fetches.
     api: RequestCounts,
@@ -317,9 +319,17 @@ struct Whole {
     idle: f64,
     processor_use: f64,
     loop_count: usize,
-    host: Option<Host>,
+    hosts: Vec<Option<Host>>,
     at_ms: i64,
     open_transactions: Vec<OpenTransactionCounts>,
+}
+
+impl Whole {
+    /// The machine while the client was there.
+    fn host(&self, sums: &ClientSums) -> Option<Host> {
+        let newest = self.hosts.len().checked_sub(1)?;
+        self.hosts[sums.first_whole_slice.min(newest)]
+    }
 }
 
 impl Windows {
@@ -344,10 +354,12 @@ impl Windows {
         }
         let whole = self.whole(&reading);
         let mut clients: BTreeMap<Key, ClientSums> = BTreeMap::new();
-        for slice in &self.slices {
+        for (number, slice) in self.slices.iter().enumerate() {
             for (key, sums) in &slice.clients {
+                let late = sums.late_seconds(slice.seconds);
                 let whole = clients.entry(key.clone()).or_insert_with(|| ClientSums {
-                    seconds_away: -sums.late_seconds(slice.seconds),
+                    seconds_away: -late,
+                    first_whole_slice: number + usize::from(late > 0.0),
                     ..ClientSums::default()
                 });
                 whole.merge(sums);
@@ -376,21 +388,33 @@ impl Windows {
         let available = sum(|slice| slice.loop_micros_available).max(1.0);
         let busy = sum(|slice| slice.busy_micros as f64);
         let processor = sum(|slice| slice.processor_micros as f64);
-        let host = self.slices.iter().map(|slice| slice.host).reduce(|whole, later| {
-            let (mut whole, later) = (whole?, later?);
-            whole.merge(&later);
-            Some(whole)
-        });
         Whole {
             node_id: reading.node_id,
             loop_micros_available: available,
             idle: (1.0 - busy / available).clamp(0.0, 1.0),
             processor_use: (processor / (seconds * 1e6 * reading.processor_count as f64)).clamp(0.0, 1.0),
             loop_count: reading.loop_count,
-            host: host.flatten().map(|sums| sums.host()),
+            hosts: self.hosts(),
             at_ms: reading.at_ms,
             open_transactions: reading.open_transactions.clone(),
         }
+    }
+
+    /// The machine from each slice on: what it did before a client began slows no client.
+    fn hosts(&self) -> Vec<Option<Host>> {
+        let mut hosts: Vec<Option<HostSums>> = Vec::with_capacity(self.slices.len());
+        for slice in self.slices.iter().rev() {
+            let sums = match hosts.last() {
+                None => slice.host,
+                Some(later) => slice.host.zip(*later).map(|(mut sums, later)| {
+                    sums.merge(&later);
+                    sums
+                }),
+            };
+            hosts.push(sums);
+        }
+        let hosts = hosts.into_iter().rev();
+        hosts.map(|sums| sums.map(|sums| sums.host())).collect()
     }
 
     fn observe(
@@ -414,7 +438,7 @@ impl Windows {
                 seconds: sums.seconds,
                 broker: side(whole, key.role, sums),
                 settings: settings(sums),
-                host: whole.host.filter(|_| sums.is_local),
+                host: whole.host(sums).filter(|_| sums.is_local),
                 partitions: partitions(sums),
                 has_subscription: key.instance_id.is_some(),
                 push_interval_ms: sums.push_interval_ms.map(f64::from),
@@ -648,7 +672,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         cold_bytes_per_second: per_second(api.cold_bytes),
         network_threads: Some(whole.loop_count as f64),
         errors: errors(api),
-        host: whole.host,
+        host: whole.host(sums),
         request_bytes_max: positive(api.request_bytes_max).map(|bytes| bytes + 4.0),
         batch_bytes_max: positive(api.batch_bytes_max),
         partitions: sums.written.heaviest(sums.seconds),

@@ -80,6 +80,35 @@ fn reading(second: u64, busy_micros: u64, connections: Vec<ConnectionCounts>) ->
     }
 }
 
+/// Measured: a client on a full machine was told that its broker was slow, because the machine had
+/// been idle a minute before.
+#[test]
+fn what_the_machine_did_before_a_client_began_is_not_told_of_the_client() {
+    let mut windows = Windows::default();
+    let mut used = |second: u64, busy: u64, idle: u64, connections: Vec<ConnectionCounts>| {
+        let mut reading = reading(second, 0, connections);
+        reading.host = Some(HostCounts {
+            processors: 2,
+            busy,
+            idle,
+            stolen: 0,
+            waiting_micros: None,
+        });
+        let told = windows.take(reading);
+        told.first().and_then(|told| told.broker.host?.used)
+    };
+    let late = |requests| {
+        let mut connection = producer(1, "late", requests);
+        connection.produce.as_mut().expect("produces").began_micros = Some(9_000_000);
+        vec![connection]
+    };
+    assert_eq!(used(0, 0, 0, Vec::new()), None);
+    assert_eq!(used(5, 0, 1_000, Vec::new()), None);
+    // Nothing else is known yet than the slice in which it began.
+    assert_eq!(used(10, 200, 1_800, late(100)), Some(0.2));
+    assert_eq!(used(15, 1_200, 1_800, late(600)), Some(1.0));
+}
+
 /// Slices of five seconds, and a client whose first request is answered four seconds into one.
 #[test]
 fn the_time_before_the_first_request_is_no_time_of_the_client() {
