@@ -45,7 +45,7 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
     }
     let waits = match reading.idle {
         Some(idle) => idle > IDLE_HIGH,
-        None => reading.asks_at_once() == Some(true),
+        None => reading.asks_at_once() == Some(true) || reading.is_less_than_a_fetch_wants(),
     };
     let held = held_ms(reading, fetch_ms);
     let arrived = reading.consumed.unwrap_or(0.0) * fetch_ms / 1_000.0;
@@ -95,7 +95,13 @@ pub fn fetch_wait(reading: &Reading<'_>) -> Found {
     if cold(reading).is_some_and(|cold| cold.is_measured) {
         return Found::nothing(numbers, "no: they wait for the disk");
     }
-    let Some(waits) = reading.waits_for_fetches() else {
+    // A client may give up fetches that are held longer than it waits for an answer: the others are
+    // too few to show that it waits.
+    let is_held_there = is_held_back && reading.is_less_than_a_fetch_wants();
+    let waits = reading
+        .waits_for_fetches()
+        .or(is_held_there.then_some(Confidence::Medium));
+    let Some(waits) = waits else {
         return Found::nothing(numbers, "no: polls do not wait for them");
     };
     let confidence = match (is_known(reading.min_bytes), reading.asked_wait_ms()) {
@@ -195,7 +201,7 @@ fn wait_less(reading: &Reading<'_>, fetch_ms: f64) -> Recommendation {
 mod tests {
     use super::super::samples::{check, of, partitions, stated};
     use super::*;
-    use crate::doctor::snapshot::{Consumer, Origin, Setting, Snapshot};
+    use crate::doctor::snapshot::{BrokerSide, Consumer, Origin, Setting, Snapshot};
 
     /// Measured with fetch.min.bytes of 1 MB and fetch.max.wait.ms of 1.5 s: 200 records/s.
     fn late() -> Snapshot {
@@ -239,6 +245,33 @@ mod tests {
         consumer.poll_idle_share = Some(1.0);
         consumer.partitions = partitions(&[(0.0, 0.0, 0.0); 6]);
         check(&snapshot, Verdict::KeepsUp);
+    }
+
+    /// Measured: request.timeout.ms of 400 and fetch.min.bytes of 20,000, which its records fill in
+    /// four seconds. It cannot push either, and was said to be busy.
+    #[test]
+    fn a_client_that_gives_up_its_fetches_is_not_busy() {
+        let mut snapshot = of(Consumer {
+            partitions: partitions(&[(118.0, 3.9, 46.1)]),
+            ..Consumer::default()
+        });
+        snapshot.telemetry.pushes = Some(0);
+        snapshot.settings.fetch_max_wait_ms = stated(500.0);
+        snapshot.settings.fetch_min_bytes = stated(20_000.0);
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(0.425),
+            bytes_per_second: Some(7_871.0),
+            records_per_second: Some(46.1),
+            request_bytes: Some(18_523.0),
+            queue_micros: Some(0.0),
+            local_micros: Some(466.0),
+            remote_micros: Some(360_000.0),
+            total_micros: Some(360_466.0),
+            round_trip_ms: Some(0.03),
+            ..BrokerSide::default()
+        }];
+        check(&snapshot, Verdict::FetchWait);
     }
 
     #[test]

@@ -17,6 +17,9 @@ const LAG_SMALL_S: f64 = 1.0;
 /// Two waits of a fetch: what arrives while one fetch waits is fetched only by the next.
 const LAG_SMALL_WAITS: f64 = 2.0;
 
+/// What one fetch waits for, and what the one before has brought and is not committed yet.
+const LAG_SMALL_FETCHES: f64 = 2.0;
+
 /// The mean size of fetches that are cut at a limit lies below it, because a fetch holds whole
 /// batches.
 pub const SIZE_AT_LIMIT: f64 = 0.85;
@@ -123,9 +126,16 @@ impl<'a> Reading<'a> {
     /// Whether the lag is too small to count as one. `None`: it is not known.
     pub fn is_lag_small(&self) -> Option<bool> {
         let flow = self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0));
-        let is_small = self.is_small(self.lag?, flow);
+        let is_small = self.is_small(self.lag?, flow) || self.is_less_than_a_fetch_wants();
         // An old lag can only have grown.
         (!is_small || !self.is_lag_stale).then_some(is_small)
+    }
+
+    /// Whether no more is unread than fetches wait for, by a fetch.min.bytes that is known.
+    pub fn is_less_than_a_fetch_wants(&self) -> bool {
+        let least = self.min_bytes;
+        let unread = self.unread_bytes();
+        is_known(least) && least.0 > 1.0 && unread.is_some_and(|unread| unread <= LAG_SMALL_FETCHES * least.0)
     }
 
     /// Whether this number of records is a small lag at this rate.
