@@ -88,9 +88,10 @@ impl<'a> Reading<'a> {
             .zip(sane(consumer.fetch_ms))
             .map(|(rate, ms)| rate * ms / 1_000.0)
             .or_else(|| fetch_use_at_brokers(snapshot));
-        let idle = idle(snapshot, consumer, consumed, fetch_use);
-        let is_lag_stale = is_stale(consumer, idle);
         let lag = sum(partitions, |partition| sane(partition.lag)).or(sane(consumer.lag_max));
+        let idle = idle(snapshot, consumer, consumed, fetch_use)
+            .map(|idle| idle.min(waited_at_most(lag, consumed, fetch_use)));
+        let is_lag_stale = is_stale(consumer, idle);
         let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
         let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
         let fetch_ms = sane(consumer.fetch_ms)
@@ -410,6 +411,16 @@ fn idle(
     let share = over_time().unwrap_or(of_polls);
     // Nothing is waited for while no fetch is under way.
     Some(share.min(fetch_use.unwrap_or(1.0)).max(of_polls).min(1.0))
+}
+
+/// Where records are there, a consumer waits for none while no fetch is under way. Java's ratio knows
+/// only polls that have ended, and counts each alike: of one that works for twenty seconds it says
+/// what the short ones before were. A consumer that fetches nothing at all has paused.
+fn waited_at_most(lag: Option<f64>, consumed: Option<f64>, fetch_use: Option<f64>) -> f64 {
+    let small = LAG_SMALL_RECORDS.max(2.0 * LAG_SMALL_S * consumed.unwrap_or(0.0));
+    let is_behind = lag.is_some_and(|lag| lag > small);
+    let under_way = fetch_use.filter(|share| is_behind && *share > 0.0);
+    under_way.unwrap_or(1.0)
 }
 
 /// Whether a refusal or a promise may rest on this setting: its owner stated it, or the broker saw

@@ -736,3 +736,43 @@ fn an_exported_case_gets_the_same_verdict() {
     let read: Snapshot = serde_json::from_str(&text).unwrap();
     assert_eq!(diagnose(&read).verdict, Verdict::Processing);
 }
+
+/// Measured: commits across 40 ms after each record, asked while its first poll of 500 records
+/// lasts; and 2 ms of work on a record after short polls at the start. Both were told that their
+/// receive window is too small.
+#[test]
+fn polls_do_not_wait_where_no_fetch_is_under_way_for_records_that_are_there() {
+    let mut snapshot = of(Consumer {
+        records_per_second: Some(0.0),
+        bytes_per_second: Some(0.0),
+        fetches_per_second: Some(0.051),
+        fetch_bytes: Some(283_140.0),
+        fetch_ms: Some(441.0),
+        poll_idle_share: Some(1.0),
+        ms_between_polls_max: Some(651.0),
+        assigned_partitions: Some(1.0),
+        partitions: partitions(&[(3_208.0, 200.0, 0.0)]),
+        ..Consumer::default()
+    });
+    snapshot.network.round_trip_ms = Some(40.2);
+    check(&snapshot, Verdict::Processing);
+    let mut snapshot = of(Consumer {
+        records_per_second: Some(382.0),
+        bytes_per_second: Some(52_207.0),
+        fetches_per_second: Some(0.107),
+        fetch_bytes: Some(479_050.0),
+        fetch_ms: Some(159.0),
+        poll_idle_share: Some(0.579),
+        ms_between_polls_max: Some(2_000.0),
+        assigned_partitions: Some(2.0),
+        partitions: partitions(&[(5_906.0, 55.0, 191.0), (4_491.0, 160.0, 191.0)]),
+        ..Consumer::default()
+    });
+    snapshot.network.round_trip_ms = Some(0.016);
+    check(&snapshot, Verdict::Processing);
+    // Paused partitions are not fetched at all.
+    let consumer = snapshot.consumer.as_mut().unwrap();
+    (consumer.fetches_per_second, consumer.fetch_ms) = (Some(0.0), None);
+    (consumer.records_per_second, consumer.poll_idle_share) = (Some(0.0), Some(1.0));
+    assert_ne!(diagnose(&snapshot).verdict, Verdict::Processing);
+}
