@@ -169,8 +169,11 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
     if is_busy || reading.fetch_use.is_some_and(|share| share < FETCH_USE_LOW) {
         found = found
             .refuse("max.partition.fetch.bytes", fetches_wait(reading))
-            .refuse("fetch.max.bytes", "it has more records at hand than it works on")
-            .refuse("fetch.min.bytes", "it does not wait for fetches");
+            .refuse("fetch.max.bytes", "it has more records at hand than it works on");
+    }
+    // What is unread may be what a fetch still waits for.
+    if is_busy || reading.is_surely_not_held() {
+        found = found.refuse("fetch.min.bytes", "it does not wait for fetches");
     }
     if reading.partitions != Some(1.0) {
         found = found.refuse(

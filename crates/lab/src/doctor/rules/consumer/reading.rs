@@ -89,8 +89,10 @@ impl<'a> Reading<'a> {
             .map(|(rate, ms)| rate * ms / 1_000.0)
             .or_else(|| fetch_use_at_brokers(snapshot));
         let lag = sum(partitions, |partition| sane(partition.lag)).or(sane(consumer.lag_max));
-        let idle = idle(snapshot, consumer, consumed, fetch_use)
-            .map(|idle| idle.min(waited_at_most(lag, consumed, fetch_use)));
+        let idle = idle(snapshot, consumer, consumed, fetch_use).map(|idle| match idle < IDLE_LOW {
+            true => idle,
+            false => idle.min(waited_at_most(lag, consumed, fetch_use)),
+        });
         let is_lag_stale = is_stale(consumer, idle);
         let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
         let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
