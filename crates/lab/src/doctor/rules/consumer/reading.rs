@@ -415,9 +415,9 @@ fn idle(
     Some(share.min(fetch_use.unwrap_or(1.0)).max(of_polls).min(1.0))
 }
 
-/// Where records are there, a consumer waits for none while no fetch is under way. Java's ratio knows
-/// only polls that have ended, and counts each alike: of one that works for twenty seconds it says
-/// what the short ones before were. A consumer that fetches nothing at all has paused.
+/// Where records are there, a consumer waits for none while no fetch is under way. Java's ratio
+/// knows only polls that have ended, and counts each alike: of one that works for twenty seconds it
+/// says what the short ones before were. A consumer that fetches nothing at all has paused.
 fn waited_at_most(lag: Option<f64>, consumed: Option<f64>, fetch_use: Option<f64>) -> f64 {
     let small = LAG_SMALL_RECORDS.max(2.0 * LAG_SMALL_S * consumed.unwrap_or(0.0));
     let is_behind = lag.is_some_and(|lag| lag > small);
