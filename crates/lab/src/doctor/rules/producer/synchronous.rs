@@ -45,7 +45,7 @@ const BETWEEN: f64 = 0.05;
 const BETWEEN_MS: f64 = 0.3;
 /// The mean is this near to a whole number where each request has as many records.
 const ALIKE: f64 = 0.1;
-/// A promise is no wider than twice its lower end.
+/// A little less than the width from which on a range is no promise (`engine.rs`).
 const PROMISE_WIDTH: f64 = 1.9;
 /// An application that waits for this share of the time does little else.
 const MOST: f64 = 0.7;
@@ -279,8 +279,8 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
     })
 }
 
-/// What an answer takes at least. L is a mean of the client's last minute, which
-/// its start may be a part of.
+/// What an answer takes at least. L is a mean of the client's last minute, which its start may be a
+/// part of.
 fn shortest_ms(reading: &Reading<'_>) -> Option<f64> {
     let pipe = reading.hottest()?;
     let trip = reading.round_trip(pipe)?;
