@@ -33,16 +33,15 @@ impl Kafka {
         let home = toolchain::target_directory().join("java");
         let source = toolchain::root().join("tests/interop/java");
         let stamp = home.join("prepared");
-        if !toolchain::is_fresh(&stamp, &source)? {
-            println!("maven: Apache Kafka {VERSION} and the Java client programs");
+        let what = format!("maven: Apache Kafka {VERSION} and the Java client programs");
+        toolchain::build_once(&what, &stamp, &source, || {
             let mut command = Command::new("mvn");
             command
                 .args(["-q", "-B", "package"])
                 .arg(format!("-Doutput.directory={}", home.display()));
             run_quietly(command.current_dir(&source)).context("maven could not build tests/interop/java")?;
-            fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")?;
-            fs::write(&stamp, VERSION).context("writing the stamp of the Java build")?;
-        }
+            fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")
+        })?;
         let jar = home.join(format!("jars/kafka_2.13-{VERSION}.jar"));
         ensure!(jar.exists(), "maven did not bring {}", jar.display());
         Ok(Kafka {
@@ -184,8 +183,7 @@ impl Kafka {
 fn fetch(version: &str, source: &str, home: &Path) -> Result<Kafka> {
     let source = toolchain::root().join("tests/interop").join(source);
     let stamp = home.join("prepared");
-    if !toolchain::is_fresh(&stamp, &source)? {
-        println!("maven: Apache Kafka {version}");
+    toolchain::build_once(&format!("maven: Apache Kafka {version}"), &stamp, &source, || {
         let mut command = Command::new("mvn");
         command
             .args(["-q", "-B", "package"])
@@ -193,9 +191,8 @@ fn fetch(version: &str, source: &str, home: &Path) -> Result<Kafka> {
             .arg(format!("-Doutput.directory={}", home.display()));
         run_quietly(command.current_dir(&source))
             .with_context(|| format!("maven could not fetch the jars of Apache Kafka {version}"))?;
-        fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")?;
-        fs::write(&stamp, version).context("writing the stamp of the jars")?;
-    }
+        fs::write(home.join("log4j2.properties"), LOG4J).context("writing log4j2.properties")
+    })?;
     let jar = home.join(format!("jars/kafka_2.13-{version}.jar"));
     ensure!(jar.exists(), "maven did not bring {}", jar.display());
     Ok(Kafka {

@@ -35,8 +35,7 @@ tasks:
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
   features            check ottla-client with every set of its cargo features, and for Windows and macOS
   tidy                check the repository's own style rules
-  interop [--target ottla|kafka] [--only records,clients,tools,takeover,directories,grow,security,telemetry,admin,groups,client,
-                      perf,doctor,client-metrics,quotas,refusals,transactions,streams,connect]
+  interop [--target ottla|kafka] [--only PART,PART] [--except PART,PART] [--all-versions] [--jobs N]
                       run other clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N] [--transactional-clients java,librdkafka,franz-go]

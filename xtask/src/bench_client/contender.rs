@@ -1,5 +1,6 @@
 //! The compared clients, each a program of its own: how it is built and started.
 
+use crate::interop::clients::build_go;
 use crate::interop::toolchain::{self, run_quietly};
 use crate::kafka::Kafka;
 use anyhow::{Context, Result, ensure};
@@ -7,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,10 +84,9 @@ impl Programs {
         let mut programs = Programs {
             kafka: Kafka::prepare()?,
             java_classes: home().join("java"),
-            go: home().join("go/bench-client"),
+            go: build_go("bench-client", "tests/bench-client/go", "the franz-go contender")?,
             failures: BTreeMap::new(),
         };
-        build_go(&programs.go)?;
         let mut workspaces = BTreeMap::new();
         for &contender in wanted {
             if is_built && contender != Contender::Java {
@@ -112,27 +112,23 @@ impl Programs {
     fn build_java(&self) -> Result<()> {
         let source = toolchain::root().join("tests/bench-client/java");
         let stamp = self.java_classes.join("prepared");
-        if toolchain::is_fresh(&stamp, &source)? {
-            return Ok(());
-        }
-        println!("javac: the Java contender");
-        toolchain::need(
-            "javac",
-            &["-version"],
-            "a JDK, 17 or newer (Debian: openjdk-17-jdk-headless)",
-        )?;
-        fs::create_dir_all(&self.java_classes)?;
-        let mut command = Command::new("javac");
-        command
-            .args(["--release", "17", "-cp"])
-            .arg(self.kafka.class_path());
-        command.arg("-d").arg(&self.java_classes);
-        for file in fs::read_dir(source.join("benchclient"))? {
-            command.arg(file?.path());
-        }
-        run_quietly(&mut command).context("javac could not build tests/bench-client/java")?;
-        fs::write(&stamp, "")?;
-        Ok(())
+        toolchain::build_once("javac: the Java contender", &stamp, &source, || {
+            toolchain::need(
+                "javac",
+                &["-version"],
+                "a JDK, 17 or newer (Debian: openjdk-17-jdk-headless)",
+            )?;
+            fs::create_dir_all(&self.java_classes)?;
+            let mut command = Command::new("javac");
+            command
+                .args(["--release", "17", "-cp"])
+                .arg(self.kafka.class_path());
+            command.arg("-d").arg(&self.java_classes);
+            for file in fs::read_dir(source.join("benchclient"))? {
+                command.arg(file?.path());
+            }
+            run_quietly(&mut command).context("javac could not build tests/bench-client/java")
+        })
     }
 
     /// The program of `contender`, without arguments.
@@ -172,27 +168,6 @@ impl Programs {
         toolchain::output_of(command.arg(format!("partitions={partitions}")))
             .with_context(|| format!("{what} {topics}"))
     }
-}
-
-fn build_go(program: &Path) -> Result<()> {
-    toolchain::need(
-        "go",
-        &["version"],
-        "Go, the version in tests/bench-client/go/go.mod or newer",
-    )?;
-    let source = toolchain::root().join("tests/bench-client/go");
-    if !toolchain::is_fresh(program, &source)? {
-        println!("go: the franz-go contender");
-        let mut build = Command::new("go");
-        build
-            .args(["build", "-o"])
-            .arg(program)
-            .arg(".")
-            .current_dir(&source);
-        run_quietly(&mut build).context("go could not build tests/bench-client/go")?;
-    }
-    ensure!(program.exists(), "go did not write {}", program.display());
-    Ok(())
 }
 
 /// The result of a cargo build: the programs that are up to date, and its errors.

@@ -1,6 +1,6 @@
 //! A program of another project that runs beside the cases until it is killed or closed.
 
-use super::toolchain::{end_of, target_directory};
+use super::toolchain::{end_of, logs};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct Application {
 impl Application {
     /// - `name`: of the log files, which an earlier run's are replaced by.
     pub fn start(name: &str, command: &mut Command) -> Result<Application> {
-        let logs = target_directory().join("logs");
+        let logs = logs();
         fs::create_dir_all(&logs)?;
         let (out, err) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
         let child = command

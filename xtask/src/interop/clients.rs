@@ -93,7 +93,7 @@ pub(super) fn run_cases(
     command: &mut Command,
     limit: Duration,
 ) -> Result<BTreeMap<String, Outcome>> {
-    let logs = toolchain::target_directory().join("logs");
+    let logs = toolchain::logs();
     fs::create_dir_all(&logs)?;
     let (out, err) = (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")));
     command.stdin(Stdio::null());
@@ -157,8 +157,8 @@ pub fn prepare_python() -> Result<PathBuf> {
     let requirements = toolchain::root().join("tests/interop/python/requirements.txt");
     let python = home.join("bin/python");
     let stamp = home.join("prepared");
-    if !toolchain::is_fresh(&stamp, &requirements)? {
-        println!("pip: confluent-kafka, kafka-python, aiokafka");
+    let what = "pip: confluent-kafka, kafka-python, aiokafka";
+    toolchain::build_once(what, &stamp, &requirements, || {
         run_quietly(Command::new("python3").args(["-m", "venv"]).arg(&home))
             .context("python3 -m venv failed (Debian: python3-venv)")?;
         let mut install = Command::new(&python);
@@ -171,9 +171,8 @@ pub fn prepare_python() -> Result<PathBuf> {
             "-r",
         ]);
         run_quietly(install.arg(&requirements))
-            .context("pip could not install tests/interop/python/requirements.txt")?;
-        fs::write(&stamp, "")?;
-    }
+            .context("pip could not install tests/interop/python/requirements.txt")
+    })?;
     Ok(python)
 }
 
@@ -181,25 +180,22 @@ fn prepare_go() -> Result<PathBuf> {
     build_go("interop", "tests/interop/go", "franz-go")
 }
 
-/// Builds the Go program in `source`.
-pub(super) fn build_go(program: &str, source: &str, clients: &str) -> Result<PathBuf> {
-    toolchain::need(
-        "go",
-        &["version"],
-        "Go, the version in tests/interop/go/go.mod or newer",
-    )?;
+/// Builds the Go program in `source` and returns its path.
+pub(crate) fn build_go(program: &str, source: &str, clients: &str) -> Result<PathBuf> {
+    toolchain::need("go", &["version"], "Go, the version in its go.mod or newer")?;
     let directory = toolchain::root().join(source);
-    let program = toolchain::target_directory().join("go").join(program);
-    if !toolchain::is_fresh(&program, &directory)? {
-        println!("go: {clients}");
+    let programs = toolchain::target_directory().join("go");
+    let stamp = programs.join(format!("{program}.prepared"));
+    let program = programs.join(program);
+    toolchain::build_once(&format!("go: {clients}"), &stamp, &directory, || {
         let mut build = Command::new("go");
         build
             .args(["build", "-o"])
             .arg(&program)
             .arg(".")
             .current_dir(&directory);
-        run_quietly(&mut build).with_context(|| format!("go could not build {source}"))?;
-    }
+        run_quietly(&mut build).with_context(|| format!("go could not build {source}"))
+    })?;
     ensure!(program.exists(), "go did not write {}", program.display());
     Ok(program)
 }

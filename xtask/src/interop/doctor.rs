@@ -113,16 +113,13 @@ impl Plugin {
             jar: directory.join("ottla-kafka-telemetry.jar"),
             directory,
         };
-        if !toolchain::is_fresh(&stamp, &source)? {
-            println!("maven: plugins/kafka-telemetry");
+        toolchain::build_once("maven: plugins/kafka-telemetry", &stamp, &source, || {
             let mut command = Command::new("mvn");
             command
                 .args(["-q", "-B", "package"])
                 .arg(format!("-Doutput.directory={}", plugin.directory.display()));
-            run_quietly(command.current_dir(&source))
-                .context("maven could not build plugins/kafka-telemetry")?;
-            std::fs::write(&stamp, "").context("writing the stamp of the plug-in's build")?;
-        }
+            run_quietly(command.current_dir(&source)).context("maven could not build plugins/kafka-telemetry")
+        })?;
         ensure!(plugin.jar.exists(), "maven did not make {}", plugin.jar.display());
         Ok(plugin)
     }

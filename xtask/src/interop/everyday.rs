@@ -67,16 +67,14 @@ fn prepare_node() -> Result<PathBuf> {
     let home = toolchain::target_directory().join("node");
     let stamp = home.join("prepared");
     let program = home.join("main.mjs");
-    if !toolchain::is_fresh(&stamp, &source)? {
-        println!("npm: KafkaJS");
+    toolchain::build_once("npm: KafkaJS", &stamp, &source, || {
         fs::create_dir_all(&home)?;
         for file in ["package.json", "main.mjs"] {
             fs::copy(source.join(file), home.join(file)).with_context(|| format!("copying {file}"))?;
         }
         let mut install = Command::new("npm");
         install.args(["install", "--silent", "--no-audit", "--no-fund"]);
-        run_quietly(install.current_dir(&home)).context("npm could not install KafkaJS")?;
-        fs::write(&stamp, "")?;
-    }
+        run_quietly(install.current_dir(&home)).context("npm could not install KafkaJS")
+    })?;
     Ok(program)
 }

@@ -591,7 +591,7 @@ fn start_java(
     diary: Arc<Mutex<Diary>>,
     group: &str,
 ) -> Result<Running> {
-    let logs = toolchain::target_directory().join("logs");
+    let logs = toolchain::logs();
     std::fs::create_dir_all(&logs)?;
     let log = std::fs::OpenOptions::new()
         .create(true)

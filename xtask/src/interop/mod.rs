@@ -22,6 +22,7 @@ mod everyday;
 mod groups;
 mod grow;
 mod hanging;
+mod jobs;
 mod matrix;
 mod mirror;
 mod old_kafka;
@@ -42,7 +43,7 @@ pub mod toolchain;
 pub mod tools;
 mod transactions;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clients::{CLIENTS, Clients};
 use own_client::Broker;
 use server::{Programs, Site, Target};
@@ -100,6 +101,8 @@ struct Options {
     parts: Vec<String>,
     /// Tests directories of every version instead of only the oldest and the newest.
     all_versions: bool,
+    /// How many parts run at once, each in a process of its own; without, all in this one.
+    jobs: Option<usize>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options> {
@@ -107,6 +110,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         target: Target::Ottla,
         parts: PARTS.map(String::from).to_vec(),
         all_versions: false,
+        jobs: None,
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -117,6 +121,10 @@ fn parse(arguments: &[String]) -> Result<Options> {
         let value = arguments.next();
         match (argument.as_str(), value) {
             ("--target", Some(name)) => options.target = Target::parse(name)?,
+            ("--jobs", Some(jobs)) => {
+                let jobs = jobs.parse().ok().filter(|jobs| *jobs > 0);
+                options.jobs = Some(jobs.context("--jobs takes a number from 1 on")?);
+            }
             ("--only", Some(parts)) => {
                 options.parts = known(parts)?.into_iter().map(String::from).collect();
             }
@@ -145,6 +153,9 @@ fn known(parts: &str) -> Result<Vec<&str>> {
 /// Runs the suite; an error if any case failed.
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
+    if let Some(jobs) = options.jobs {
+        return jobs::run(&options, jobs);
+    }
     let has = |part: &str| options.parts.iter().any(|named| named == part);
     let started = Instant::now();
     let needs_ottla = options.parts.iter().any(|part| part != "telemetry");
@@ -334,7 +345,7 @@ fn report(table: &Table, target: Target, started: Instant) -> Result<()> {
     ensure!(
         failed == 0,
         "{failed} cases failed (logs: {})",
-        toolchain::target_directory().join("logs").display()
+        toolchain::logs().display()
     );
     Ok(())
 }

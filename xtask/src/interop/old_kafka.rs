@@ -67,21 +67,18 @@ impl OldKafka {
 fn prepare(home: &Path) -> Result<()> {
     let source = toolchain::root().join("tests/interop/old-kafka");
     let stamp = home.join("prepared");
-    if toolchain::is_fresh(&stamp, &source)? {
-        return Ok(());
-    }
-    println!("maven: Apache Kafka {VERSION}");
-    let mut command = Command::new("mvn");
-    command
-        .args(["-q", "-B", "package"])
-        .arg(format!("-Doutput.directory={}", home.display()));
-    run_quietly(command.current_dir(&source)).context("maven could not fetch the jars of Kafka 2.1")?;
-    ensure!(
-        home.join(format!("jars/kafka_2.12-{VERSION}.jar")).exists(),
-        "maven did not bring Kafka {VERSION}"
-    );
-    fs::write(&stamp, VERSION)?;
-    Ok(())
+    toolchain::build_once(&format!("maven: Apache Kafka {VERSION}"), &stamp, &source, || {
+        let mut command = Command::new("mvn");
+        command
+            .args(["-q", "-B", "package"])
+            .arg(format!("-Doutput.directory={}", home.display()));
+        run_quietly(command.current_dir(&source)).context("maven could not fetch the jars of Kafka 2.1")?;
+        ensure!(
+            home.join(format!("jars/kafka_2.12-{VERSION}.jar")).exists(),
+            "maven did not bring Kafka {VERSION}"
+        );
+        Ok(())
+    })
 }
 
 fn java(home: &Path, data: &Path, class: &str, file: &str) -> Result<Child> {

@@ -26,6 +26,14 @@ impl Target {
         }
     }
 
+    /// What `parse` takes.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Target::Ottla => "ottla",
+            Target::Kafka => "kafka",
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Target::Ottla => "Ottla",

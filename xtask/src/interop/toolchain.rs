@@ -1,10 +1,14 @@
 //! The other tool chains, and their build directory under `target/`.
 
 use anyhow::{Context, Result, bail, ensure};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
+
+/// The variable that names another directory for [`logs`]: parts that run at once write files of
+/// the same names.
+pub const LOGS: &str = "OTTLA_INTEROP_LOGS";
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -23,6 +27,14 @@ pub fn cargo_target() -> PathBuf {
 /// The directory of other tool chains' builds and of the data of tests' brokers.
 pub fn target_directory() -> PathBuf {
     cargo_target().join("interop")
+}
+
+/// The directory of the output of clients and applications.
+pub fn logs() -> PathBuf {
+    match std::env::var_os(LOGS) {
+        Some(folder) => PathBuf::from(folder),
+        None => target_directory().join("logs"),
+    }
 }
 
 /// Fails with one line that names `program` if it cannot be started.
@@ -70,8 +82,25 @@ pub fn end_of(text: &str) -> &str {
     &text[from..]
 }
 
+/// Runs `build` unless an earlier run did and no file below `source` is newer than its `stamp`.
+/// Several processes may ask at once: one builds, the others wait for it.
+///
+/// - `what`: what is built and by which program; printed if it is.
+pub fn build_once(what: &str, stamp: &Path, source: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
+    let folder = target_directory();
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let lock = File::create(folder.join("build.lock")).context("creating build.lock")?;
+    lock.lock().context("locking build.lock")?;
+    if is_fresh(stamp, source)? {
+        return Ok(());
+    }
+    println!("{what}");
+    build()?;
+    fs::write(stamp, "").with_context(|| format!("writing {}", stamp.display()))
+}
+
 /// Whether `stamp` is newer than every file below `source`.
-pub fn is_fresh(stamp: &Path, source: &Path) -> Result<bool> {
+fn is_fresh(stamp: &Path, source: &Path) -> Result<bool> {
     let Ok(stamped) = fs::metadata(stamp).and_then(|metadata| metadata.modified()) else {
         return Ok(false);
     };

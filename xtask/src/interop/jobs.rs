@@ -1,0 +1,137 @@
+//! `--jobs N`: every part in a process of its own, `N` at a time. Most of a part is waiting.
+
+use super::Options;
+use super::clients::Clients;
+use super::server::Programs;
+use super::toolchain::{self, LOGS};
+use anyhow::{Context, Result, ensure};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Parts on one broker, which stay together.
+const TOGETHER: [&str; 3] = ["clients", "tools", "records"];
+
+/// Begun before the others, longest first, so that none of them runs alone at the end.
+const LONG: [&str; 9] = [
+    "doctor",
+    "security",
+    "client",
+    "directories",
+    "matrix",
+    "quotas",
+    "transactions",
+    "promises",
+    "refusals",
+];
+
+struct Job {
+    parts: String,
+    child: Child,
+    /// Both of its output streams.
+    output: PathBuf,
+    started: Instant,
+}
+
+/// Runs the parts of `options`; an error names those that failed.
+pub fn run(options: &Options, jobs: usize) -> Result<()> {
+    let started = Instant::now();
+    // What several parts need is built before they begin.
+    let programs = Programs::prepare(true)?;
+    Clients::prepare()?;
+    let binary = programs.ottla.context("Ottla was just built")?;
+    let mut waiting = units(&options.parts);
+    let mut running: Vec<Job> = Vec::new();
+    let mut failed = Vec::new();
+    while !waiting.is_empty() || !running.is_empty() {
+        while running.len() < jobs
+            && let Some(parts) = waiting.pop_front()
+        {
+            running.push(Job::start(parts, options, &binary)?);
+        }
+        thread::sleep(Duration::from_millis(200));
+        for mut job in std::mem::take(&mut running) {
+            match job.child.try_wait()? {
+                None => running.push(job),
+                Some(status) => {
+                    job.tell(status)?;
+                    if !status.success() {
+                        failed.push(job.parts);
+                    }
+                }
+            }
+        }
+    }
+    println!("interop: {} s", started.elapsed().as_secs());
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// What each process runs, in the order in which they begin.
+fn units(parts: &[String]) -> VecDeque<String> {
+    let (together, mut alone): (Vec<String>, Vec<String>) = parts
+        .iter()
+        .cloned()
+        .partition(|part| TOGETHER.contains(&part.as_str()));
+    let place = |part: &str| LONG.iter().position(|long| *long == part).unwrap_or(LONG.len());
+    alone.sort_by_key(|part| place(part));
+    let mut units = VecDeque::from(alone);
+    if !together.is_empty() {
+        units.push_back(together.join(","));
+    }
+    units
+}
+
+impl Job {
+    fn start(parts: String, options: &Options, binary: &PathBuf) -> Result<Job> {
+        let logs = toolchain::logs().join(parts.replace(',', "-"));
+        fs::create_dir_all(&logs)?;
+        let output = logs.join("output");
+        let file = File::create(&output).with_context(|| format!("creating {}", output.display()))?;
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command
+            .args(["interop", "--only", &parts, "--target", options.target.argument()])
+            .args(options.all_versions.then_some("--all-versions"))
+            .env("OTTLA_BINARY", binary)
+            .env(LOGS, &logs)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        Ok(Job {
+            child: command.spawn().with_context(|| format!("cannot start {parts}"))?,
+            parts,
+            output,
+            started: Instant::now(),
+        })
+    }
+
+    /// A line about a part that passed, everything about one that failed.
+    fn tell(&self, status: ExitStatus) -> Result<()> {
+        let seconds = self.started.elapsed().as_secs();
+        if status.success() {
+            println!("{}: passed, {seconds} s", self.parts);
+            return Ok(());
+        }
+        let output = fs::read(&self.output).with_context(|| format!("reading {}", self.output.display()))?;
+        println!(
+            "{}: FAILED, {seconds} s\n{}",
+            self.parts,
+            String::from_utf8_lossy(&output)
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::units;
+
+    #[test]
+    fn long_parts_begin_first_and_parts_of_one_broker_stay_together() {
+        let parts = ["clients", "takeover", "records", "quotas", "doctor"].map(String::from);
+        assert_eq!(units(&parts), ["doctor", "quotas", "takeover", "clients,records"]);
+    }
+}
