@@ -4,7 +4,7 @@
 //! |---|---|
 //! | batch.size | batches of one size although records wait are full, however small they are: the largest batch seen, or the power of two just above it; otherwise no less than the largest batch, and the default |
 //! | linger.ms | the lower end of the queue time, where batches are not full and nothing is saturated, or where the pipe is idle while they wait |
-//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) |
+//! | max.in.flight | 1, where there is a backlog, the I/O thread is idle and exactly one request is under way all the time, or where a client that does not send its queue is never seen with two; 5, where such a client always has five under way (idempotence) with more than one record in each |
 //! | max.request.size | the size at which requests end although batches of more partitions wait |
 //! | acks | 1 at most, where a replicated topic costs no remote time; the acks that the broker reads in requests take precedence |
 //!
@@ -53,6 +53,8 @@ pub(crate) struct InferredSettings {
     pub batch_bytes: Setting<f64>,
     /// Batches of one size although records wait: they are full, whatever batch.size is.
     pub has_full_batches: bool,
+    /// The same, whether or not batch.size is stated, which may be larger than they are.
+    pub has_batches_of_one_size: bool,
     pub linger_ms: Setting<f64>,
     pub in_flight: Setting<f64>,
     pub acks: Setting<i16>,
@@ -100,6 +102,7 @@ pub(crate) fn settings(snapshot: &Snapshot) -> InferredSettings {
     InferredSettings {
         batch_bytes,
         has_full_batches: full.is_some() && usable(stated.batch_bytes).is_none(),
+        has_batches_of_one_size: full.is_some(),
         linger_ms,
         in_flight,
         acks: stated.acks.or_else(|| acks(snapshot)).unwrap_or(Setting {
@@ -412,8 +415,7 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
         .as_ref()
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
-    let is_more = is_long(snapshot) && under_way(snapshot).is_some_and(|count| count >= 1.5);
-    let is_more = is_more || arrives_without_waiting(snapshot);
+    let is_more = several_under_way(snapshot).is_some() || arrives_without_waiting(snapshot);
     (is_silent && is_back_to_back(snapshot) && !is_more && !is_one_record(snapshot)).then(|| inferred(1.0))
 }
 
@@ -448,6 +450,11 @@ pub(crate) fn under_way(snapshot: &Snapshot) -> Option<f64> {
     let side = busiest(snapshot)?;
     let count = side.requests_per_second? * (side.round_trip_ms? + broker_ms(side)) / 1_000.0;
     Some(count / side.connections.unwrap_or(1.0).max(1.0)).filter(|count| count.is_finite())
+}
+
+/// The same where it is more than one, which a client that waits for each answer never has.
+pub(crate) fn several_under_way(snapshot: &Snapshot) -> Option<f64> {
+    under_way(snapshot).filter(|count| is_long(snapshot) && *count >= 1.5)
 }
 
 fn busiest(snapshot: &Snapshot) -> Option<&BrokerSide> {
@@ -504,7 +511,8 @@ pub(crate) fn is_back_to_back(snapshot: &Snapshot) -> bool {
 
 /// librdkafka may have a million requests under way, and five with idempotence, as franz-go may:
 /// exactly five all the time are that limit. Neither sends how long records wait, nor does a client
-/// that pushes nothing.
+/// that pushes nothing. One record in each is what a client that sends as many of its own accord
+/// has too.
 fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f64>> {
     let rate = producer
         .requests_per_second
@@ -520,6 +528,7 @@ fn five_in_flight(snapshot: &Snapshot, producer: &Producer) -> Option<Setting<f6
     (0.9 * ORDERED_IN_FLIGHT..=1.1 * ORDERED_IN_FLIGHT)
         .contains(&under_way)
         .then(|| inferred(ORDERED_IN_FLIGHT))
+        .filter(|_| !is_one_record(snapshot))
 }
 
 /// Requests that could hold more: one takes a full batch of each partition whose records wait.

@@ -15,7 +15,7 @@
 //! | free buffer | below a tenth | hard |
 //! | q | above 3 × max(linger, 2 ms) | soft |
 //! | no q (librdkafka, franz-go): bytes of requests arrive at the broker all of the time, without a pause (`arrival.rs`) | | soft |
-//! | no q (librdkafka, franz-go): always as many requests under way as may be, batches of one size | | soft |
+//! | no q (librdkafka, franz-go): always as many requests under way as may be, batches of one size that are full where batch.size is known | | soft |
 //!
 //! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
 //! with 100,000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
@@ -153,7 +153,9 @@ fn signs(reading: &Reading<'_>) -> [Sign; 11] {
         ),
         (
             Backlog::Soft,
-            queue_ms.is_none() && reading.settings.has_full_batches,
+            queue_ms.is_none()
+                && reading.settings.has_batches_of_one_size
+                && (reading.has_full_batches() || reading.has_no_room()),
             "always the same number of requests is under way, with batches of one size",
         ),
     ]

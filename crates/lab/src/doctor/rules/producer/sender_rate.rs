@@ -355,6 +355,25 @@ mod tests {
                 "{diagnosis:#?}"
             );
             assert_eq!(set(&diagnosis), "batch.size=16384", "{diagnosis:#?}");
+            // To know batch.size changes nothing where they fill it, or hold as many whole records.
+            for (size, record, is_full) in [
+                (4_096.0, 250.0, true),
+                (5_000.0, 1_333.0, true),
+                (16_384.0, 250.0, false),
+            ] {
+                let mut told = snapshot.clone();
+                told.settings.batch_bytes = Some(Setting {
+                    value: size,
+                    origin: Origin::Stated,
+                });
+                let own = told.producer.as_mut().unwrap();
+                own.records_per_second = own.bytes_per_second.map(|bytes| bytes / record);
+                let diagnosis = examine(&told);
+                let change = set(&diagnosis).starts_with("batch.size=");
+                assert_eq!(change, is_full, "{size}: {diagnosis:#?}");
+                let is_pipe = matches!(diagnosis.verdict, Verdict::NetworkRtt | Verdict::SenderRate);
+                assert_eq!(is_pipe, is_full, "{size}: {diagnosis:#?}");
+            }
             // Half as many under way, and nothing says that a record waits.
             let own = snapshot.producer.as_mut().unwrap();
             own.requests_per_second = Some(61.0);

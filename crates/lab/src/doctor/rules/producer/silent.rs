@@ -19,7 +19,9 @@
 //! lie in the client and wait for its sending thread.
 //!
 //! **No backlog**: one request at a time that takes what has come since the one before has batches
-//! that are neither all alike nor full. Then nothing gathers, and the client keeps up.
+//! that are neither all alike nor full. Then nothing gathers, and the client keeps up. So does one
+//! with five under way on average, unless it is known that it cannot have more, or with several
+//! that hold one small record each.
 //!
 //! **The lever** of one request at a time across a round trip is max.in.flight of five; the verdict
 //! says itself that it is one.
@@ -131,17 +133,25 @@ fn weigh(
     let is_one = reading
         .records_per_request
         .is_some_and(|records| records <= ONE_RECORD);
+    let says = |verdict, text: String| {
+        Found::verdict(numbers.clone(), verdict, confidence(reading, verdict, true), text)
+    };
+    let several = inference::several_under_way(reading.snapshot).filter(|_| !reading.is_always_full());
+    if let Some(count) = several.filter(|_| inference::is_one_record(reading.snapshot)) {
+        let text = format!(
+            "Requests hold one record each, and {} are under way on average: none waits for the answer to another.",
+            number(count)
+        );
+        return Some(says(Verdict::KeepsUp, text));
+    }
     if is_one && in_flight <= 1.0 && request.is_some_and(|bytes| bytes < BATCH_BYTES / 2.0) {
         return Some(synchronous::found(
             reading,
-            numbers,
+            numbers.clone(),
             1.0,
             pipe.requests_per_second,
         ));
     }
-    let says = |verdict, text: String| {
-        Found::verdict(numbers.clone(), verdict, confidence(reading, verdict, true), text)
-    };
     let broker_ms = pipe.broker.as_ref().and_then(|broker| broker.ms);
     if let Some(broker_ms) = broker_ms.filter(|ms| reaches(ms / cycle_ms, 0.5)) {
         let text = format!(
@@ -183,11 +193,18 @@ fn weigh(
     if !reaches(trip.ms / cycle_ms, 0.5) {
         return None;
     }
-    if in_flight <= 1.0 && fills_batches(reading, pipe) == Some(false) {
-        let text = format!(
-            "One request is under way at a time, and each takes the records that have come since the one before: none waits for longer than the {} ms of one.",
-            number(cycle_ms)
-        );
+    let may_have_more = in_flight <= 1.0 || !reading.is_always_full();
+    if may_have_more && fills_batches(reading, pipe) == Some(false) {
+        let text = match in_flight <= 1.0 {
+            true => format!(
+                "One request is under way at a time, and each takes the records that have come since the one before: none waits for longer than the {} ms of one.",
+                number(cycle_ms)
+            ),
+            false => format!(
+                "{} requests are under way at a time, and their batches are neither full nor alike: no records gather.",
+                number(in_flight)
+            ),
+        };
         return Some(says(Verdict::KeepsUp, text));
     }
     let text = match in_flight <= 1.0 {

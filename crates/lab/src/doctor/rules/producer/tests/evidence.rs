@@ -325,6 +325,31 @@ fn five_at_a_time_of_a_silent_client_are_a_full_pipe_of_small_batches() {
     }
 }
 
+/// A pace of its own of about five requests in each round trip.
+#[test]
+fn as_many_under_way_as_may_be_on_average_are_no_full_pipe() {
+    let mut even = silent(120.0, 620.0, 1.0, 400.0, 40.0);
+    even.brokers[0].batch_bytes_max = Some(622.0);
+    for rate in [60.0, 120.0] {
+        even.brokers[0].requests_per_second = Some(rate);
+        assert_eq!(examine(&even).verdict, Verdict::KeepsUp, "{:#?}", examine(&even));
+    }
+    let mut some = silent(120.0, 2_600.0, 4.0, 400.0, 40.0);
+    some.brokers[0].batch_bytes_max = Some(3_400.0);
+    assert_eq!(examine(&some).verdict, Verdict::KeepsUp, "{:#?}", examine(&some));
+    // The same client that pushes its latency, and no queue.
+    let mut pushes = even.clone();
+    pushes.client = client(Library::Librdkafka, "2.16.0");
+    pushes.telemetry.pushes = Some(6);
+    pushes.producer = Some(Producer {
+        request_ms: Some(41.0),
+        ..Producer::default()
+    });
+    let diagnosis = examine(&pushes);
+    assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{diagnosis:#?}");
+    assert_eq!(diagnosis.recommendation, None);
+}
+
 /// Callbacks of 2 ms: answers of a near broker are read late, and no request is ever free.
 #[test]
 fn a_java_client_that_cannot_push_uses_every_request_that_it_may_have() {
