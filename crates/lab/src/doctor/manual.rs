@@ -180,7 +180,7 @@ pub const FINDINGS: [FindingPage; 29] = [
     page(
         FindingId::Q1,
         "a quota delays requests",
-        "throttle time above 0",
+        "throttle time above 0; of a producer, that holds a connection back for a twentieth of the time",
         "fewer requests where it is the request quota; a larger quota",
         "twice the rate with twice the byte quota, as far as the application offers it",
     ),

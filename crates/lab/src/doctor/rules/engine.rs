@@ -119,8 +119,8 @@ pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     }
     if let Some(change) = &mut diagnosis.recommendation {
         settle(&mut change.promise);
-        let name = setting_of(&change.set).to_owned();
-        diagnosis.refused.retain(|refusal| refusal.set != name);
+        let set = &change.set;
+        diagnosis.refused.retain(|refusal| !is_named(set, &refusal.set));
     }
     distinct(&mut diagnosis.findings, |one, other| one.id == other.id);
     diagnosis.findings.sort_by_key(|finding| finding.is_contributing);
@@ -140,6 +140,14 @@ pub(crate) fn finish(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
 /// `batch.size` of `batch.size=32768`; an action in words is its own name.
 pub(crate) fn setting_of(set: &str) -> &str {
     set.split('=').next().unwrap_or(set)
+}
+
+/// Whether a change is of a setting, or names it in words. A name without a dot is a word too:
+/// `fewer partitions` is not what a refusal of `partitions` means.
+pub(crate) fn is_named(set: &str, setting: &str) -> bool {
+    let is_of_a_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_');
+    let mut words = set.split(|letter| !is_of_a_name(letter));
+    setting_of(set) == setting || (setting.contains('.') && words.any(|word| word == setting))
 }
 
 /// Whether a recommended value is the client's present one, as far as it is known or assumed.
@@ -197,5 +205,21 @@ fn distinct<T>(values: &mut Vec<T>, is_same: impl Fn(&T, &T) -> bool) {
         if !values.iter().any(|known| is_same(known, &value)) {
             values.push(value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_in_words_names_its_settings() {
+        let words = "fewer, larger requests: linger.ms and batch.size; then a larger request quota";
+        assert!(is_named(words, "linger.ms") && is_named(words, "batch.size"));
+        assert!(is_named("batch.size=32768", "batch.size"));
+        assert!(!is_named("socket.send.buffer.bytes=65536", "send.buffer.bytes"));
+        assert!(is_named("acks=1", "acks"));
+        // Less of what is refused more of.
+        assert!(!is_named("fewer partitions for each", "partitions"));
     }
 }

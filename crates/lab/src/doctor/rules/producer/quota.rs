@@ -4,12 +4,15 @@
 //! slow one. **Numbers**: the throttle time that the client was given (`th`), and the broker's own
 //! figure for this client; a figure for all of a broker's clients does not count.
 //!
-//! **Threshold**: a mean throttle of 1 ms in the window, or any that the broker reports. A broker
-//! that throttles a client delays its pushes too, so that one on Apache Kafka may have pushed
-//! before it was throttled, and not since: then 0.8 of the byte quota that the cluster has for its
-//! client id, by the ends of its partitions, while it does not come to push or records wait; or,
-//! with low confidence, any request quota that the cluster has for it, while it writes on and does
-//! not come to push, on a machine that is not known to be full.
+//! **Threshold**: a mean throttle of 1 ms in the window by the client, or any by the broker, that
+//! holds a connection back for at least a twentieth of the time (R × th); a shorter one is a note,
+//! as nothing waits for long. A broker that throttles a client delays its pushes too, so that one
+//! on Apache Kafka may have pushed before it was throttled, and not since: then 0.8 of the byte
+//! quota that the cluster has for its client id, by the ends of its partitions, while it does not
+//! come to push or records wait; or, with low confidence, a request quota of less than one thread's
+//! time that the cluster has for it, while it writes on and does not come to push, on a machine
+//! that is not known to be full. A broker handles the requests of a connection one after another,
+//! so that no larger request quota is used up.
 //! **Which quota**: bytes, where bytes per second are at the byte quota or no request quota is
 //! known; otherwise the share of request time, which fewer and larger requests lower first.
 //!
@@ -20,6 +23,7 @@
 //! that no setting would shorten.
 
 use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
+use crate::doctor::snapshot::BrokerSide;
 
 use super::super::found::Found;
 use super::super::host;
@@ -27,14 +31,18 @@ use super::super::words::known;
 use super::backlog::Backlog;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
-use super::reading::{Reading, positive};
-use super::{Rule, refusals, rule};
+use super::reading::{Reading, clean, positive, reaches};
+use super::{IN_FLIGHT, LINGER, Rule, refusals, rule};
 use crate::model::ceilings::{cut, next};
 use crate::numbers::{bytes, number, percent};
 
 pub(crate) const RULE: Rule = rule("producer 1", "Does the broker slow it down on purpose?", ask);
 
 const TOLD_MS: f64 = 1.0;
+/// The share of its time that a connection is held back from which on the quota limits it.
+const HELD: f64 = 0.05;
+/// The time of one thread, of which a connection uses no more.
+const ONE_THREAD: f64 = 1.0;
 /// The share of a byte quota from which on it limits.
 const REACHED: f64 = 0.8;
 
@@ -53,15 +61,25 @@ fn ask(reading: &Reading<'_>) -> Found {
         .filter_map(|side| positive(side.throttle_ms))
         .fold(0.0, f64::max);
     let told = reading.throttle_ms;
+    let held = held(reading, &own);
     let numbers = [
         known("th", told, "ms"),
         known("throttle of the broker", Some(by_broker), "ms"),
+        known("R × th", held, "s/s"),
     ];
-    let is_told = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
+    let is_throttled = told.is_some_and(|told| told >= TOLD_MS) || by_broker > 0.0;
+    let is_told = is_throttled && held.is_none_or(|share| reaches(share, HELD));
     let is_known = is_told || is_at_the_clusters(reading);
     let cut_off_by = share_that_cuts_off(reading).filter(|_| !is_known);
     if !(is_known || cut_off_by.is_some()) || reading.snapshot.telemetry.restarted {
-        return Found::nothing(numbers, "no");
+        let note = held.filter(|_| is_throttled && !is_told).map(|share| {
+            format!(
+                "a quota of the broker holds it back {} of the time, too little to limit it",
+                percent(share)
+            )
+        });
+        let found = Found::nothing(numbers, "no");
+        return note.into_iter().fold(found, Found::note);
     }
     let bytes_per_second = own
         .iter()
@@ -106,11 +124,8 @@ fn ask(reading: &Reading<'_>) -> Found {
     .finding(FindingId::Q1, text)
     .recommend(Some(recommend(reading, &throttle)))
     .refusals(refusals::of_memory(reading))
-    .refuse("linger.ms", "it waits for the quota, not for records")
-    .refuse(
-        "max.in.flight.requests.per.connection",
-        "more requests at once reach the same quota",
-    );
+    .refuse(LINGER, "it waits for the quota, not for records")
+    .refuse(IN_FLIGHT, "more requests at once reach the same quota");
     match cut_off_by {
         Some(_) => found.missing(
             "how much of the brokers' time it uses: their metrics request-time and throttle-time of this client id",
@@ -126,7 +141,22 @@ fn share_that_cuts_off(reading: &Reading<'_>) -> Option<f64> {
     let cluster = snapshot.cluster.as_ref()?;
     let writes = cluster.is_alone && positive(cluster.records_per_second).is_some();
     let is_cut_off = snapshot.telemetry.is_silent && writes && !host::is_exhausted(snapshot);
-    positive(cluster.quota_request_share).filter(|_| is_cut_off)
+    positive(cluster.quota_request_share).filter(|share| is_cut_off && *share < ONE_THREAD)
+}
+
+/// The share of its time that a connection is held back, by the rate of requests and the throttle
+/// of each.
+fn held(reading: &Reading<'_>, sides: &[&BrokerSide]) -> Option<f64> {
+    let rates = reading.nodes.iter().map(|pipe| pipe.requests_per_second);
+    let by_client = rates.reduce(f64::max).zip(reading.throttle_ms);
+    let by_broker = sides.iter().filter_map(|side| {
+        let connections = side.connections.unwrap_or(1.0).max(1.0);
+        Some((side.requests_per_second? / connections, side.throttle_ms?))
+    });
+    by_broker
+        .chain(by_client)
+        .filter_map(|(rate, ms)| clean(Some(rate * ms / 1_000.0)))
+        .reduce(f64::max)
 }
 
 /// Whether it has reached the byte quota that the cluster has for it, and something holds it back.
@@ -282,9 +312,11 @@ mod tests {
                 .iter()
                 .any(|words| words.contains("throttle-time"))
         );
-        let changes: [fn(&mut crate::doctor::Snapshot); 4] = [
+        let changes: [fn(&mut crate::doctor::Snapshot); 5] = [
             |other| other.telemetry.is_silent = false,
             |other| other.cluster.as_mut().unwrap().quota_request_share = None,
+            // More than its connection can use.
+            |other| other.cluster.as_mut().unwrap().quota_request_share = Some(2.0),
             // It writes no more.
             |other| other.cluster.as_mut().unwrap().records_per_second = Some(0.0),
             |other| {
@@ -326,5 +358,64 @@ mod tests {
         snapshot.brokers.clear();
         let promise = examine(&snapshot).recommendation.unwrap().promise;
         assert!(promise.unknown.is_some(), "{promise:?}");
+    }
+    /// Requests that a broker holds back, each for a while.
+    fn throttled(ms: f64) -> crate::doctor::Snapshot {
+        let row = Row {
+            records: 5_000.0,
+            requests: 83.0,
+            request_bytes: 12_000.0,
+            batch: 12_000.0,
+            latency: 3.0,
+            queue: Some(5.2),
+            thread: Some((0.95, 0.02)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(83.0),
+            throttle_ms: Some(ms),
+            ..BrokerSide::default()
+        }];
+        snapshot
+    }
+
+    /// Two of 5,000 requests were held back for 20 ms.
+    #[test]
+    fn a_throttle_of_no_length_is_a_note() {
+        let seldom = examine(&throttled(0.008));
+        assert_ne!(seldom.verdict, Verdict::Quota, "{seldom:#?}");
+        let is_told = |note: &String| note.starts_with("a quota of the broker holds it back");
+        assert!(seldom.notes.iter().any(is_told), "{:?}", seldom.notes);
+        assert_eq!(examine(&throttled(2.0)).verdict, Verdict::Quota);
+        // As much on each of ten connections is little of the time of each.
+        let mut shared = throttled(2.0);
+        shared.brokers[0].connections = Some(10.0);
+        assert_ne!(examine(&shared).verdict, Verdict::Quota);
+        // The same by the client's own account.
+        let mut own = throttled(0.0);
+        own.producer.as_mut().unwrap().throttle_ms = Some(1.2);
+        assert_eq!(examine(&own).verdict, Verdict::Quota);
+        let own_rate = own.producer.as_mut().unwrap();
+        (
+            own_rate.requests_per_second,
+            own_rate.nodes[0].requests_per_second,
+        ) = (Some(4.0), Some(4.0));
+        assert_ne!(examine(&own).verdict, Verdict::Quota);
+    }
+
+    #[test]
+    fn what_a_request_quota_asks_for_is_not_refused() {
+        let mut snapshot = throttled(20.0);
+        let refuses = |snapshot: &crate::doctor::Snapshot, set: &str| {
+            let refused = examine(snapshot).refused;
+            refused.iter().any(|refusal| refusal.set == set)
+        };
+        assert!(refuses(&snapshot, "linger.ms"));
+        snapshot.brokers[0].quota_request_share = Some(0.01);
+        let change = examine(&snapshot).recommendation.unwrap();
+        assert!(change.set.starts_with("fewer, larger requests"), "{change:?}");
+        assert!(!refuses(&snapshot, "linger.ms") && !refuses(&snapshot, "batch.size"));
+        assert!(refuses(&snapshot, "max.in.flight.requests.per.connection"));
     }
 }
