@@ -7,7 +7,9 @@
 //! than 100 requests/s, of records that could share a batch; and one of these pays: the client's
 //! own sending thread (busy for at least 0.3 of its time at more than 1,000 requests/s), a broker
 //! whose handlers are idle for less than 0.3 of the time, or a broker's time (R × D without the
-//! wait for replicas and disk) of at least a fifth of a thread.
+//! wait for replicas and disk) of at least a fifth of a thread. Handlers that others keep busy are
+//! no bearer: where the client's own part is known, all of its requests take a twentieth of a
+//! thread at least.
 //!
 //! A healthy client of 100 to 170 requests/s costs nothing that can be measured, and is left alone.
 
@@ -33,6 +35,8 @@ const MANY_REQUESTS: f64 = 100.0;
 const EMPTY_BATCHES: f64 = 0.1;
 /// From this share of one thread's time on, a broker's work for one client is worth saving.
 const BROKER_SHARE: f64 = 0.2;
+/// A client whose requests take less of one thread than this does not keep handlers busy.
+const OWN_SHARE: f64 = 0.05;
 const THREAD_SHARE: f64 = 0.3;
 const THREAD_REQUESTS: f64 = 1_000.0;
 
@@ -88,9 +92,10 @@ fn is_small(reading: &Reading<'_>) -> bool {
 /// Who pays for the requests, with the share of time that they take.
 fn bearer(reading: &Reading<'_>) -> Option<String> {
     let sides = || reading.snapshot.brokers.iter();
-    let work = sides()
-        .filter(|side| !side.is_of_all_clients && !side.is_rounded_to_ms)
-        .filter_map(worked)
+    let own = || sides().filter(|side| !side.is_of_all_clients && !side.is_rounded_to_ms);
+    let work = own()
+        .filter_map(|side| Some(side.requests_per_second? * work_micros(side) / 1e6))
+        .filter_map(|share| clean(Some(share)))
         .fold(0.0, f64::max);
     if work >= BROKER_SHARE {
         return Some(format!(
@@ -101,7 +106,11 @@ fn bearer(reading: &Reading<'_>) -> Option<String> {
     let idle = sides()
         .filter_map(|side| clean(side.handler_idle))
         .reduce(f64::min);
-    if let Some(idle) = idle.filter(|idle| *idle < IDLE_SHARE_LOW) {
+    // Each request takes some time: none is one that was not measured.
+    let micros = own().filter_map(|side| positive(Some(work_micros(side))));
+    let whole = micros.reduce(f64::max).zip(reading.requests_per_second);
+    let is_own = whole.is_none_or(|(micros, rate)| rate * micros / 1e6 >= OWN_SHARE);
+    if let Some(idle) = idle.filter(|idle| *idle < IDLE_SHARE_LOW && is_own) {
         return Some(format!(
             "the broker's handlers are busy {} of the time",
             percent(1.0 - idle)
@@ -115,12 +124,11 @@ fn bearer(reading: &Reading<'_>) -> Option<String> {
         .then(|| format!("keep the client's own sending thread {} busy", percent(busy)))
 }
 
-/// Seconds per second that a broker works for this client: what waits for a disk or for others
+/// How long a broker works for each request of this client: what waits for a disk or for others
 /// takes no thread.
-fn worked(side: &BrokerSide) -> Option<f64> {
+fn work_micros(side: &BrokerSide) -> f64 {
     let local = clean(side.local_micros).unwrap_or(0.0) - flushed_locally_micros(side);
-    let micros = local + clean(side.send_micros).unwrap_or(0.0);
-    clean(Some(side.requests_per_second? * micros / 1e6))
+    local + clean(side.send_micros).unwrap_or(0.0)
 }
 
 fn recommend(reading: &Reading<'_>) -> Option<Recommendation> {
@@ -194,5 +202,34 @@ mod tests {
         snapshot.brokers[0].flush_micros = Some(1_300.0);
         snapshot.brokers[0].remote_micros = Some(0.0);
         assert_ne!(examine(&snapshot).verdict, Verdict::SmallRequests);
+    }
+
+    #[test]
+    fn handlers_that_others_keep_busy_are_not_laid_on_a_client_of_little_work() {
+        let row = Row {
+            records: 300.0,
+            requests: 150.0,
+            request_bytes: 700.0,
+            batch: 600.0,
+            records_per_request: 2.0,
+            latency: 1.0,
+            queue: Some(5.1),
+            thread: Some((0.95, 0.02)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(150.0),
+            local_micros: Some(50.0),
+            handler_idle: Some(0.2),
+            ..BrokerSide::default()
+        }];
+        assert_ne!(examine(&snapshot).verdict, Verdict::SmallRequests);
+        snapshot.brokers[0].local_micros = Some(500.0);
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::SmallRequests, "{diagnosis:#?}");
+        // Of whose work nothing is known, it is one of those that keep them busy.
+        snapshot.brokers[0].local_micros = None;
+        assert_eq!(examine(&snapshot).verdict, Verdict::SmallRequests);
     }
 }
