@@ -6,7 +6,9 @@
 //! neither: a thread that waits for an answer sends the next record at once, and an application
 //! that sends one each 6.7 ms of its own accord has 5.8 ms of them under way with a linger of 5. It
 //! is asked before small requests: a sender that waits for each answer has one record in a request
-//! too. Where the client sends no latency, RTT + D stands for L.
+//! too. Where the client sends no latency, RTT + D stands for L. One thread never has two requests
+//! under way: where a broker saw two of one connection, or the next one came before the answer can
+//! have reached the client, an application that sends at that pace of its own accord is left.
 //!
 //! Threads that wait for one answer together, because their records went in one request, send the
 //! next ones together. Where T is not known, requests that all have the same number of records
@@ -43,6 +45,9 @@ const NEAR: f64 = 0.15;
 /// its time, or this long.
 const BETWEEN: f64 = 0.05;
 const BETWEEN_MS: f64 = 0.3;
+/// A request that comes earlier after an answer than this share of the round trip did not wait for
+/// it; the rest is the time of the kernels on both ways.
+const ON_THE_WAY: f64 = 0.9;
 /// The mean is this near to a whole number where each request has as many records.
 const ALIKE: f64 = 0.1;
 /// A little less than the width from which on a range is no promise (`engine.rs`).
@@ -84,6 +89,9 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<Waiters> {
         .then(|| together(reading, records))
         .flatten();
     let threads = reading.threads.or(together).unwrap_or(1.0);
+    if threads <= 1.0 && has_two_under_way(reading) {
+        return None;
+    }
     let most = if together.is_some() { BETWEEN } else { NEAR };
     // librdkafka does not send the time in the batch: use the answer's time alone, or add the
     // linger.
@@ -104,6 +112,17 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<Waiters> {
     (records <= threads.max(1.0) * 1.05).then_some(Waiters {
         threads,
         records_per_second: expected,
+    })
+}
+
+/// Whether a broker saw that the client does not wait for each answer.
+fn has_two_under_way(reading: &Reading<'_>) -> bool {
+    reading.snapshot.brokers.iter().any(|side| {
+        let is_early = side
+            .gap_ms
+            .zip(side.round_trip_ms)
+            .is_some_and(|(gap_ms, trip_ms)| gap_ms < ON_THE_WAY * trip_ms);
+        is_early || side.has_overlap == Some(true) || side.in_flight_max.is_some_and(|most| most >= 2.0)
     })
 }
 
@@ -504,5 +523,28 @@ mod tests {
             matches!(verdict, Verdict::KeepsUp | Verdict::Application),
             "{verdict:?}"
         );
+    }
+    /// librdkafka across 4 ms, one record each 10 ms: as many as a thread that waits would send.
+    #[test]
+    fn two_requests_under_way_are_not_of_a_thread_that_waits() {
+        let sends = |change: fn(&mut BrokerSide)| {
+            let mut snapshot = one_after_the_other(Library::Librdkafka, 100.0, 4.6);
+            change(&mut snapshot.brokers[0]);
+            examine(&snapshot).verdict
+        };
+        assert_eq!(sends(|_| ()), Verdict::Synchronous);
+        let changes: [fn(&mut BrokerSide); 3] = [
+            |side| side.has_overlap = Some(true),
+            |side| side.in_flight_max = Some(2.0),
+            |side| side.gap_ms = Some(3.0),
+        ];
+        for change in changes {
+            let verdict = sends(change);
+            assert!(
+                matches!(verdict, Verdict::KeepsUp | Verdict::Application),
+                "{verdict:?}"
+            );
+        }
+        assert_eq!(sends(|side| side.in_flight_max = Some(1.0)), Verdict::Synchronous);
     }
 }
