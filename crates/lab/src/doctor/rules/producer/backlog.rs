@@ -36,6 +36,7 @@
 //! | all below, soft backlog | nothing: the application sets the pace |
 //! | any U_n, soft backlog, Z < 0.7 and phi < 0.85 | nothing: requests can still grow (F9) |
 //! | all below, hard backlog, batches under way take half of buffer.memory | memory: a batch keeps its own until its answer |
+//! | all below, hard backlog, less than 0.8 of a request under way, `send()` waits and the thread works less than half of the time | memory: records come in bursts, and nothing waits between them |
 //! | all below, hard backlog | something blocks: retries, ordering, an unknown leader, two regimes in one window |
 //!
 //! U is the mean number of requests under way over the allowed number (Little's law), so at 1 the
@@ -70,6 +71,9 @@ const SERVED_WITHOUT_PAUSE: f64 = 0.8;
 /// parallel.
 pub(crate) const SERVED_AT_ONCE: f64 = 1.2;
 const BUSY: f64 = 0.1;
+/// Where something always waits, this many requests are under way on average at least.
+pub(crate) const ALWAYS_ONE: f64 = 0.8;
+const HALF: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Backlog {
@@ -293,9 +297,30 @@ fn is_full_in_bytes(reading: &Reading<'_>) -> bool {
     reading.hottest().is_some_and(has_window) || is_full
 }
 
+/// Whether records wait for memory now and then, while the client has nothing to do most of the
+/// time and nothing holds its requests back: they come in bursts, and a larger memory takes them.
+pub(crate) fn comes_in_bursts(reading: &Reading<'_>) -> bool {
+    let under_way = reading
+        .hottest()
+        .and_then(|pipe| Some(pipe.requests_per_second * pipe.request_ms? / 1_000.0));
+    let is_below = |value: Option<f64>, most: f64| value.is_some_and(|value| value < most);
+    let failing = &reading.failing;
+    reading.backlog == Backlog::Hard
+        && is_below(under_way, ALWAYS_ONE)
+        && is_below(reading.used(), HALF)
+        && is_below(reading.io_wait.map(|wait| 1.0 - wait), HALF)
+        && reading.buffer_wait.is_some_and(|wait| wait < HALF && wait > 0.0)
+        && reading.throttle_ms.is_none_or(|ms| ms < 1.0)
+        && !failing.has_retries
+        && !failing.is_expiring
+}
+
 fn blocked_by(reading: &Reading<'_>) -> String {
     if let Some(under_way) = buffer::of_requests(reading) {
         return buffer::sentence(reading, under_way);
+    }
+    if comes_in_bursts(reading) {
+        return "records come in bursts that fill buffer.memory, and nothing waits between them".to_owned();
     }
     let none = Default::default();
     let own = reading.snapshot.producer.as_ref().unwrap_or(&none);

@@ -3,6 +3,7 @@
 
 use crate::doctor::diagnosis::Recommendation;
 
+use super::backlog::comes_in_bursts;
 use super::reading::{Reading, positive};
 use super::{BUFFER, promise};
 use crate::model::constants::FULL;
@@ -57,11 +58,29 @@ pub(super) fn larger(reading: &Reading<'_>) -> Option<Recommendation> {
     })
 }
 
+/// A memory that takes a burst, whose size no client tells.
+pub(super) fn for_bursts(reading: &Reading<'_>) -> Option<Recommendation> {
+    if !comes_in_bursts(reading) {
+        return None;
+    }
+    let mut promise = promise::records(reading.records_per_second?, 0.0, 0.0);
+    promise.unknown = Some("how large the bursts are".to_owned());
+    let next = DEFAULT_BYTES.max(GROWTH * reading.settings.buffer_bytes.value);
+    Some(Recommendation {
+        set: format!("{BUFFER}={}", plain(next)),
+        why: "the client is idle most of the time: memory for a burst lets send() return at once".to_owned(),
+        promise,
+        next_ceiling: "the largest burst".to_owned(),
+        cost: "memory of the client, taken only when records wait".to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::BrokerSide;
 
     /// 64 KiB of memory over 40 ms: four batches, and threads wait for each.
     const SMALL: Row = Row {
@@ -112,5 +131,43 @@ mod tests {
             .recommendation
             .map_or(String::new(), |change| change.set);
         assert!(!set.starts_with("buffer.memory"), "{set}");
+    }
+    /// 80 MB each 15 s on a LAN: the means over a minute are of the time between them too.
+    #[test]
+    fn bursts_that_fill_the_memory_need_more_of_it() {
+        let row = Row {
+            records: 5_300.0,
+            requests: 65.0,
+            request_bytes: 81_900.0,
+            batch: 16_000.0,
+            latency: 7.7,
+            queue: Some(500.0),
+            queue_max: 1_500.0,
+            buffer_wait: Some(0.07),
+            partitions: 5.0,
+            thread: Some((0.9, 0.05)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        for round_trip_ms in [None, Some(0.2)] {
+            snapshot.brokers = vec![BrokerSide {
+                node_id: Some(1),
+                requests_per_second: Some(65.0),
+                total_micros: Some(900.0),
+                round_trip_ms,
+                ..BrokerSide::default()
+            }];
+            let diagnosis = examine(&snapshot);
+            assert_eq!(diagnosis.verdict, Verdict::SenderRate, "{diagnosis:#?}");
+            assert!(diagnosis.summary.contains("bursts"), "{}", diagnosis.summary);
+            let change = diagnosis.recommendation.unwrap();
+            assert_eq!(change.set, "buffer.memory=134217728");
+            assert!(change.promise.unknown.is_some());
+        }
+        // Threads that wait most of the time are no burst, and more memory is a longer queue.
+        let own = snapshot.producer.as_mut().unwrap();
+        own.buffer_wait = Some(0.9);
+        let refused = examine(&snapshot).refused;
+        assert!(refused.iter().any(|refusal| refusal.set == "buffer.memory"));
     }
 }

@@ -7,7 +7,7 @@
 //! | batch.size | batches are known not to be full: by the setting where it is known, otherwise by the largest batch that was seen; a request is already as large as max.request.size allows |
 //! | send.buffer.bytes | the bytes on the way fit the window (F12, F13) |
 //! | max.in.flight | 1 + RTT / D or more are allowed already (F14); the pipe is not full |
-//! | buffer.memory, max.block.ms, delivery.timeout.ms | there is a backlog: they delay the failure and do not change the drain (F16, F17) |
+//! | buffer.memory, max.block.ms, delivery.timeout.ms | there is a backlog that is more than bursts: they delay the failure and do not change the drain (F16, F17) |
 //! | acks, min.insync.replicas | never as the first lever: acks saves the remote part at most and is a decision about durability; min.insync.replicas changes availability and not latency |
 //! | threads | the sender or the network is the limit |
 //!
@@ -227,7 +227,7 @@ pub(crate) fn partitions(reading: &Reading<'_>) -> Option<Refusal> {
 
 fn buffer_memory(reading: &Reading<'_>) -> Option<Refusal> {
     let failing = &reading.failing;
-    if super::buffer::of_requests(reading).is_some() {
+    if super::buffer::of_requests(reading).is_some() || backlog::comes_in_bursts(reading) {
         return None;
     }
     if !failing.is_exhausted && !failing.is_expiring && reading.backlog != Backlog::Hard {

@@ -112,6 +112,7 @@ fn sentence(reading: &Reading<'_>) -> String {
 /// The levers that make requests larger, or their number.
 pub(crate) fn larger_requests(reading: &Reading<'_>) -> Option<Recommendation> {
     buffer::larger(reading)
+        .or_else(|| buffer::for_bursts(reading))
         .or_else(|| capped::larger(reading))
         .or_else(|| larger_batches(reading))
         .or_else(|| longer_linger(reading))

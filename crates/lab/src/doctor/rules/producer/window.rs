@@ -6,7 +6,7 @@
 //! | test | what it takes |
 //! |---|---|
 //! | bytes on the way within 0.8 to 1.2 of a known window | the window is stated, or follows from send.buffer.bytes |
-//! | batches wait, at most 0.6 of the allowed requests are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b) |
+//! | batches wait, at least 0.8 of a request and at most 0.6 of the allowed ones are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b), and always has one |
 //! | a request is on its way in all of the time, in pieces with a good part of a round trip between them (`arrival.rs`) | the broker's TCP measured the round trip; librdkafka counts a request's time from when the kernel has taken it |
 //! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
 //!
@@ -31,6 +31,7 @@ use crate::doctor::used::UsedNumbers;
 use super::super::found::Found;
 use super::super::inference::{is_guess, power_above};
 use super::super::words::known;
+use super::backlog::ALWAYS_ONE;
 use super::evidence::confidence;
 use super::promise;
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
@@ -241,6 +242,8 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Wi
 fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     let is_blocked = matches!(reading.bound, Bound::Blocked(_)) && !reading.failing.has_retries;
     let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
+    // A socket that is slow always has one; records in bursts leave it empty between them.
+    let is_some = |count: f64| count >= ALWAYS_ONE && count <= 0.6 * reading.settings.in_flight.value;
     let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
     let is_fresh = reading
         .queue_ms_max
@@ -253,7 +256,8 @@ fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
         && !is_fresh
         && reading.settings.in_flight.value > 1.0
         && reading.io_wait.is_some_and(|wait| wait >= 0.5)
-        && under_way.is_some_and(|count| count <= 0.6 * reading.settings.in_flight.value)
+        && under_way.is_some_and(is_some)
+        && reading.round_trip(pipe).is_none()
 }
 
 fn unwritten(reading: &Reading<'_>, pipe: &Pipe<'_>, numbers: impl Into<UsedNumbers>) -> Found {
@@ -397,6 +401,9 @@ mod tests {
         let diagnosis = examine(&snapshot);
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         assert!(diagnosis.recommendation.unwrap().promise.unknown.is_some());
+        // A round trip that is known tells itself whether a window is full.
+        snapshot.network.round_trip_ms = Some(60.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
     }
 
     #[test]
