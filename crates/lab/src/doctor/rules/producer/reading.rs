@@ -1,7 +1,7 @@
 //! The producer's numbers that its rules read, from any source: derived once, cleaned, each finite
 //! or absent.
 
-use crate::doctor::snapshot::{BrokerSide, Library, Origin, Producer, Snapshot};
+use crate::doctor::snapshot::{BrokerSide, Codec, Library, Origin, Producer, Snapshot};
 use crate::formulas::{batching, ceiling};
 use crate::model::constants::FULL;
 
@@ -272,9 +272,24 @@ impl<'a> Reading<'a> {
     /// phi (F18).
     pub(crate) fn fill(&self) -> Option<f64> {
         clean(Some(batching::fill_share(
-            self.batch_bytes?,
+            self.counted_batch_bytes()?,
             self.settings.batch_bytes.value,
         )))
+    }
+
+    /// b as batch.size counts it. Java compresses a batch while it fills; librdkafka and franz-go
+    /// fill it first, and tell nothing of how much smaller it became.
+    fn counted_batch_bytes(&self) -> Option<f64> {
+        if !matches!(self.library(), Library::Librdkafka | Library::FranzGo) {
+            return self.batch_bytes;
+        }
+        let codec = self.snapshot.settings.compression.map(|setting| setting.value);
+        let is_compressed = codec.is_some_and(|codec| codec != Codec::None);
+        let own = self.snapshot.producer.as_ref();
+        match own.and_then(|own| positive(own.compression_rate)) {
+            Some(rate) => ratio(self.batch_bytes, Some(rate)),
+            None => self.batch_bytes.filter(|_| !is_compressed),
+        }
     }
 
     /// Whether a batch.size that is known leaves no room for one more record.

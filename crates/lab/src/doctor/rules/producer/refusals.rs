@@ -4,7 +4,7 @@
 //! | setting | refused when |
 //! |---|---|
 //! | linger.ms | batches are full, or already wait longer than linger |
-//! | batch.size | batches are known not to be full: by the setting where it is known, otherwise by the largest batch that was seen; a request is already as large as max.request.size allows |
+//! | batch.size | batches are known not to be full: by the setting where it is known, otherwise by the largest batch that was seen, and while records wait only if those of the heaviest partition are not full either; a request is already as large as max.request.size allows |
 //! | send.buffer.bytes | the bytes on the way fit the window (F12, F13) |
 //! | max.in.flight | 1 + RTT / D or more are allowed already (F14); the pipe is not full |
 //! | buffer.memory, max.block.ms, delivery.timeout.ms | there is a backlog that is more than bursts: they delay the failure and do not change the drain (F16, F17) |
@@ -18,13 +18,14 @@ use crate::doctor::diagnosis::{Refusal, Words};
 use crate::doctor::snapshot::Partitioner;
 use crate::formulas::{batching, buffer};
 
-use super::super::inference::is_guess;
+use super::super::inference::{self, is_guess};
 use super::backlog::{self, Backlog};
 use super::promise;
 use super::reading::{Bound, Pipe, Reading, clean, positive, reaches};
 use super::round_trip::useful_in_flight;
 use super::sender_rate::filling_rate;
 use super::{ACKS, BATCH, IN_FLIGHT, LINGER, PARTITIONS, SEND_BUFFER, THREADS, window, worker};
+use crate::model::constants::FULL;
 use crate::numbers::{bytes, number, percent};
 
 /// From this share on, a setting is near the largest useful value.
@@ -106,7 +107,7 @@ pub(crate) fn batch(reading: &Reading<'_>) -> Option<Refusal> {
             ),
         );
     }
-    if fill < HALF_EMPTY && reading.batch_bytes.is_some() {
+    if fill < HALF_EMPTY && reading.batch_bytes.is_some() && !may_fill_some(reading) {
         return refuse(
             BATCH,
             format!(
@@ -132,6 +133,18 @@ pub(crate) fn batch(reading: &Reading<'_>) -> Option<Refusal> {
         .then(|| Refusal {
             set: BATCH.into(),
             why: format!("requests would pass max.request.size = {}", bytes(most.value)).into(),
+        })
+}
+
+/// Whether records wait, and the batches of the heaviest partition may be full although the mean is
+/// far below.
+fn may_fill_some(reading: &Reading<'_>) -> bool {
+    let largest = inference::largest_batch(reading.snapshot);
+    let fill = largest.map(|largest| largest / reading.settings.batch_bytes.value);
+    reading.bound != Bound::Source
+        && fill.is_some_and(|fill| match reading.knows_fill() {
+            true => reaches(fill, FULL),
+            false => reading.backlog == Backlog::Hard,
         })
 }
 
@@ -320,4 +333,63 @@ fn waiting_threads(reading: &Reading<'_>) -> Option<Refusal> {
             percent(used)
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::doctor::Snapshot;
+    use crate::doctor::rules::examine;
+    use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{Codec, Library};
+
+    fn refuses_batches(snapshot: &Snapshot) -> bool {
+        let refused = examine(snapshot).refused;
+        refused.iter().any(|refusal| refusal.set == "batch.size")
+    }
+
+    /// librdkafka fills 65,536 bytes and compresses them to a quarter then.
+    #[test]
+    fn batches_that_were_full_before_they_were_compressed_are_not_called_empty() {
+        let row = Row {
+            records: 2_000.0,
+            requests: 50.0,
+            request_bytes: 16_400.0,
+            batch: 16_384.0,
+            batch_size: 65_536.0,
+            latency: 3.0,
+            codec: Some(Codec::Lz4),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        assert!(refuses_batches(&snapshot), "Java counts what it has compressed");
+        for library in [Library::Librdkafka, Library::FranzGo] {
+            snapshot.client.library = library;
+            assert!(!refuses_batches(&snapshot), "{library:?}");
+            let mut plain = snapshot.clone();
+            plain.settings.compression.as_mut().unwrap().value = Codec::None;
+            assert!(refuses_batches(&plain), "{library:?}");
+        }
+    }
+
+    /// The batches of one partition are full, and those of the others hold a record or two.
+    #[test]
+    fn a_larger_batch_is_not_refused_where_some_are_full() {
+        let row = Row {
+            records: 2_000.0,
+            requests: 120.0,
+            request_bytes: 2_000.0,
+            batch: 1_500.0,
+            latency: 41.0,
+            queue: Some(6_000.0),
+            buffer_wait: Some(0.5),
+            round_trip: 40.0,
+            ..ROW
+        };
+        for (batch_size, is_refused) in [(4_096.0, false), (0.0, false), (65_536.0, true)] {
+            let mut snapshot = Row { batch_size, ..row }.snapshot();
+            snapshot.producer.as_mut().unwrap().batch_bytes_max = Some(4_080.0);
+            let refused = refuses_batches(&snapshot);
+            assert_eq!(refused, is_refused, "{batch_size}: {:#?}", examine(&snapshot));
+        }
+    }
 }
