@@ -4,13 +4,15 @@
 //! |---|---|
 //! | the pipe to one broker is full, that to another at half of it or less | B2: uneven leaders |
 //! | a hard backlog, and batches whose mean is below 0.65 of the largest, where partitions are not known apart | B2: a few keys, suspected |
-//! | records wait, and one partition of at least three gets half of the bytes or more, and three times the mean of the others | B2: a hot key |
+//! | records wait, and one partition of at least three of its topic gets half of the bytes or more, and three times the mean of the others | B2: a hot key |
 //!
 //! **Why it says something**: the batches of the full broker or partition hold the buffer's memory,
 //! and all others stop with them. **A hot key** goes to one partition however many there are, so
 //! more partitions change nothing; a request holds one batch of that partition, so a larger
 //! batch.size carries more of it in each (F30). Measured: 90 % of records with one key and small
-//! batches; partitions gained nothing, batch.size all.
+//! batches; partitions gained nothing, batch.size all. **One partition of a topic** that has no
+//! other is no hot key: keys of other topics never went to it, and more partitions of its own would
+//! take some of its records.
 //!
 //! **Numbers**: U of each broker; bytes and batches of each partition, as brokers count them. Where
 //! they do not, as Apache Kafka, the records of each partition by the ends of the logs: those of
@@ -152,6 +154,12 @@ fn hot_at_cluster<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
         positive(hot.records_per_second)?,
         positive(cluster.records_per_second)?,
     );
+    let listed = cluster
+        .partitions
+        .iter()
+        .filter_map(|partition| Some((partition, positive(partition.records_per_second)?)));
+    let (of_topic, count) = of_its_topic(hot, listed, all, positive(cluster.partitions_written)?);
+    is_hot(rate, of_topic, count)?;
     let share = is_hot(rate, all, positive(cluster.partitions_written)?)?;
     Some(Hot {
         partition: hot,
@@ -168,6 +176,23 @@ fn is_hot(rate: f64, all: f64, count: f64) -> Option<f64> {
     (count >= PARTITIONS_MIN && share >= HALF && rate >= HOT * others).then_some(share)
 }
 
+/// What is written to the topic of a partition, and to how many of its partitions. Those that are
+/// not listed are of the same topic only where all that are listed are.
+fn of_its_topic<'r>(
+    hot: &WrittenPartition,
+    listed: impl Iterator<Item = (&'r WrittenPartition, f64)> + Clone,
+    all: f64,
+    count: f64,
+) -> (f64, f64) {
+    let own = listed
+        .clone()
+        .filter(|(partition, _)| partition.topic == hot.topic);
+    match own.clone().count() == listed.count() {
+        true => (all, count),
+        false => (own.clone().map(|(_, rate)| rate).sum(), own.count() as f64),
+    }
+}
+
 fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
     let sides = || reading.snapshot.brokers.iter();
     let rate = |partition: &WrittenPartition| {
@@ -177,9 +202,9 @@ fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
         .flat_map(|side| &side.partitions)
         .filter(|partition| rate(partition).is_some())
         .max_by(|a, b| rate(a).unwrap_or(0.0).total_cmp(&rate(b).unwrap_or(0.0)))?;
-    let listed: Vec<f64> = sides()
+    let listed: Vec<(&WrittenPartition, f64)> = sides()
         .flat_map(|side| &side.partitions)
-        .filter_map(rate)
+        .filter_map(|partition| Some((partition, rate(partition)?)))
         .collect();
     let count = sides()
         .filter_map(|side| positive(side.partitions_written))
@@ -191,7 +216,9 @@ fn hot_partition<'r>(reading: &'r Reading<'_>) -> Option<Hot<'r>> {
             .filter_map(|side| positive(side.records_per_second))
             .sum::<f64>(),
     };
-    let all = whole.max(listed.iter().sum());
+    let all = whole.max(listed.iter().map(|(_, rate)| rate).sum());
+    let (of_topic, of_topic_count) = of_its_topic(hot, listed.iter().copied(), all, count);
+    is_hot(rate(hot)?, of_topic, of_topic_count)?;
     Some(Hot {
         partition: hot,
         share: is_hot(rate(hot)?, all, count)?,
@@ -364,5 +391,61 @@ mod tests {
         // Even partitions are none.
         snapshot.brokers[0].partitions = (0..6).map(|id| partition(id, 160_000.0)).collect();
         assert_ne!(examine(&snapshot).verdict, Verdict::Skew);
+    }
+    /// One topic with one partition, beside small ones.
+    #[test]
+    fn the_only_partition_of_a_busy_topic_is_no_hot_key() {
+        let row = Row {
+            records: 2_000.0,
+            requests: 120.0,
+            request_bytes: 8_200.0,
+            batch: 4_040.0,
+            latency: 41.0,
+            queue: Some(6_000.0),
+            buffer_wait: Some(0.5),
+            partitions: 4.0,
+            ..ROW
+        };
+        let written = |topic: &str, partition, rate| WrittenPartition {
+            topic: topic.to_owned(),
+            partition,
+            bytes_per_second: Some(rate),
+            records_per_second: Some(rate / 500.0),
+            ..WrittenPartition::default()
+        };
+        let seen = |by_cluster: bool, others: [&str; 3]| {
+            let mut snapshot = row.snapshot();
+            let mut partitions = vec![written("orders", 0, 950_000.0)];
+            let small = others.into_iter().zip(1..);
+            partitions.extend(small.map(|(topic, id)| written(topic, id, 16_000.0)));
+            if by_cluster {
+                snapshot.cluster = Some(ClusterSide {
+                    partitions,
+                    partitions_written: Some(4.0),
+                    records_per_second: Some(2_000.0),
+                    is_alone: true,
+                    ..ClusterSide::default()
+                });
+                return examine(&snapshot);
+            }
+            snapshot.brokers = vec![BrokerSide {
+                node_id: Some(1),
+                round_trip_ms: Some(40.0),
+                total_micros: Some(300.0),
+                requests_per_second: Some(120.0),
+                partitions,
+                partitions_written: Some(4.0),
+                ..BrokerSide::default()
+            }];
+            examine(&snapshot)
+        };
+        for by_cluster in [false, true] {
+            let alone = seen(by_cluster, ["audit", "audit", "dlq"]);
+            assert_ne!(alone.verdict, Verdict::Skew, "{alone:#?}");
+            let refuses = |set: &str| alone.refused.iter().any(|refusal| refusal.set == set);
+            assert!(!refuses("partitions"), "{:?}", alone.refused);
+            let keyed = seen(by_cluster, ["orders", "orders", "dlq"]);
+            assert_eq!(keyed.verdict, Verdict::Skew, "{keyed:#?}");
+        }
     }
 }
