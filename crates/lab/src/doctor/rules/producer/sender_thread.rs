@@ -1,13 +1,15 @@
 //! producer 5: has the client's own sending thread time?
 //!
-//! **Asks** which of three things takes that thread, because each has its own lever: callbacks,
-//! compressing and closing batches, or a machine without processors (`host`, asked before).
+//! **Asks** which of four things takes that thread, because each has its own lever: callbacks,
+//! compressing and closing batches, reading and writing its sockets (encryption, many small
+//! requests), or a machine without processors (`host`, asked before).
 //!
 //! | test | then |
 //! |---|---|
 //! | X_r × C ≥ 0.8, C measured by the client or its owner | callbacks (N1), whether or not records wait |
 //! | records wait, the I/O thread waits < 10 % | the thread is busy |
 //! | the pipe is full, i_oth ≥ 0.5 and i_wait < 0.10 | the same: answers are read late, so L is inflated |
+//! | busy, more with its sockets (i_io) than with anything else | sockets: a second producer has a thread of its own |
 //! | busy, batches compressed with zstd or gzip | compressing (W3); lz4 is the lever |
 //! | busy, batches not compressed, or with lz4 or snappy | callbacks (N1) |
 //!
@@ -28,6 +30,7 @@ use super::super::words::known;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
 use super::reading::{Bound, Reading, positive, reaches};
+use super::sender_rate::second_producer;
 use super::{COMPRESSION, Rule, refusals, rule};
 use crate::model::ceilings::{Ceiling, lowest, next};
 use crate::numbers::{number, percent};
@@ -44,6 +47,8 @@ enum Work {
     Measured(f64),
     Callbacks,
     Compressing(Codec),
+    /// Reading and writing its sockets, with this share of its time.
+    Sockets(f64),
     /// Callbacks or compression: the codec is not known.
     Either,
 }
@@ -51,6 +56,7 @@ enum Work {
 fn ask(reading: &Reading<'_>) -> Found {
     let numbers = [
         known("i_wait", reading.io_wait, ""),
+        known("i_io", reading.io, ""),
         known("i_oth", reading.io_other, ""),
         known("X_r × C", reading.callback_use(), ""),
     ];
@@ -62,14 +68,16 @@ fn ask(reading: &Reading<'_>) -> Found {
     }
     let work = work(reading);
     let text = sentence(reading, work);
-    let id = finding(work);
     let found = Found::verdict(
         numbers,
         Verdict::SenderThread,
         confidence(reading, Verdict::SenderThread, work == Work::Either),
         text.clone(),
-    )
-    .finding(id, text)
+    );
+    let found = match work {
+        Work::Sockets(_) => found,
+        _ => found.finding(finding(work), text),
+    }
     .recommend(recommend(reading, work))
     .refusals(refusals::linger(reading))
     .refusals(refusals::of_memory(reading))
@@ -116,6 +124,10 @@ fn work(reading: &Reading<'_>) -> Work {
     if let Some(micros) = reading.callback_micros.filter(|_| reading.has_slow_callbacks()) {
         return Work::Measured(micros);
     }
+    let most = reading.io.filter(|io| *io > reading.io_other.unwrap_or(1.0));
+    if let Some(share) = most {
+        return Work::Sockets(share);
+    }
     let is_compressed = reading.compression_rate < 0.97;
     match reading.snapshot.settings.compression.map(|setting| setting.value) {
         Some(codec @ (Codec::Zstd | Codec::Gzip)) => Work::Compressing(codec),
@@ -137,6 +149,10 @@ fn sentence(reading: &Reading<'_>, work: Work) -> String {
             "Compressing batches with {} keeps the client's sending thread {busy} busy: requests leave late.",
             name(codec)
         ),
+        Work::Sockets(share) => format!(
+            "The client's sending thread is {busy} busy, {} of the time with reading and writing its sockets: requests leave late.",
+            percent(share)
+        ),
         Work::Callbacks => format!(
             "The client's sending thread is {busy} busy with callbacks, so requests leave and answers are read late."
         ),
@@ -157,6 +173,9 @@ fn name(codec: Codec) -> &'static str {
 }
 
 fn recommend(reading: &Reading<'_>, work: Work) -> Option<Recommendation> {
+    if matches!(work, Work::Sockets(_)) {
+        return second_producer(reading);
+    }
     let now = positive(reading.records_per_second)?;
     // Slow callbacks hold back confirmations, not sending.
     let now = match work {
@@ -224,6 +243,7 @@ pub(crate) fn is_short_of_cpu(reading: &Reading<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::diagnosis::Finding;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
 
@@ -298,5 +318,25 @@ mod tests {
         assert!(change.set.starts_with("hand the callback"), "{change:?}");
         snapshot.application.callback_micros = Some(20.0);
         assert_eq!(examine(&snapshot).verdict, Verdict::KeepsUp);
+    }
+    #[test]
+    fn a_thread_that_reads_and_writes_its_sockets_has_no_slow_callback() {
+        let row = Row {
+            thread: Some((0.03, 0.8)),
+            ..BUSY_THREAD
+        };
+        for codec in [None, Some(Codec::None), Some(Codec::Zstd)] {
+            let diagnosis = examine(&Row { codec, ..row }.snapshot());
+            assert_eq!(diagnosis.verdict, Verdict::SenderThread, "{diagnosis:#?}");
+            assert!(diagnosis.summary.contains("sockets"), "{}", diagnosis.summary);
+            let callbacks = |finding: &Finding| finding.id == FindingId::N1;
+            assert!(!diagnosis.findings.iter().any(callbacks));
+            let change = diagnosis.recommendation.unwrap();
+            assert!(change.set.starts_with("a second producer"), "{change:?}");
+        }
+        // What its owner measured is known.
+        let mut measured = row.snapshot();
+        measured.application.callback_micros = Some(3_500.0);
+        assert!(examine(&measured).summary.starts_with("Callbacks take"));
     }
 }
