@@ -14,6 +14,10 @@
 //! sending thread works bounds both. Measured: 500 records/s with U near 1 over a long round
 //! trip; 6,010 with the same settings.
 //!
+//! **A broker that takes long**: a tenth of a second and most of L, at any rate, is told beside the
+//! verdict with the broker's own finding. A client that may have many requests under way keeps up
+//! with it, and its records arrive late.
+//!
 //! **Why two**: without W, T and an offered rate it is not known whether the application wants to
 //! send more. Far from every ceiling the question is idle, and an operator's screen full of
 //! "limited by the application" would hide the clients that really are. Measured: 2,000 records/s
@@ -22,11 +26,12 @@
 
 use crate::doctor::diagnosis::{FindingId, Verdict};
 
+use super::super::broker::blame;
 use super::super::found::Found;
 use super::super::words::known;
 use super::backlog::Backlog;
 use super::evidence::confidence;
-use super::reading::{Bound, Reading, clean, reaches};
+use super::reading::{Bound, Pipe, Reading, clean, reaches};
 use super::{Rule, refusals, rule, worker};
 use crate::numbers::{number, percent};
 
@@ -35,6 +40,8 @@ pub(crate) const RULE: Rule = rule("producer 14", "Does it send all that it is g
 const SPARE: f64 = 4.0;
 /// Less room than this is not worth a number.
 const TOLD: f64 = 1.5;
+/// A broker that takes this long for a request is worth a word although nothing waits.
+const LONG_MS: f64 = 100.0;
 /// The same where batches would have to grow for it.
 const SPARE_BY_BATCHES: f64 = 8.0;
 
@@ -87,11 +94,30 @@ fn ask(reading: &Reading<'_>) -> Found {
     } else if reading.threads.is_none() || reading.send_micros.is_none() {
         found = found.missing("how many threads call send(), and how long one call takes");
     }
+    if let Some((pipe, broker_ms)) = slow_broker(reading) {
+        let blamed = pipe.broker.as_ref().and_then(|broker| blame(broker.side));
+        found = found.contributing(blamed).note(format!(
+            "the broker takes {} of the {} ms until an answer",
+            number(broker_ms),
+            number(pipe.request_ms.unwrap_or(broker_ms))
+        ));
+    }
     if reading.backlog == Backlog::None && reading.settings.linger_ms.value >= 20.0 {
         let linger = number(reading.settings.linger_ms.value);
         found = found.note(format!("latency is linger: {linger} ms of it"));
     }
     found
+}
+
+/// A broker that takes most of the time of requests, and long, whether or not anything waits.
+fn slow_broker<'r, 'a>(reading: &'r Reading<'a>) -> Option<(&'r Pipe<'a>, f64)> {
+    let timed = reading
+        .nodes
+        .iter()
+        .filter_map(|pipe| Some((pipe, reading.broker_ms(pipe)?)));
+    timed
+        .filter(|(pipe, ms)| *ms >= LONG_MS && pipe.request_ms.is_some_and(|all| *ms >= 0.5 * all))
+        .max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 fn offer_met(reading: &Reading<'_>, fits: Option<String>) -> String {
@@ -125,9 +151,11 @@ fn spare(reading: &Reading<'_>, may_grow: bool) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::Snapshot;
+    use crate::doctor::diagnosis::{Finding, FindingId, Verdict};
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
+    use crate::doctor::snapshot::{BrokerSide, Library};
 
     #[test]
     fn batches_that_can_grow_leave_room_in_a_full_pipe() {
@@ -147,5 +175,46 @@ mod tests {
         let diagnosis = examine(&row.snapshot());
         assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{diagnosis:#?}");
         assert!(diagnosis.summary.contains("15.5 times"), "{}", diagnosis.summary);
+    }
+    /// librdkafka may have a million requests under way, so that none waits in it.
+    #[test]
+    fn a_broker_that_takes_most_of_a_long_time_is_told_beside_the_verdict() {
+        let row = Row {
+            records: 2_500.0,
+            requests: 25.0,
+            request_bytes: 100_000.0,
+            batch: 99_000.0,
+            records_per_request: 100.0,
+            latency: 800.0,
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.client.library = Library::Librdkafka;
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(25.0),
+            local_micros: Some(1_000.0),
+            remote_micros: Some(779_000.0),
+            flush_micros: Some(779_000.0),
+            round_trip_ms: Some(0.1),
+            has_overlap: Some(true),
+            ..BrokerSide::default()
+        }];
+        let told = |snapshot: &Snapshot| {
+            let diagnosis = examine(snapshot);
+            assert_eq!(diagnosis.verdict, Verdict::KeepsUp, "{diagnosis:#?}");
+            let is_told = |note: &String| note.starts_with("the broker takes");
+            let is_blamed = |finding: &Finding| finding.id == FindingId::B4;
+            (
+                diagnosis.notes.iter().any(is_told),
+                diagnosis.findings.iter().any(is_blamed),
+            )
+        };
+        assert_eq!(told(&snapshot), (true, true));
+        // Most of a time that is short, and little of a long one.
+        snapshot.brokers[0].remote_micros = Some(9_000.0);
+        assert_eq!(told(&snapshot), (false, false));
+        snapshot.producer.as_mut().unwrap().nodes[0].request_ms = Some(10.0);
+        assert_eq!(told(&snapshot), (false, false));
     }
 }
