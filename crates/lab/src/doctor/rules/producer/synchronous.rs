@@ -16,7 +16,8 @@
 //!
 //! An application may wait for several answers at once: with `flush()`, or at the end of a
 //! transaction. Java counts the time in both; at 0.7 of a thread's time and without a backlog
-//! it is what sets the pace, however many records are in a request.
+//! it is what sets the pace, however many records are in a request. Java adds the time of all
+//! threads: where it is more than all of the time of one, and T is not known, nothing follows.
 //!
 //! Clients that push no queue time and send requests of one small record without a pause wait for
 //! each answer: behind a backlog a request would hold more of them.
@@ -66,6 +67,10 @@ fn ask(reading: &Reading<'_>) -> Found {
     }
     match (one_at_a_time(reading), Waiting::of(reading)) {
         (Some(waiters), _) => found(reading, numbers, waiters.threads, waiters.records_per_second),
+        (None, Some(waiting)) if waiting.is_of_unknown => Found::nothing(numbers, "no").missing(format!(
+            "how many threads call flush(): together they wait {} s each second",
+            number(waiting.share)
+        )),
         (None, Some(waiting)) => several(reading, numbers, waiting),
         _ => Found::nothing(numbers, "no"),
     }
@@ -145,6 +150,8 @@ fn seen_by_broker(reading: &Reading<'_>) -> Option<f64> {
 struct Waiting {
     share: f64,
     is_of_transactions: bool,
+    /// More than one thread waits, and how many there are is not known.
+    is_of_unknown: bool,
 }
 
 impl Waiting {
@@ -153,9 +160,11 @@ impl Waiting {
         let threads = reading.threads.unwrap_or(1.0).max(1.0);
         let kinds = [(own.transaction_wait, true), (own.flush_wait, false)];
         let known = kinds.into_iter().filter_map(|(share, is_of_transactions)| {
+            let share = clean(share)? / threads;
             Some(Waiting {
-                share: clean(share)? / threads,
+                share,
                 is_of_transactions,
+                is_of_unknown: reading.threads.is_none() && share > 1.0 + BETWEEN,
             })
         });
         known
@@ -413,6 +422,15 @@ mod tests {
         let mut several = snapshot.clone();
         several.application.threads = Some(8.0);
         assert_ne!(examine(&several).verdict, Verdict::Synchronous);
+        // Sixteen of which nothing is known wait as long as two that always do.
+        let mut unknown = snapshot.clone();
+        unknown.producer.as_mut().unwrap().flush_wait = Some(1.6);
+        let diagnosis = examine(&unknown);
+        assert_ne!(diagnosis.verdict, Verdict::Synchronous, "{diagnosis:#?}");
+        let asks = |words: &String| words.contains("call flush()");
+        assert!(diagnosis.missing.iter().any(asks), "{:?}", diagnosis.missing);
+        unknown.application.threads = Some(2.0);
+        assert_eq!(examine(&unknown).verdict, Verdict::Synchronous);
         // Once a second is no wait to speak of.
         snapshot.producer.as_mut().unwrap().flush_wait = Some(0.045);
         let verdict = examine(&snapshot).verdict;
