@@ -5,7 +5,8 @@
 //!
 //! - Numbers: fetch throttle time reported by the client and, for this client alone, by the broker;
 //!   its quota where it is known.
-//! - Thresholds: above 0, and not known to keep up.
+//! - Thresholds: a mean delay of 2 % of a fetch's latency, 1 ms where that is not known, and not
+//!   known to keep up; with 20 % the confidence is high.
 //! - Says: "Its quota of 1 MB/s holds it back: the broker delays each fetch by 210 ms."
 //! - Source: KIP-13, KIP-124.
 
@@ -14,6 +15,14 @@ use super::found::{Found, known, promise};
 use super::reading::{Reading, sane};
 use crate::numbers::{bytes, number, percent, plain};
 
+/// Fetches that a delay makes longer by less are not held back by it: some of them exceeded a quota
+/// for a moment.
+const DELAY_MIN: f64 = 0.02;
+/// Fetches that a delay makes longer by so much are held back by nothing else as surely.
+const DELAY_HIGH: f64 = 0.2;
+/// The shortest delay that a broker names, where the latency of fetches is not known.
+const DELAY_MS_MIN: f64 = 1.0;
+
 /// A quota is set this much above what is needed: rates vary.
 const RESERVE: f64 = 1.2;
 
@@ -21,7 +30,7 @@ pub fn quota(reading: &Reading<'_>) -> Found {
     let throttle = reading.throttle_ms();
     let bytes_per_second = reading.bytes_per_second();
     let limit = reading.sides().find_map(|side| sane(side.quota_bytes_per_second));
-    let share = reading.sides().find_map(|side| sane(side.quota_request_share));
+    let request_share = reading.sides().find_map(|side| sane(side.quota_request_share));
     let numbers = [
         known("throttle", throttle, "ms"),
         known("quota", limit, "B/s"),
@@ -31,6 +40,11 @@ pub fn quota(reading: &Reading<'_>) -> Found {
     let Some(throttle) = throttle.filter(|ms| *ms > 0.0) else {
         return Found::nothing(numbers, "no");
     };
+    let share = delay_share(reading, throttle);
+    if !delays(reading) {
+        let text = format!("it delays them by {} ms, too little to matter", number(throttle));
+        return Found::nothing(numbers, text);
+    }
     if reading.is_lag_small() == Some(true) && reading.is_growing() != Some(true) {
         let text = format!(
             "the broker delays its fetches by {} ms to keep a quota, but it keeps up",
@@ -38,7 +52,7 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         );
         return Found::nothing(numbers, text.clone()).finding(FindingId::Q1, text);
     }
-    let whose = match (limit, share) {
+    let whose = match (limit, request_share) {
         (Some(limit), _) => format!("Its quota of {}/s", bytes(limit)),
         (None, Some(share)) => format!("Its quota of {} of the request time", percent(share)),
         (None, None) => String::from("A quota"),
@@ -47,9 +61,14 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         "{whose} holds it back: the broker delays each fetch by {} ms.",
         number(throttle)
     );
-    let mut found = Found::verdict(numbers, Verdict::Quota, Confidence::High, summary.clone())
+    let confidence = if share < DELAY_HIGH {
+        Confidence::Medium
+    } else {
+        Confidence::High
+    };
+    let mut found = Found::verdict(numbers, Verdict::Quota, confidence, summary.clone())
         .finding(FindingId::Q1, summary)
-        .recommend(Some(higher(reading, (limit, share), bytes_per_second)))
+        .recommend(Some(higher(reading, (limit, request_share), bytes_per_second)))
         .evidence(line(limit, bytes_per_second))
         .refuse(
             "more consumers",
@@ -60,10 +79,25 @@ pub fn quota(reading: &Reading<'_>) -> Found {
             "fetch sizes",
             "larger fetches are delayed for longer: the quota counts bytes",
         );
-    } else if share.is_none() {
+    } else if request_share.is_none() {
         found = found.missing("the quota: consumer_byte_rate or request_percentage");
     }
     found
+}
+
+/// Whether a quota delays fetches noticeably.
+pub fn delays(reading: &Reading<'_>) -> bool {
+    let throttle_ms = reading.throttle_ms();
+    throttle_ms.is_some_and(|ms| delay_share(reading, ms) >= DELAY_MIN)
+}
+
+/// How much longer the delay makes a fetch.
+fn delay_share(reading: &Reading<'_>, throttle_ms: f64) -> f64 {
+    match reading.fetch_ms {
+        Some(fetch_ms) => throttle_ms / fetch_ms,
+        None if throttle_ms >= DELAY_MS_MIN => DELAY_HIGH,
+        None => 0.0,
+    }
 }
 
 fn line(limit: Option<f64>, now: Option<f64>) -> Option<Evidence> {
@@ -148,6 +182,35 @@ mod tests {
             change.promise.now,
             "nothing is promised"
         );
+    }
+
+    #[test]
+    fn a_delay_of_a_few_fetches_holds_nobody_back() {
+        let with = |throttle_ms, fetch_ms| {
+            let consumer = Consumer {
+                throttle_ms: Some(throttle_ms),
+                fetch_ms,
+                ..starved()
+            };
+            super::super::diagnose(&of(consumer))
+        };
+        // 0.015 ms in the mean of fetches that take 72.
+        assert_ne!(with(0.015, Some(72.0)).verdict, Verdict::Quota);
+        assert_ne!(with(1.0, Some(72.0)).verdict, Verdict::Quota);
+        assert_eq!(with(2.0, Some(72.0)).verdict, Verdict::Quota);
+        assert_ne!(with(0.9, None).verdict, Verdict::Quota);
+        assert_eq!(with(1.1, None).verdict, Verdict::Quota);
+        let confidence = |throttle_ms| {
+            let consumer = Consumer {
+                throttle_ms: Some(throttle_ms),
+                ..starved()
+            };
+            let reading = of(consumer);
+            let found = quota(&Reading::of(&reading, reading.consumer.as_ref().unwrap()));
+            found.verdict.map(|(_, confidence)| confidence)
+        };
+        assert_eq!(confidence(5.0), Some(Confidence::Medium));
+        assert_eq!(confidence(50.0), Some(Confidence::High));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::cold_read::are_cold_reads_many;
 use super::fetch_wait::is_held_back;
 use super::fetches;
 use super::found::{Found, known};
+use super::quota;
 use super::reading::{Reading, is_known, sane};
 use crate::numbers::{bytes, duration, number, plain};
 
@@ -214,8 +215,7 @@ fn at_broker_ms(reading: &Reading<'_>) -> f64 {
 /// No throttle, no cold reads, no link that is known to be full.
 fn is_free_of_others(reading: &Reading<'_>) -> bool {
     let is_cold = reading.sides().any(|side| are_cold_reads_many(reading, side));
-    let is_throttled = reading.throttle_ms().is_some_and(|ms| ms > 0.0);
-    !is_cold && !is_throttled && !fetches::is_link_full(reading)
+    !is_cold && !quota::delays(reading) && !fetches::is_link_full(reading)
 }
 
 /// The receive buffer that the client asks for; `None` where the kernel chooses it.
