@@ -235,7 +235,7 @@ impl Work<'_> {
             );
             self.unchanged(
                 "max.poll.records",
-                "throughput: how many records a poll hands over does not change what each costs",
+                "throughput, unless the application waits once for each poll, as for a transaction of a database",
             );
         }
         if wanted.get("max.poll.interval.ms").is_some() {

@@ -115,11 +115,14 @@ pub fn is_link_full(reading: &Reading<'_>) -> bool {
 
 /// Whether the consumer will have caught up soon without any change.
 pub fn catches_up_soon(reading: &Reading<'_>) -> bool {
-    let (Some(lag), Some(consumed), Some(produced)) = (reading.lag, reading.consumed, reading.produced)
-    else {
-        return false;
-    };
-    reading.is_shrinking() == Some(true) && catch_up_seconds(lag, consumed, produced) <= CATCH_UP_SECONDS
+    seconds_left(reading).is_some_and(|seconds| seconds <= CATCH_UP_SECONDS)
+}
+
+/// How long the lag lasts at the present rates, where it shrinks.
+pub fn seconds_left(reading: &Reading<'_>) -> Option<f64> {
+    let (lag, consumed, produced) = (reading.lag?, reading.consumed?, reading.produced?);
+    let seconds = catch_up_seconds(lag, consumed, produced);
+    (reading.is_shrinking() == Some(true) && seconds.is_finite()).then_some(seconds)
 }
 
 /// Records per second that neither the application nor the link lets it exceed.

@@ -6,13 +6,15 @@
 //! still falls behind, or a topic with another number of partitions was read at the same rate. In
 //! that case more partitions gain nothing unless more consumers read them. Records per second are
 //! those of the partitions' positions where the client's own count differs: Java counts a fetch
-//! when its last record has been handed over, which takes a slow consumer many seconds.
+//! when its last record has been handed over, which takes a slow consumer many seconds. One that
+//! works all the time because it was away, and will have caught up within minutes, is only catching
+//! up (test 13).
 //!
 //! - Numbers: idle share of polls (Java's corrected: r / (1 - r)), records per second, work per
 //!   record = (1 - idle) / records per second, needed consumers = produced * work, at most the
 //!   partitions (F29).
 //! - Thresholds: idle below 0.2; below 0.5 where the lag grows; fetches under way below 0.2 of the
-//!   time; rates within 5 %.
+//!   time; rates within 5 %; a lag that is not gone in 5 min.
 //! - Commits that the application waits for look like work; where they take half of the time they
 //!   are named, and fewer of them are the change.
 //! - Says: "It falls behind because its own work takes 521 µs on each record, which makes 1,863
@@ -33,6 +35,12 @@ const POLLS_AT_ONCE_MS: f64 = 2.0;
 
 /// With a fetch under way for less than this share of time, the consumer does not request records.
 const FETCH_USE_LOW: f64 = 0.2;
+
+/// A consumer that will have caught up within this time needs no change.
+const BACKLOG_SECONDS: f64 = 300.0;
+
+/// A poll that hands over fewer records than this, half of the default of `max.poll.records`.
+const POLL_RECORDS_FEW: f64 = 250.0;
 
 /// Rates that differ by less than this count as equal.
 const SAME_RATE: f64 = 0.05;
@@ -57,13 +65,20 @@ pub fn processing(reading: &Reading<'_>) -> Found {
         let found = Found::nothing(numbers, "there is no lag that it could have caused");
         return match busy {
             Some(idle) => {
-                let text = format!("it keeps up, but without reserve: polls wait {}", of_time(idle));
+                let text = format!(
+                    "it keeps up, but without reserve unless it rests between polls: they wait {}",
+                    of_time(idle)
+                );
                 let mut found = found.finding(FindingId::C1, text);
                 found.evidence.extend(work_line(reading));
                 found
             }
             None => found,
         };
+    }
+    if let Some(seconds) = fetches::seconds_left(reading).filter(|seconds| *seconds <= BACKLOG_SECONDS) {
+        let answer = format!("it will have caught up in {}", duration(seconds));
+        return Found::nothing(numbers, answer);
     }
     let Some((why, confidence)) = sign(reading, is_small, is_growing) else {
         let answer = match reading.idle {
@@ -156,13 +171,14 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
         .evidence(needed_line(reading, work))
         .evidence(catch_up_line(reading))
         .recommend(Some(change));
-    // Fewer at a time would keep a member from being expelled; more at a time may mean fewer
-    // commits.
-    if reading.poll_interval_ms().is_some() && commits.is_none() {
-        found = found.refuse(
-            "max.poll.records",
-            "how many records a poll hands over does not change what each costs",
-        );
+    // Nothing shows whether the time goes into each record, or into each poll.
+    let few = records_of_a_poll(reading).filter(|records| *records < POLL_RECORDS_FEW && commits.is_none());
+    if let Some(records) = few {
+        found = found.note(format!(
+            "a poll hands over {} records: where the application waits once for each poll, as for a transaction of a database, \
+             try a higher max.poll.records",
+            number(records)
+        ));
     }
     // Without these signs a fetch may still be part of it.
     let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
@@ -238,6 +254,13 @@ fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
         )),
         None => found,
     }
+}
+
+/// Records that a poll hands over, mean.
+fn records_of_a_poll(reading: &Reading<'_>) -> Option<f64> {
+    let between_ms = sane(reading.consumer.ms_between_polls).filter(|ms| *ms > 0.0)?;
+    let records = reading.consumed? * between_ms / 1_000.0;
+    Some(records).filter(|records| *records > 0.0)
 }
 
 fn work_of(reading: &Reading<'_>) -> Option<f64> {
@@ -391,4 +414,108 @@ fn more_consumers(reading: &Reading<'_>, wanted: f64, shared: f64) -> Recommenda
 /// Formats a share of time.
 fn of_time(share: f64) -> String {
     format!("{} of the time", percent(share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{check, of, partitions, slow_work, stated};
+    use super::*;
+    use crate::doctor::snapshot::Consumer;
+
+    /// 200 records/s are written, and it reads 5,000/s of what came while it was away.
+    fn restarted(lag: f64) -> Consumer {
+        Consumer {
+            records_per_second: Some(5_000.0),
+            poll_idle_share: Some(0.05),
+            ms_between_polls: Some(100.0),
+            assigned_partitions: Some(1.0),
+            partitions: partitions(&[(lag, -4_800.0, 5_000.0)]),
+            ..slow_work()
+        }
+    }
+
+    #[test]
+    fn a_consumer_that_was_away_and_will_soon_have_caught_up_is_catching_up() {
+        let diagnosis = check(&of(restarted(120_000.0)), Verdict::CatchingUp);
+        assert!(diagnosis.recommendation.is_none());
+        check(&of(restarted(4_800.0 * 290.0)), Verdict::CatchingUp);
+        check(&of(restarted(4_800.0 * 310.0)), Verdict::Processing);
+        // It waits for its commits meanwhile.
+        let consumer = Consumer {
+            commit_wait: Some(0.9),
+            commits_per_second: Some(50.0),
+            ..restarted(120_000.0)
+        };
+        check(&of(consumer), Verdict::CatchingUp);
+    }
+
+    /// 1,000 records/s; every 5 s it reads all that are there, and is not in a poll otherwise.
+    fn every_five_seconds(lag: f64, slope: f64) -> Consumer {
+        Consumer {
+            records_per_second: Some(1_000.0),
+            bytes_per_second: Some(100_000.0),
+            poll_idle_share: Some(0.0),
+            ms_between_polls: Some(5_000.0),
+            assigned_partitions: Some(1.0),
+            partitions: partitions(&[(lag, slope, 1_000.0)]),
+            ..slow_work()
+        }
+    }
+
+    #[test]
+    fn a_client_that_polls_every_few_seconds_is_behind_by_what_comes_between_two_polls() {
+        check(&of(every_five_seconds(4_800.0, 0.0)), Verdict::KeepsUp);
+        // The window begins after a poll and ends before one.
+        check(&of(every_five_seconds(4_800.0, 80.0)), Verdict::KeepsUp);
+        check(&of(every_five_seconds(6_000.0, 0.0)), Verdict::Processing);
+        check(&of(every_five_seconds(4_800.0, 100.0)), Verdict::Processing);
+        // A window of one poll shows no course of the lag.
+        let mut short = of(every_five_seconds(4_800.0, 80.0));
+        short.seconds = 20.0;
+        check(&short, Verdict::Processing);
+    }
+
+    /// Two records/s, and polls that do not wait: `poll(0)`.
+    #[test]
+    fn a_few_records_are_no_lag_however_they_come_and_go() {
+        let polling = |lag: f64, slope: f64| Consumer {
+            records_per_second: Some(2.0),
+            bytes_per_second: Some(200.0),
+            fetches_per_second: Some(2.0),
+            fetch_ms: Some(500.0),
+            fetch_bytes: Some(100.0),
+            poll_idle_share: Some(0.0),
+            ms_between_polls: Some(1.0),
+            assigned_partitions: Some(1.0),
+            partitions: partitions(&[(lag, slope, 2.0)]),
+            ..slow_work()
+        };
+        check(&of(polling(5.0, 0.05)), Verdict::KeepsUp);
+        check(&of(polling(30.0, 0.5)), Verdict::Processing);
+    }
+
+    /// One transaction of 100 ms for each poll of 50 records.
+    #[test]
+    fn more_records_for_each_poll_are_to_be_tried_and_not_refused() {
+        let consumer = Consumer {
+            records_per_second: Some(500.0),
+            poll_idle_share: Some(0.02),
+            ms_between_polls: Some(100.0),
+            assigned_partitions: Some(1.0),
+            partitions: partitions(&[(90_000.0, 1_500.0, 500.0)]),
+            ..slow_work()
+        };
+        let mut snapshot = of(consumer);
+        snapshot.settings.max_poll_interval_ms = stated(300_000.0);
+        let diagnosis = check(&snapshot, Verdict::Processing);
+        assert!(diagnosis.refused.iter().all(|one| one.set != "max.poll.records"));
+        let to_try = |note: &String| note.starts_with("a poll hands over 50 records");
+        assert!(diagnosis.notes.iter().any(to_try), "{:?}", diagnosis.notes);
+        // Of 471 records each.
+        let notes = check(&of(slow_work()), Verdict::Processing).notes;
+        assert!(
+            !notes.iter().any(|note| note.contains("max.poll.records")),
+            "{notes:?}"
+        );
+    }
 }

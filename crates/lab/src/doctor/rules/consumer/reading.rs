@@ -46,6 +46,9 @@ const POLL_RECORDS: f64 = 500.0;
 /// Where a fetch has records for this many polls, most hand over what an earlier one waited for.
 const POLLS_OF_A_FETCH: f64 = 1.5;
 
+/// A window with this many polls shows whether the lag moves from poll to poll.
+const POLLS_SEEN: f64 = 5.0;
+
 /// Polls this many fetches apart, each of a second at least, do not wait for them.
 const POLLS_APART: f64 = 5.0;
 const FETCH_MS_MIN: f64 = 1_000.0;
@@ -128,8 +131,10 @@ impl<'a> Reading<'a> {
 
     /// Whether the lag is too small to count as one. `None`: it is not known.
     pub fn is_lag_small(&self) -> Option<bool> {
-        let flow = self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0));
-        let is_small = self.is_small(self.lag?, flow) || self.is_less_than_a_fetch_wants();
+        let lag = self.lag?;
+        let is_small = self.is_small(lag, self.flow())
+            || self.is_less_than_a_fetch_wants()
+            || (lag <= self.between_polls() && self.is_growing() == Some(false));
         // An old lag can only have grown.
         (!is_small || !self.is_lag_stale).then_some(is_small)
     }
@@ -159,10 +164,27 @@ impl<'a> Reading<'a> {
         self.is_lag_small() == Some(false)
     }
 
-    /// Whether the lag grows by more than rates vary from second to second.
+    /// Records per second that it reads, or that come where that is more.
+    fn flow(&self) -> f64 {
+        self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0))
+    }
+
+    /// Records that come between two polls: a client that polls every few seconds and reads all
+    /// that is there has a lag that rises and falls by so many. 0 where the window has few polls.
+    fn between_polls(&self) -> f64 {
+        let seconds = sane(self.consumer.ms_between_polls).unwrap_or(0.0) / 1_000.0;
+        match POLLS_SEEN * seconds <= self.snapshot.seconds {
+            true => self.flow() * seconds,
+            false => 0.0,
+        }
+    }
+
+    /// Whether the lag grows by more than rates vary from second to second, and within the window
+    /// by more than it varies from poll to poll: a few records, or those that come between two.
     pub fn is_growing(&self) -> Option<bool> {
-        let flow = self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0));
-        self.lag_slope.map(|slope| slope > 0.02 * flow && slope > 0.0)
+        let slope = self.lag_slope?;
+        let grown = slope * self.snapshot.seconds;
+        Some(slope > 0.02 * self.flow() && grown > self.between_polls().max(LAG_SMALL_RECORDS))
     }
 
     pub fn is_shrinking(&self) -> Option<bool> {

@@ -28,12 +28,7 @@ fn slow_work_is_reported() {
         .find(|line| line.name == "work")
         .unwrap();
     within(work.result, 0.5, 5.0);
-    for set in [
-        "more partitions",
-        "fetch.max.bytes",
-        "max.partition.fetch.bytes",
-        "max.poll.records",
-    ] {
+    for set in ["more partitions", "fetch.max.bytes", "max.partition.fetch.bytes"] {
         refuses(&diagnosis, set);
     }
     let promise = diagnosis.recommendation.unwrap().promise;
