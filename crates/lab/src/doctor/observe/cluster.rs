@@ -251,6 +251,7 @@ fn all_limits<E: fmt::Display>(
 #[derive(Debug, Default)]
 pub struct ClusterWindows {
     readings: VecDeque<ClusterReading>,
+    commits: Commits,
     writers: Writers,
 }
 
@@ -266,13 +267,14 @@ impl ClusterWindows {
     pub fn take(&mut self, reading: ClusterReading, pushing: &[Pushing]) -> Vec<Observed> {
         self.readings
             .retain(|earlier| earlier.at_ms > reading.at_ms - WINDOW_MS && earlier.at_ms < reading.at_ms);
-        let earlier = &self.readings;
+        note_commits(&mut self.commits, &reading, self.readings.back());
+        let (earlier, commits) = (&self.readings, &self.commits);
         let users = users(pushing);
         let mut observed = Vec::new();
         for (group, members) in &reading.groups {
             let assigned: usize = members.iter().map(|member| member.assignment.len()).sum();
             for member in members {
-                let mut one = observation(&reading, earlier, group, member, &users);
+                let mut one = observation(&reading, (earlier, commits), group, member, &users);
                 one.group_members = Some(members.len() as f64);
                 one.group_partitions = (assigned > 0).then_some(assigned as f64);
                 one.rejoined = rejoined(members, earlier, group, member);
@@ -288,7 +290,7 @@ impl ClusterWindows {
 
 fn observation(
     reading: &ClusterReading,
-    earlier: &VecDeque<ClusterReading>,
+    (earlier, commits): (&VecDeque<ClusterReading>, &Commits),
     group: &str,
     member: &Member,
     users: &Users<'_>,
@@ -308,7 +310,7 @@ fn observation(
         },
         is_off_at_broker: !reading.asks_for_metrics,
         partitions: (member.assignment.iter())
-            .filter_map(|partition| consumed(reading, earlier, group, partition))
+            .filter_map(|partition| consumed(reading, earlier, commits, group, partition))
             .collect(),
         ..of_member(group, member)
     }
@@ -414,14 +416,84 @@ fn of_member(group: &str, member: &Member) -> Observed {
 /// Clients commit every five seconds unless they are told otherwise (`auto.commit.interval.ms`).
 const COMMIT_SECONDS: f64 = 5.0;
 
-/// The lag behind the committed offset, without what arrived since a commit that is as old as
-/// commits of a group usually get: a reader at the end would otherwise seem to be behind by all
+/// A group that has committed nothing for this many of its intervals does not commit any more.
+const INTERVALS_MAX: i64 = 2;
+
+/// By group and partition.
+type Commits = BTreeMap<(String, TopicPartition), Commit>;
+
+/// A group's last commit in a partition.
+#[derive(Clone, Copy, Debug)]
+struct Commit {
+    /// The first reading that has it.
+    at_ms: i64,
+    /// Records behind the end at that time, and at the commit before.
+    lag: f64,
+    lag_before: Option<f64>,
+    /// Since the commit before, where that is known.
+    interval_ms: Option<i64>,
+    /// The group commits less often than it is asked, though it has something to commit.
+    is_rare: bool,
+}
+
+impl Commit {
+    fn is_over(&self, now_ms: i64) -> bool {
+        let patience_ms = self.interval_ms.map_or(WINDOW_MS, |ms| INTERVALS_MAX * ms);
+        now_ms - self.at_ms > patience_ms
+    }
+
+    /// The growth of the lag from commit to commit, where there are readings between them.
+    fn slope(&self) -> Option<f64> {
+        let seconds = self.interval_ms.filter(|_| self.is_rare)? as f64 / 1e3;
+        Some((self.lag - self.lag_before?) / seconds)
+    }
+}
+
+/// Notes the commits since the last reading. The lag is that at the commit, not what has arrived
+/// since: a commit that is seen in each reading is as old as commits usually get, and a rare one
+/// was made at any time since the last reading.
+fn note_commits(commits: &mut Commits, reading: &ClusterReading, last: Option<&ClusterReading>) {
+    commits.retain(|key, _| reading.positions.contains_key(key));
+    let Some(last) = last else { return };
+    let since_ms = reading.at_ms - last.at_ms;
+    for (key, now) in &reading.positions {
+        let position = last.positions.get(key);
+        let Some(before) = position.filter(|before| before.committed != now.committed) else {
+            continue;
+        };
+        let earlier = commits.get(key).copied();
+        let is_rare =
+            before.end > before.committed && earlier.is_some_and(|earlier| earlier.at_ms < last.at_ms);
+        let share = match is_rare {
+            true => 1.0,
+            false => (1e3 * COMMIT_SECONDS / since_ms as f64).min(1.0),
+        };
+        let lag = (now.end - now.committed) as f64 - share * (now.end - before.end) as f64;
+        let commit = Commit {
+            at_ms: reading.at_ms,
+            lag: lag.max(0.0),
+            lag_before: earlier.map(|earlier| earlier.lag),
+            interval_ms: earlier.map(|earlier| {
+                if is_rare {
+                    reading.at_ms - earlier.at_ms
+                } else {
+                    since_ms
+                }
+            }),
+            is_rare,
+        };
+        commits.insert(key.clone(), commit);
+    }
+}
+
+/// The lag at the group's last commit: a reader at the end would otherwise seem to be behind by all
 /// that it has not committed yet. A group that does not commit any more has the whole lag. With one
 /// reading of the partition alone it is not known; at the first commit it is where the growth of
 /// the log is.
 fn consumed(
     reading: &ClusterReading,
     earlier: &VecDeque<ClusterReading>,
+    commits: &Commits,
     group: &str,
     partition: &TopicPartition,
 ) -> Option<ConsumedPartition> {
@@ -432,22 +504,28 @@ fn consumed(
         let seconds = (reading.at_ms - before.at_ms) as f64 / 1e3;
         Some((before.positions.get(&key)?, seconds)).filter(|_| seconds >= 1.0)
     });
-    let commits = earlier.is_some_and(|(before, _)| before.committed != now.committed);
+    let commit = commits.get(&key).filter(|commit| !commit.is_over(reading.at_ms));
     let rate =
         |of: fn(&Position) -> i64| earlier.map(|(before, seconds)| (of(now) - of(before)) as f64 / seconds);
-    let produced = rate(|position| position.end);
-    let uncommitted = match earlier {
-        Some(_) => produced.filter(|_| commits),
-        None => growth,
+    let produced = rate(|position| position.end).or(growth);
+    let unread = (now.end - now.committed) as f64;
+    let lag = match (commit, earlier) {
+        (Some(commit), _) => Some(commit.lag),
+        (None, Some(_)) => Some(unread.max(0.0)),
+        (None, None) => growth.map(|rate| (unread - COMMIT_SECONDS * rate).max(0.0)),
     };
-    let behind = (now.end - now.committed) as f64 - COMMIT_SECONDS * uncommitted.unwrap_or(0.0);
+    // Between rare commits the positions stand still.
+    let slope = commit.and_then(Commit::slope);
+    let by_slope = slope
+        .zip(produced)
+        .map(|(slope, produced)| (produced - slope).max(0.0));
     Some(ConsumedPartition {
         topic: partition.topic.to_string(),
         partition: partition.partition,
-        lag: earlier.map(drop).or(growth.map(drop)).map(|()| behind.max(0.0)),
-        lag_slope: rate(|position| position.end - position.committed),
-        consumed_per_second: rate(|position| position.committed),
-        produced_per_second: produced.or(growth),
+        lag,
+        lag_slope: slope.or_else(|| rate(|position| position.end - position.committed)),
+        consumed_per_second: by_slope.or_else(|| rate(|position| position.committed)),
+        produced_per_second: produced,
         ..ConsumedPartition::default()
     })
 }
@@ -668,6 +746,65 @@ mod tests {
         assert_eq!(lag((106_000, 110_000)), Some(0.0));
         assert_eq!(lag((100_000, 110_000)), Some(5_000.0), "it is slower");
         assert_eq!(lag((96_000, 110_000)), Some(14_000.0), "it commits nothing");
+    }
+
+    /// Readings of every 10 s, until `seconds`, of a group that reads so many of 1,000 records/s and
+    /// commits in this interval; the lag and its slope of each reading.
+    fn rare(per_second: i64, interval: i64, seconds: i64) -> Vec<(Option<f64>, Option<f64>)> {
+        let mut windows = ClusterWindows::default();
+        let mut told = Vec::new();
+        for second in (0..=seconds).step_by(10) {
+            // The first commit comes at 7 s.
+            let committed = (second - 7).max(0) / interval * interval + 7;
+            let position = (0, per_second * committed, 1_000 * second.max(7));
+            let observed = windows.take(reading(1_000 * second, &[position]), &[]);
+            let partition = &observed[0].partitions[0];
+            told.push((partition.lag, partition.lag_slope));
+        }
+        told
+    }
+
+    /// Regression: readers at the end that commit every 30 s (Kafka Streams) or 60 s (Connect) were
+    /// behind by up to 55 s of records.
+    #[test]
+    fn what_comes_between_two_rare_commits_is_no_lag() {
+        for interval in [20, 30, 60] {
+            let told = rare(1_000, interval, 600);
+            // Two commits tell the interval.
+            let settled = 2 * interval as usize / 10 + 2;
+            let is_healthy = |one: &(Option<f64>, Option<f64>)| *one == (Some(0.0), Some(0.0));
+            let count = told
+                .iter()
+                .skip(settled + 1)
+                .filter(|one| is_healthy(one))
+                .count();
+            assert_eq!(count, told.len() - settled - 1, "every {interval} s: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_falls_behind_between_rare_commits_is_seen() {
+        let told = rare(600, 30, 600);
+        let (Some(lag), Some(slope)) = told[told.len() - 1] else {
+            panic!("{told:?}")
+        };
+        // The commit of 577 s, and what came in the 10 s around it.
+        assert!((220_000.0..=231_000.0).contains(&lag), "{lag}");
+        assert!((390.0..=410.0).contains(&slope), "{slope}");
+    }
+
+    #[test]
+    fn a_group_whose_rare_commits_end_has_the_whole_lag() {
+        let mut windows = ClusterWindows::default();
+        let mut lags = Vec::new();
+        for second in (0..=200).step_by(10) {
+            let committed = 1_000 * (second.min(119) / 30 * 30);
+            let observed = windows.take(reading(1_000 * second, &[(0, committed, 1_000 * second)]), &[]);
+            lags.push(observed[0].partitions[0].lag);
+        }
+        // The last one is of 90 s.
+        assert_eq!(lags[15], Some(0.0), "{lags:?}");
+        assert_eq!(lags[16], Some(70_000.0), "{lags:?}");
     }
 
     #[test]
