@@ -1,7 +1,8 @@
 //! consumer 4: is it one partition?
 //!
 //! A partition that falls behind alone has more records than the others (a hot key), or a record on
-//! which the application fails repeatedly: then its position does not move. A busy consumer whose
+//! which the application fails repeatedly: then its position does not move. Nor does it where the
+//! application has paused the partition, which no number here tells apart. A busy consumer whose
 //! partitions all get about as many records is not skewed, whatever their lags are at the moment:
 //! it hands over one partition's records after another's. Nor is one that could carry the largest
 //! partition if others took the rest: that is a matter of its work (test 5). The lags must be the
@@ -55,8 +56,8 @@ pub fn skew(reading: &Reading<'_>) -> Found {
     }
     let summary = behind.summary();
     let confidence = match (behind.is_measured, reading.do_rates_disagree()) {
-        (true, false) => Confidence::High,
-        (true, true) => Confidence::Medium,
+        (true, false) if !behind.is_stuck => Confidence::High,
+        (true, _) => Confidence::Medium,
         (false, _) => Confidence::Low,
     };
     let mut found = Found::verdict(numbers, Verdict::Skew, confidence, summary.clone())
@@ -150,7 +151,7 @@ impl<'a> Behind<'a> {
         if self.is_stuck {
             return format!(
                 "{} is stuck, {} records behind: its position does not move, as where the application fails on one record again and \
-                 again.",
+                 again, or has paused it.",
                 self.name,
                 number(self.lag)
             );
@@ -173,8 +174,13 @@ impl<'a> Behind<'a> {
         let now = sane(self.one.consumed_per_second);
         if self.is_stuck {
             return Recommendation {
-                set: format!("repair or set aside the record at the position of {}", self.name),
-                why: String::from("the application does not get past it; the other partitions are read"),
+                set: format!(
+                    "repair or set aside the record at the position of {}, or resume() the partition",
+                    self.name
+                ),
+                why: String::from(
+                    "the application does not get past it, or does not ask for it; the other partitions are read",
+                ),
                 promise: match self.produced.filter(|rate| *rate > 0.0) {
                     Some(rate) => promise(
                         "records_per_second_of_the_partition",
@@ -404,6 +410,22 @@ mod tests {
             (100.0, 0.0, 40.0),
         ]);
         check(&of(warm), Verdict::Processing);
+    }
+
+    #[test]
+    fn a_partition_that_does_not_move_may_be_paused() {
+        let consumer = busy(&[(90.0, 0.0, 200.0), (40_000.0, 210.0, 0.0), (80.0, -1.0, 200.0)]);
+        let snapshot = of(consumer);
+        let diagnosis = check(&snapshot, Verdict::Skew);
+        assert!(
+            diagnosis.summary.ends_with("or has paused it."),
+            "{}",
+            diagnosis.summary
+        );
+        assert!(diagnosis.recommendation.unwrap().set.contains("resume()"));
+        let found = skew(&Reading::of(&snapshot, snapshot.consumer.as_ref().unwrap()));
+        let confidence = found.verdict.map(|(_, confidence)| confidence);
+        assert_eq!(confidence, Some(Confidence::Medium));
     }
 
     // The gauges of a Java consumer that works on one partition's records for many seconds.
