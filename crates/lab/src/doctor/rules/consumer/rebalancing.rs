@@ -1,6 +1,9 @@
 //! consumer 1: is the group rebalancing?
 //!
-//! While a group rebalances its members do not read, and the window's rates mix two assignments.
+//! While a group rebalances, members do not read the partitions that move, which with an eager
+//! assignor are all, and the window's rates mix two assignments. Which assignor it has is not
+//! known, so that many rebalances alone, as when members are replaced one after the other, are no
+//! certain reason: the confidence is high where its members fall behind.
 //! The first join of an instance does not count as a rebalance, and one that costs next to nothing,
 //! as when a member is added, is only noted. A member that does not poll within
 //! max.poll.interval.ms leaves the group; its partitions move to other members, which then become
@@ -55,7 +58,7 @@ pub fn rebalancing(reading: &Reading<'_>) -> Found {
         .recommend(signs.calm(reading))
         .refuse(
             "fetch sizes",
-            "while the group rebalances nothing is fetched at all",
+            "partitions that move are not fetched at all meanwhile",
         );
     if signs.has_polled_late {
         found = found.refuse(
@@ -173,10 +176,10 @@ impl Signs {
         let is_storm = self.count >= STORM_MIN;
         if is_storm || (self.count > 0.0 && self.lost >= LOST_MIN) {
             let summary = format!(
-                "The group rebalanced {} in {window}, and while it does its members read nothing.",
+                "The group rebalanced {} in {window}, and while it does nobody reads the partitions that move.",
                 times(self.count)
             );
-            let confidence = if is_storm {
+            let confidence = if is_storm && reading.is_behind() {
                 Confidence::High
             } else {
                 Confidence::Medium
@@ -400,6 +403,28 @@ mod tests {
             !matches!(verdict, Verdict::FetchSize | Verdict::FetchWait),
             "{verdict:?}"
         );
+    }
+
+    #[test]
+    fn members_that_are_replaced_one_after_the_other_may_read_on() {
+        let rolling = |consumer: Consumer| {
+            let snapshot = of(Consumer {
+                rebalances: Some(4.0),
+                ..consumer
+            });
+            check(&snapshot, Verdict::Rebalancing);
+            let found = rebalancing(&Reading::of(&snapshot, snapshot.consumer.as_ref().unwrap()));
+            found.verdict.map(|(_, confidence)| (confidence, found.summary))
+        };
+        let (confidence, summary) = rolling(idle()).unwrap();
+        assert_eq!(confidence, Confidence::Medium);
+        assert!(
+            summary.ends_with("nobody reads the partitions that move."),
+            "{summary}"
+        );
+        // Its group falls behind meanwhile.
+        let behind = rolling(slow_work()).map(|(confidence, _)| confidence);
+        assert_eq!(behind, Some(Confidence::High));
     }
 
     #[test]
