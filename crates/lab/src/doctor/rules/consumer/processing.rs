@@ -42,6 +42,11 @@ const BACKLOG_SECONDS: f64 = 300.0;
 /// A poll that hands over fewer records than this, half of the default of `max.poll.records`.
 const POLL_RECORDS_FEW: f64 = 250.0;
 
+/// Work on a record that takes a round trip, give or take this, may be a call across the network.
+const ROUND_TRIPS: (f64, f64) = (0.9, 1.3);
+/// A shorter round trip takes as long as ordinary work.
+const ROUND_TRIP_MS_MIN: f64 = 2.0;
+
 /// Rates that differ by less than this count as equal.
 const SAME_RATE: f64 = 0.05;
 
@@ -180,6 +185,13 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
             number(records)
         ));
     }
+    if let Some(round_trip_ms) = may_be_calls(reading, work).filter(|_| commits.is_none()) {
+        found = found.note(format!(
+            "its work on a record takes as long as a round trip to the broker, {} ms: a synchronous commit after each record \
+             would take as much",
+            number(round_trip_ms)
+        ));
+    }
     // Without these signs a fetch may still be part of it.
     let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
     if is_busy || reading.fetch_use.is_some_and(|share| share < FETCH_USE_LOW) {
@@ -254,6 +266,15 @@ fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
         )),
         None => found,
     }
+}
+
+/// The round trip, where each record takes about one and the client does not tell how long it waits
+/// for commits: only Java does.
+fn may_be_calls(reading: &Reading<'_>, work_ms: Option<f64>) -> Option<f64> {
+    let round_trip_ms = reading.round_trip_ms.filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
+    let of_work = work_ms? / round_trip_ms;
+    let is_alike = (ROUND_TRIPS.0..=ROUND_TRIPS.1).contains(&of_work);
+    (is_alike && reading.consumer.commit_wait.is_none()).then_some(round_trip_ms)
 }
 
 /// Records that a poll hands over, mean.
@@ -492,6 +513,32 @@ mod tests {
         };
         check(&of(polling(5.0, 0.05)), Verdict::KeepsUp);
         check(&of(polling(30.0, 0.5)), Verdict::Processing);
+    }
+
+    /// `commitSync` of librdkafka after each record, across 40 ms: it tells nothing of commits.
+    #[test]
+    fn work_that_takes_a_round_trip_may_be_commits() {
+        let with = |round_trip_ms, commit_wait| {
+            let mut snapshot = of(Consumer {
+                records_per_second: Some(24.0),
+                poll_idle_share: Some(0.01),
+                commit_wait,
+                partitions: partitions(&[(900.0, 62.0, 24.0)]),
+                ..slow_work()
+            });
+            snapshot.network.round_trip_ms = Some(round_trip_ms);
+            let notes = check(&snapshot, Verdict::Processing).notes;
+            notes
+                .iter()
+                .any(|note| note.contains("a synchronous commit after each record"))
+        };
+        assert!(with(40.2, None));
+        assert!(
+            !with(40.2, Some(0.1)),
+            "Java tells that it does not wait for commits"
+        );
+        assert!(!with(10.0, None));
+        assert!(!with(0.2, None));
     }
 
     /// One transaction of 100 ms for each poll of 50 records.
