@@ -1,7 +1,8 @@
 //! consumer 3: does it keep up?
 //!
 //! Lag is the distance between the end of a partition and the position of its reader. It is small
-//! where it is less than one second of records; with fetch.min.bytes above 1, two waits of a fetch.
+//! where it is less than one second of records; with fetch.min.bytes above 1, two waits of a fetch;
+//! while it does not grow, what comes between two polls, of which the window must have five.
 //! The broker's view counts: a busy Java client's own gauges are old for every partition whose
 //! records it has at hand but has not handed over, so a small lag of such a client is not known to
 //! be small. A consumer that has little time left and falls behind does not keep up, however small
@@ -10,7 +11,8 @@
 //!
 //! - Numbers: lag of all partitions, its slope, records per second consumed and produced, idle
 //!   share of polls; where no lag is known, fetches that return empty after their full wait.
-//! - Thresholds: lag of at most 1 s of records, or 2 * fetch.max.wait.ms.
+//! - Thresholds: lag of at most 1 s of records, 2 * fetch.max.wait.ms, or the time between two
+//!   polls; it grows by more than 2 % of the records, five records, and those between two polls.
 //! - Says: "It keeps up: nothing is unread, and it waits for records 97 % of the time."
 //! - Source: measured here (an idle consumer's fetches take 504 ms: fetch.max.wait.ms and the round
 //!   trip).
