@@ -5,6 +5,10 @@
 //! markers until their delete horizon (KIP-534), and the last batch of every producer, empty if
 //! necessary, because sequence numbers are checked against it.
 //!
+//! Damage ends a job: every batch is compared with its checksum and with the offsets that are due,
+//! and where one does not fit nothing is replaced. Otherwise an older record could be kept in the
+//! place of the newest one.
+//!
 //! A job is planned under the partition's lock, run without it, installed under it, and finished
 //! without it: `plan_compaction`, `CompactionJob::run`, `install_compaction`,
 //! `CompactionJob::replace_files`, `finish_compaction`.
@@ -13,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ottla_wire::records::batch::BatchHeader;
 use ottla_wire::records::builder::BatchBuilder;
@@ -60,6 +65,8 @@ pub struct CompactionJob {
     segments: Vec<Arc<Segment>>,
     first_dirty_offset: i64,
     uncleanable_offset: i64,
+    /// Below this offset a segment may begin behind the end of the one before it.
+    gaps_below: i64,
     producers: BTreeMap<i64, LastOfProducer>,
     aborted: Vec<AbortedTransaction>,
     /// Filled by `run`.
@@ -67,7 +74,18 @@ pub struct CompactionJob {
     next_dirty_offset: i64,
     /// Old and new files currently exist side by side.
     files_are_mixed: bool,
+    /// Shared with the log.
+    is_under_way: Arc<AtomicBool>,
     pub statistics: CompactionStatistics,
+}
+
+/// A job that is lost in a panic must not keep the log from being compacted and retained.
+impl Drop for CompactionJob {
+    fn drop(&mut self) {
+        if !self.files_are_mixed {
+            self.is_under_way.store(false, Ordering::Release);
+        }
+    }
 }
 
 /// What a compaction read and kept.
@@ -113,7 +131,8 @@ impl PartitionLog {
         // loss.
         let bound = self.last_stable_offset(high_watermark).min(self.recovery_point);
         let dirty = self.dirty(now_ms, first_dirty_offset, bound)?;
-        self.compacting = true;
+        self.compacting.store(true, Ordering::Release);
+        let gaps_below = self.reader.state().gaps_below;
         Some(CompactionJob {
             disk: Arc::clone(&self.disk),
             directory: Arc::clone(&self.directory),
@@ -124,6 +143,7 @@ impl PartitionLog {
             segments: dirty.segments,
             first_dirty_offset: dirty.first_dirty_offset,
             uncleanable_offset: dirty.uncleanable_offset,
+            gaps_below,
             producers: self.last_of_producers(),
             // All of them: the marker of a transaction may come after the segments that hold its
             // data.
@@ -131,6 +151,7 @@ impl PartitionLog {
             replacements: Vec::new(),
             next_dirty_offset: dirty.first_dirty_offset,
             files_are_mixed: false,
+            is_under_way: Arc::clone(&self.compacting),
             statistics: CompactionStatistics::default(),
         })
     }
@@ -161,7 +182,7 @@ impl PartitionLog {
     }
 
     fn dirty(&self, now_ms: i64, first_dirty_offset: i64, bound: i64) -> Option<Dirty> {
-        if !self.config.compact || self.compacting || self.poison.is_some() {
+        if !self.config.compact || self.is_compacting() || self.poison.is_some() {
             return None;
         }
         let all = Arc::clone(&self.reader.state().segments);
@@ -223,6 +244,11 @@ impl PartitionLog {
             .collect()
     }
 
+    /// Whether a job is under way.
+    pub(crate) fn is_compacting(&self) -> bool {
+        self.compacting.load(Ordering::Acquire)
+    }
+
     /// Makes readers see the rewritten segments.
     pub fn install_compaction(&mut self, job: &CompactionJob) {
         let mut state = self.reader.state();
@@ -255,7 +281,7 @@ impl PartitionLog {
     /// Ends a job, completed or not; returns the new first dirty offset for
     /// `cleaner-offset-checkpoint`.
     pub fn finish_compaction(&mut self, job: CompactionJob) -> i64 {
-        self.compacting = false;
+        self.compacting.store(false, Ordering::Release);
         if job.files_are_mixed {
             self.poison_with(format!(
                 "replacing compacted segments in {} failed",
@@ -272,7 +298,7 @@ impl CompactionJob {
     /// - Units: `map_bytes_max` bounds the memory for keys (24 bytes each, at most three quarters
     ///   used). When it does not suffice, the rest stays dirty for the next job.
     ///
-    /// - Errors: the output is removed; the log is as it was.
+    /// - Errors: the output is removed; the log is as it was. `Corrupt` names the damage.
     pub fn run(&mut self, map_bytes_max: usize) -> Result<(), LogError> {
         let outcome = self.rewrite_all(map_bytes_max);
         if outcome.is_err() {
@@ -283,6 +309,9 @@ impl CompactionJob {
     }
 
     fn rewrite_all(&mut self, map_bytes_max: usize) -> Result<(), LogError> {
+        // An earlier job may have left its output, and the next start would take that for a sign
+        // that this job was interrupted.
+        self.remove_output()?;
         let map = self.build_map(map_bytes_max)?;
         let mut transactions = Transactions::new(self.aborted.clone());
         let covered = self
@@ -323,22 +352,15 @@ impl CompactionJob {
     fn build_map(&mut self, map_bytes_max: usize) -> Result<OffsetMap, LogError> {
         let mut map = OffsetMap::new(map_bytes_max);
         let mut transactions = Transactions::new(self.aborted.clone());
+        let mut batch = StoredBatch::default();
         for segment in &self.segments[segment_index(&self.segments, self.first_dirty_offset)..] {
-            let failed = |source| LogError::io("read", &segment.path(FileKind::Log), source);
-            let mut batch = StoredBatch::default();
-            let mut scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Headers);
-            while let Scanned::Batch { header, position } = scanner.next().map_err(failed)? {
-                batch
-                    .load(
-                        segment,
-                        &BatchPlace::new(&header, segment.base_offset, position),
-                        ReadMode::Blocking,
-                    )
-                    .map_err(failed)?;
+            let mut walk = self.walk(segment);
+            while let Some(place) = walk.next(&mut batch)? {
+                let header = batch.header();
                 let is_aborted = transactions.note(&batch).discardable && !header.is_control();
                 if !header.is_control() && !is_aborted {
                     for record in batch.records() {
-                        let record = record.map_err(|error| failed(invalid(error)))?;
+                        let record = record.map_err(|error| walk.failed(&place, invalid(error)))?;
                         if let Some(key) = record.key
                             && record.offset >= self.first_dirty_offset
                             && !map.put(key, record.offset)
@@ -355,15 +377,24 @@ impl CompactionJob {
         Ok(map)
     }
 
+    /// The first offset behind a segment of the job.
+    fn next_base(&self, segment: &Segment) -> i64 {
+        let next = self
+            .segments
+            .get(segment_index(&self.segments, segment.base_offset) + 1);
+        next.map_or(self.uncleanable_offset, |next| next.base_offset)
+    }
+
+    fn walk<'a>(&self, segment: &'a Arc<Segment>) -> Walk<'a> {
+        Walk::new(segment, self.next_base(segment), self.gaps_below)
+    }
+
     /// Groups adjacent segments that fit into one segment together.
     fn groups(&self, covered: usize) -> Vec<Vec<Arc<Segment>>> {
         let mut groups: Vec<Vec<Arc<Segment>>> = Vec::new();
         let mut group_bytes = 0;
-        for (index, segment) in self.segments[..covered].iter().enumerate() {
-            let next_base = self
-                .segments
-                .get(index + 1)
-                .map_or(self.uncleanable_offset, |next| next.base_offset);
+        for segment in &self.segments[..covered] {
+            let next_base = self.next_base(segment);
             let fits = groups.last().is_some_and(|group| {
                 group_bytes + segment.bytes() <= self.segment_bytes
                     && next_base - group[0].base_offset <= i64::from(i32::MAX)
@@ -424,24 +455,13 @@ impl CompactionJob {
         transactions: &mut Transactions,
         output: &mut Output,
     ) -> Result<(), LogError> {
-        let path = segment.path(FileKind::Log);
-        let failed = |source| LogError::io("compact", &path, source);
         let mut batch = StoredBatch::default();
-        let mut scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Checksums);
-        loop {
-            match scanner.next().map_err(failed)? {
-                Scanned::Batch { header, position } => {
-                    let place = BatchPlace::new(&header, segment.base_offset, position);
-                    batch.load(segment, &place, ReadMode::Blocking).map_err(failed)?;
-                    let mut fate = transactions.note(&batch);
-                    fate.ends_group = is_last && place.end() == segment.bytes();
-                    self.filter_batch(&batch, fate, map, output).map_err(failed)?;
-                }
-                Scanned::End => break,
-                Scanned::Invalid { reason } => {
-                    return Err(LogError::corrupt(&path, scanner.position(), reason));
-                }
-            }
+        let mut walk = self.walk(segment);
+        while let Some(place) = walk.next(&mut batch)? {
+            let mut fate = transactions.note(&batch);
+            fate.ends_group = is_last && place.end() == segment.bytes();
+            self.filter_batch(&batch, fate, map, output)
+                .map_err(|error| walk.failed(&place, error))?;
         }
         self.statistics.bytes_read += segment.bytes();
         Ok(())
@@ -554,6 +574,11 @@ impl CompactionJob {
 
     /// Removes the output of `run` when the job is not installed.
     fn discard(&self) -> Result<(), LogError> {
+        self.remove_output()?;
+        self.sync_directory()
+    }
+
+    fn remove_output(&self) -> Result<(), LogError> {
         for segment in &self.segments {
             for suffix in [".cleaned", ".swap"] {
                 let path = self.temporary(segment.base_offset, suffix);
@@ -565,7 +590,75 @@ impl CompactionJob {
                 }
             }
         }
-        self.sync_directory()
+        Ok(())
+    }
+}
+
+/// The batches of one segment, in order.
+struct Walk<'a> {
+    segment: &'a Segment,
+    scanner: BatchScanner<'a>,
+    /// The offset that is due.
+    end_offset: i64,
+    next_base: i64,
+    gaps_below: i64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(segment: &'a Segment, next_base: i64, gaps_below: i64) -> Walk<'a> {
+        let scanner = BatchScanner::new(&*segment.file, 0, segment.bytes(), Trust::Checksums);
+        Walk {
+            segment,
+            scanner: scanner.expecting(segment.expected_at(segment.base_offset)),
+            end_offset: segment.base_offset,
+            next_base,
+            gaps_below,
+        }
+    }
+
+    /// Loads the next batch; `None` at the end.
+    ///
+    /// - Errors: `Corrupt` where the bytes are no intact batch, or where its offsets do not fit.
+    fn next(&mut self, batch: &mut StoredBatch) -> Result<Option<BatchPlace>, LogError> {
+        let path = self.segment.path(FileKind::Log);
+        let read = |source| LogError::io("read", &path, source);
+        let (header, position) = match self.scanner.next().map_err(read)? {
+            Scanned::Batch { header, position } => (header, position),
+            Scanned::Invalid { reason } => {
+                return Err(LogError::corrupt(&path, self.scanner.position(), reason));
+            }
+            Scanned::End => return self.end().map(|()| None),
+        };
+        if header.next_offset() > self.next_base {
+            let (offset, next_base) = (header.base_offset, self.next_base);
+            let reason = format!("offset {offset} in front of a segment that begins at {next_base}");
+            return Err(LogError::corrupt(&path, position, reason));
+        }
+        self.end_offset = header.next_offset();
+        let place = BatchPlace::new(&header, self.segment.base_offset, position);
+        let loaded = batch.load(self.segment, &place, ReadMode::Blocking);
+        loaded.map_err(|error| self.failed(&place, error))?;
+        Ok(Some(place))
+    }
+
+    fn end(&self) -> Result<(), LogError> {
+        let (end_offset, next_base) = (self.end_offset, self.next_base);
+        if end_offset == next_base || next_base <= self.gaps_below {
+            return Ok(());
+        }
+        let reason =
+            format!("its batches end at offset {end_offset}, but the next segment begins at {next_base}");
+        let path = self.segment.path(FileKind::Log);
+        Err(LogError::corrupt(&path, self.scanner.position(), reason))
+    }
+
+    /// What a batch holds is damage as well if it cannot be decoded.
+    fn failed(&self, place: &BatchPlace, error: io::Error) -> LogError {
+        let path = self.segment.path(FileKind::Log);
+        if error.kind() == io::ErrorKind::InvalidData {
+            return LogError::corrupt(&path, place.position, error.to_string());
+        }
+        LogError::io("compact", &path, error)
     }
 }
 

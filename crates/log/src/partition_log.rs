@@ -5,6 +5,7 @@
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::{Batch, BatchHeader, HEADER_BYTES, MAGIC};
@@ -108,8 +109,8 @@ pub struct PartitionLog {
     pub(crate) poison: Option<Arc<str>>,
     pub(crate) unsynced: Unsynced,
     pub(crate) checkpoints: Checkpoints,
-    /// A compaction job is under way.
-    pub(crate) compacting: bool,
+    /// Whether a compaction job is under way; shared with the job.
+    pub(crate) compacting: Arc<AtomicBool>,
     /// Headers of an append of several batches; kept for its capacity.
     scratch: Vec<u8>,
 }
@@ -241,7 +242,7 @@ impl PartitionLog {
                 sealed: opened.resealed,
                 ..Checkpoints::default()
             },
-            compacting: false,
+            compacting: Arc::default(),
             scratch: Vec::new(),
         }
     }

@@ -79,7 +79,7 @@ impl PartitionLog {
     /// - Errors: only from closing the active segment when all of it has expired; the log is then
     ///   unchanged.
     pub fn retain(&mut self, now_ms: i64, high_watermark: i64) -> Result<Option<SegmentRemoval>, LogError> {
-        if self.compacting {
+        if self.is_compacting() {
             return Ok(None);
         }
         self.roll_if_expired(now_ms, high_watermark)?;

@@ -298,6 +298,14 @@ impl Segment {
         self.gaps_below.fetch_max(offset, Ordering::Relaxed);
     }
 
+    /// What a batch must begin with where `offset` is due.
+    pub fn expected_at(&self, offset: i64) -> Expected {
+        Expected {
+            offset,
+            gaps_below: self.gaps_below.load(Ordering::Relaxed),
+        }
+    }
+
     /// Marks the present bytes as unchecked: another process wrote them.
     pub fn distrust(&self) {
         self.unchecked_below.store(self.bytes(), Ordering::Release);
@@ -656,11 +664,7 @@ impl Segment {
         if place.end() > end {
             return Err("batch reaches beyond the segment's end".to_string());
         }
-        let expected = due.map(|offset| Expected {
-            offset,
-            gaps_below: self.gaps_below.load(Ordering::Relaxed),
-        });
-        match expected {
+        match due.map(|offset| self.expected_at(offset)) {
             Some(expected) if !expected.is_met_by(place.base_offset) => Err(format!(
                 "offset {}, expected {}",
                 place.base_offset, expected.offset

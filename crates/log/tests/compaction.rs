@@ -1,16 +1,16 @@
 //! Compaction keeps the last record of each key, and a crash during it loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ottla_log::disk::Disk;
 use ottla_log::disk::memory::{MemoryDisk, Random};
 use ottla_log::{
     BatchToAppend, CompactionJob, CompactionStatistics, LogConfig, LogError, Lookup, OpenOptions,
-    PartitionLog, Read, ReadMode, RecoveryReport,
+    PartitionLog, Read, ReadError, ReadMode, RecoveryReport,
 };
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::{Batch, BatchHeader, batches};
+use ottla_wire::records::batch::{Batch, BatchHeader, batches, seal};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::compression::{Codec, Compression, decompress};
 use ottla_wire::records::record::Records;
@@ -168,9 +168,11 @@ impl World {
 
     fn plan(&mut self) -> Option<CompactionJob> {
         let reader = self.log.reader();
-        reader
-            .load_compaction_times(self.first_dirty_offset)
-            .expect("readable");
+        // Damage does not keep a compaction from being tried.
+        match reader.load_compaction_times(self.first_dirty_offset) {
+            Err(ReadError::Log(LogError::Corrupt { .. })) => {}
+            loaded => loaded.expect("readable"),
+        }
         self.log
             .plan_compaction(self.now_ms, self.first_dirty_offset, self.log.durable_offset())
     }
@@ -1105,4 +1107,160 @@ fn a_crash_at_every_operation_of_a_compaction_keeps_the_table() {
             assert_eq!(world.table(), table, "seed {seed}, operation {operation}");
         }
     }
+}
+
+fn path_of(base_offset: i64) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{base_offset:020}.log"))
+}
+
+/// Contents of every file, by path.
+fn contents(world: &World) -> BTreeMap<PathBuf, Vec<u8>> {
+    let listed = world.disk.list(Path::new(DIRECTORY)).expect("listed");
+    let contents = |path: &Path| world.disk.read_file(path).expect("there");
+    let paths = listed.into_iter().map(|entry| entry.path);
+    paths.map(|path| (path.clone(), contents(&path))).collect()
+}
+
+/// Checks that a compaction names the damage in the segment that begins at 0, and changes no file.
+fn check_ends_at(world: &mut World, position: u64, case: &str) {
+    let before = contents(world);
+    let Err(error) = world.compact(MAP_BYTES) else {
+        panic!("{case}: it was compacted")
+    };
+    let LogError::Corrupt {
+        path, position: at, ..
+    } = &error
+    else {
+        panic!("{case}: {error}")
+    };
+    assert_eq!((path, *at), (&path_of(0), position), "{case}: {error}");
+    assert!(contents(world) == before, "{case}: a file was changed");
+    assert!(world.is_due(), "{case}: it would not be tried again");
+}
+
+/// Two closed segments of six batches each, compacted up to the second one. The third batch of the
+/// first holds the newest value of its key. Returns the bytes of a batch, too.
+fn with_batches_of_one_length(seed: u64) -> (World, u64) {
+    let mut world = World::new(seed);
+    world.configure(|config| config.segment_bytes = 1 << 20);
+    let value = "x".repeat(5_000);
+    for key in ["a", "b", "n", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {
+        world.append_one(key, Some(&value));
+        if world.log.end_offset() == 6 {
+            world.roll();
+        }
+    }
+    world.roll_and_checkpoint();
+    let bytes = world.read_file("00000000000000000000.log").len() as u64 / 6;
+    (world, bytes)
+}
+
+/// No checksum covers a base offset. A bit more and the offset did not fit into an index, a bit
+/// less and the newest value of a key counted as an older one.
+#[test]
+fn a_changed_base_offset_ends_a_compaction_and_nothing_is_removed() {
+    for (nth, bit) in [0, 2, 5]
+        .into_iter()
+        .flat_map(|nth| (0..64).map(move |bit| (nth, bit)))
+    {
+        for reopened in [false, true] {
+            let (mut world, one) = with_batches_of_one_length(1);
+            world
+                .disk
+                .corrupt(&path_of(0), nth * one + 7 - bit / 8, 1 << (bit % 8));
+            // Some changes of a segment's last batch refuse the log.
+            if reopened && world.reopen(true).is_err() {
+                assert_eq!(nth, 5);
+                continue;
+            }
+            let case = format!("batch {nth}, bit {bit}, reopened: {reopened}");
+            check_ends_at(&mut world, nth * one, &case);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_or_undecodable_batch_ends_a_compaction_where_it_is() {
+    // In the part whose keys are collected, and in the one that was compacted before.
+    for first_dirty_offset in [0, 6] {
+        let (mut world, one) = with_batches_of_one_length(1);
+        world.first_dirty_offset = first_dirty_offset;
+        world.disk.corrupt(&path_of(0), 3 * one + 80, 1);
+        check_ends_at(
+            &mut world,
+            3 * one,
+            &format!("dirty from {first_dirty_offset} on"),
+        );
+    }
+
+    let mut world = World::new(1);
+    world.append_one("a", Some("1"));
+    let one = world.read_file("00000000000000000000.log").len() as u64;
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(START_MS, Some(b"key"), Some(b"value"), &[]);
+    let mut undecodable = builder.finish();
+    // The length of the first record.
+    undecodable[61] ^= 0x40;
+    seal(&mut undecodable);
+    world.append_bytes(&undecodable);
+    world.roll_and_checkpoint();
+    check_ends_at(&mut world, one, "its checksum is right");
+}
+
+/// A gap that was given up is none, also where the topic is compacted only afterwards.
+#[test]
+fn records_missing_at_a_segments_end_end_a_compaction_unless_they_were_given_up() {
+    let (mut world, one) = with_batches_of_one_length(1);
+    let bytes = world.read_file("00000000000000000000.log");
+    world.disk.write_file(&path_of(0), &bytes[..4 * one as usize]);
+    world.configure(|config| config.compact = false);
+    world.reopen(true).expect("opens");
+    world.configure(|config| config.compact = true);
+    check_ends_at(&mut world, 4 * one, "two batches are gone");
+
+    let (mut world, one) = with_batches_of_one_length(1);
+    let bytes = world.read_file("00000000000000000006.log");
+    world.disk.write_file(&path_of(6), &bytes[..4 * one as usize]);
+    world.disk.remove_file(&path_of(12)).expect("removed");
+    let config = LogConfig {
+        compact: false,
+        ..world.log.config().clone()
+    };
+    let options = OpenOptions {
+        clean_shutdown: true,
+        recovery_point: 12,
+        proven_end: 12,
+        accept_loss: true,
+        now_ms: world.now_ms,
+        ..OpenOptions::default()
+    };
+    let opened = PartitionLog::open(world.disk.shared(), Path::new(DIRECTORY), config, options);
+    let (log, report) = opened.expect("opens");
+    assert_eq!(report.gap_end, Some(12));
+    world.log = log;
+    world.configure(|config| config.compact = true);
+    world.append_one("n", Some("value"));
+    world.roll_and_checkpoint();
+    assert!(world.compact(MAP_BYTES).expect("compacted"));
+    let offsets: Vec<i64> = world.records().iter().map(|record| record.0).collect();
+    assert_eq!(offsets, [0, 1, 3, 4, 5, 6, 7, 8, 9, 12]);
+}
+
+#[test]
+fn a_job_that_ends_in_a_panic_keeps_the_log_from_nothing() {
+    let (mut world, _) = with_batches_of_one_length(1);
+    world.configure(|config| (config.delete, config.retention_bytes) = (true, 0));
+    let job = world.plan().expect("due");
+    let retained = world.log.retain(world.now_ms, world.log.end_offset());
+    assert!(retained.expect("readable").is_none(), "a job is under way");
+    drop(job);
+    // It has left files behind.
+    let leftover = path_of(6).with_extension("log.cleaned");
+    world.disk.write_file(&leftover, b"unfinished");
+    let mut job = world.plan().expect("due again");
+    job.run(MAP_BYTES).expect("runs");
+    assert_eq!(world.files(".cleaned"), BTreeSet::new());
+    drop(job);
+    let retained = world.log.retain(world.now_ms, world.log.end_offset());
+    assert_eq!(retained.expect("readable").expect("too large").segment_count(), 2);
 }
