@@ -150,12 +150,14 @@ fn an_index_without_its_segment_is_a_leftover_or_shows_a_loss() {
     assert!(!names(&empty).iter().any(is_third), "{:?}", names(&empty));
 
     // An earlier recovery has begun to set the segment aside.
-    let set_aside = without_third.fork(1);
-    set_aside.write_file(&file(THIRD, ".log.cut-0"), b"kept");
-    let (log, _) = try_open(&set_aside, unclean(0)).expect("opens");
-    assert_eq!(log.end_offset(), THIRD);
-    let left: Vec<String> = names(&set_aside).into_iter().filter(is_third).collect();
-    assert_eq!(left, [format!("{THIRD:020}.log.cut-0")]);
+    for suffix in [".log.cut-0", ".log.cut-0-1"] {
+        let set_aside = without_third.fork(1);
+        set_aside.write_file(&file(THIRD, suffix), b"kept");
+        let (log, _) = try_open(&set_aside, unclean(0)).expect("opens");
+        assert_eq!(log.end_offset(), THIRD);
+        let left: Vec<String> = names(&set_aside).into_iter().filter(is_third).collect();
+        assert_eq!(left, [format!("{THIRD:020}{suffix}")]);
+    }
 
     // Only a part of it was cut off.
     let lost = without_third.fork(1);
@@ -255,9 +257,19 @@ fn a_log_of_deleted_records_continues_at_its_start() {
     assert_eq!(names(&disk), before, "the end is where the log starts");
 
     disk.write_file(&file(THIRD, ".log"), b"");
+    // The kept files are as long as any may be that are not kept for this.
+    disk.write_file(&file(0, ".log.cut-1"), &vec![1; 64 << 20]);
+    let before: Vec<Vec<u8>> = [0, SECOND].map(|base| contents_of(&disk, base, ".log")).into();
     let (mut log, report) = try_open(&disk, all_deleted).expect("opens");
     assert_eq!((log.start_offset(), log.end_offset()), (300, 300));
     assert_eq!(report.gap_end, None);
+    let kept = |base| (FindingKind::Kept, file(base, ".log.cut-0"), 0);
+    let cut = (FindingKind::CutBatches, file(0, ".log"), 0);
+    assert_eq!(found(&report), [cut, kept(THIRD), kept(SECOND), kept(0)]);
+    let after: Vec<Vec<u8>> = [0, SECOND]
+        .map(|base| contents_of(&disk, base, ".log.cut-0"))
+        .into();
+    assert!(after == before, "nothing intact is removed for one number");
     assert_eq!(append(&mut log).expect("takes records"), 300);
     let of_segments: Vec<String> = names(&disk)
         .into_iter()
@@ -265,6 +277,7 @@ fn a_log_of_deleted_records_continues_at_its_start() {
         .collect();
     let expected = [
         (0, "log.cut-0"),
+        (0, "log.cut-1"),
         (SECOND, "log.cut-0"),
         (THIRD, "log.cut-0"),
         (300, "log"),
@@ -801,4 +814,71 @@ fn a_stop_writes_index_entries_that_the_start_found_missing() {
     let (mut log, _) = try_open(&disk, stopped).expect("opens");
     log.close().expect("closed");
     assert!(contents(&disk) == contents(&whole));
+}
+
+/// A kill between the removal of the segments that it replaces and its last renaming, and then
+/// damage: it holds the only copy of their records.
+#[test]
+fn a_damaged_replacement_is_kept_where_its_loss_is_accepted() {
+    let disk = closed(300);
+    let mut both = contents_of(&disk, SECOND, ".log");
+    both.extend(contents_of(&disk, THIRD, ".log"));
+    let damaged_at = 130 * one(&disk);
+    both[damaged_at as usize + 70] ^= 1;
+    let swap = file(SECOND, ".log.swap");
+    disk.write_file(&swap, &both);
+    for suffix in [".log", ".index", ".timeindex"] {
+        remove(&disk, THIRD, suffix);
+    }
+    let name = format!("{SECOND:020}.log.swap");
+    check_refused(&disk, unclean(0), &name, "checksum");
+
+    let (log, report) = try_open(&disk, accepting_loss(0)).expect("opens");
+    let kept = file(SECOND, ".log.swap.cut-0");
+    assert_eq!(
+        found(&report),
+        [
+            (FindingKind::Lost, swap, damaged_at),
+            (FindingKind::Kept, kept.clone(), 0)
+        ]
+    );
+    check_records(&log, 0, THIRD);
+    assert_eq!(disk.read_file(&kept).expect("kept"), both);
+    let (log, report) = try_open(&disk, unclean(0)).expect("opens without it");
+    assert_eq!(found(&report), []);
+    check_records(&log, 0, THIRD);
+    assert!(disk.exists(&kept));
+    // It counts as kept.
+    damage_checksum(&disk, SECOND, 9);
+    disk.write_file(&file(0, ".log.cut-1"), &vec![1; (64 << 20) - both.len()]);
+    let (_, report) = try_open(&disk, unclean(0)).expect("opens");
+    let last = report.findings.last().expect("found");
+    assert_eq!(last.kind, FindingKind::NotKept);
+}
+
+/// The second recovery wrote over what the first one had kept.
+#[test]
+fn bytes_that_are_cut_at_the_same_position_are_kept_beside_each_other() {
+    let disk = closed(300);
+    let cut_at = 9 * one(&disk);
+    let suffixes = [format!(".log.cut-{cut_at}"), ".log.cut-0".to_owned()];
+    let cut = || {
+        damage_checksum(&disk, SECOND, 9);
+        let behind = contents_of(&disk, SECOND, ".log")[cut_at as usize..].to_vec();
+        let third = contents_of(&disk, THIRD, ".log");
+        let (log, _) = try_open(&disk, unclean(0)).expect("opens");
+        check_records(&log, 0, SECOND + 9);
+        (log, [behind, third])
+    };
+    let kept = |number: &str| {
+        let of = |suffix, base| contents_of(&disk, base, &format!("{suffix}{number}"));
+        [of(&suffixes[0], SECOND), of(&suffixes[1], THIRD)]
+    };
+    let (mut log, first) = cut();
+    append_many(&mut log, 150);
+    log.close().expect("closed");
+    let (_, second) = cut();
+    assert_ne!(first, second);
+    assert_eq!(kept(""), first);
+    assert_eq!(kept("-1"), second);
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::repair::Repair;
+use super::{Finding, FindingKind};
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::disk::{DirectoryEntry, Disk, EntryKind, OpenMode};
 use crate::error::LogError;
@@ -17,6 +18,7 @@ pub(crate) struct DirectoryFiles {
     files: BTreeMap<(i64, FileKind), SegmentFile>,
     /// Bytes that earlier recoveries cut off and kept.
     pub kept_bytes: u64,
+    pub findings: Vec<Finding>,
 }
 
 #[derive(Debug)]
@@ -31,6 +33,8 @@ const CLEANED_SUFFIX: &str = ".cleaned";
 const SWAP_SUFFIX: &str = ".swap";
 const CUT_SUFFIX: &str = ".cut-";
 const WHOLE_CUT_SUFFIX: &str = ".cut-0";
+/// A further one: see `kept_path`.
+const OTHER_WHOLE_CUT_PREFIX: &str = ".cut-0-";
 
 /// A complete replacement of closed segments that compaction wrote.
 struct Swap {
@@ -78,11 +82,20 @@ pub(crate) fn is_snapshot(name: &str) -> bool {
     matches!(parse_file_name(name), Some((_, FileKind::Snapshot, "")))
 }
 
-/// Returns where bytes that recovery cut off a segment at `position` are kept.
-pub(super) fn kept_path(directory: &Path, base_offset: i64, position: u64) -> PathBuf {
-    let mut path = file_path(directory, base_offset, FileKind::Log).into_os_string();
-    path.push(format!("{CUT_SUFFIX}{position}"));
-    PathBuf::from(path)
+/// Returns where bytes that recovery cuts off a file at `position` are kept: in a new file, with a
+/// further number where an earlier recovery has cut at the same position.
+pub(super) fn kept_path(disk: &dyn Disk, cut: &Path, position: u64) -> PathBuf {
+    let with_suffix = |suffix: String| {
+        let mut path = cut.as_os_str().to_os_string();
+        path.push(suffix);
+        PathBuf::from(path)
+    };
+    let first = with_suffix(format!("{CUT_SUFFIX}{position}"));
+    let further = (1..).map(|number| with_suffix(format!("{CUT_SUFFIX}{position}-{number}")));
+    let mut paths = std::iter::once(first).chain(further);
+    paths
+        .find(|path| !disk.exists(path))
+        .expect("there is no last one")
 }
 
 impl DirectoryFiles {
@@ -147,10 +160,11 @@ impl DirectoryFiles {
                 names.deleted.insert(base_offset);
                 names.leftovers.push(entry.path);
             }
-            Some((base_offset, _, tail)) if tail.starts_with(CUT_SUFFIX) => {
+            // Also of a `.swap` file.
+            Some((base_offset, _, tail)) if tail.contains(CUT_SUFFIX) => {
                 self.kept_bytes += entry.bytes;
                 // The whole segment was cut off.
-                if tail == WHOLE_CUT_SUFFIX {
+                if tail == WHOLE_CUT_SUFFIX || tail.starts_with(OTHER_WHOLE_CUT_PREFIX) {
                     names.deleted.insert(base_offset);
                 }
             }
@@ -188,8 +202,9 @@ impl DirectoryFiles {
             }
             match last_offset_in(disk, &swap) {
                 Ok(covered_end) => self.replace(directory, swap, covered_end, repairs),
-                // The segments it should have replaced may still exist.
-                Err(LogError::Corrupt { .. }) if accept_loss => names.leftovers.push(swap.path),
+                Err(LogError::Corrupt { position, reason, .. }) if accept_loss => {
+                    self.give_up(swap, position, &reason, repairs);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -220,6 +235,23 @@ impl DirectoryFiles {
         });
         repairs.push(Repair::SyncDirectory);
         self.insert(base_offset, FileKind::Log, swap.path, swap.bytes);
+    }
+
+    /// The log is served from those of the replaced segments that still exist. A damaged
+    /// replacement may hold the only copy of the others' records, so it is kept whatever its size.
+    fn give_up(&mut self, swap: Swap, position: u64, reason: &str, repairs: &mut Vec<Repair>) {
+        self.findings.push(Finding {
+            kind: FindingKind::Lost,
+            path: swap.path.clone(),
+            position,
+            detail: format!("{reason}: the segments that it replaced are served as far as they exist"),
+        });
+        self.kept_bytes += swap.bytes;
+        repairs.push(Repair::Keep {
+            path: swap.path,
+            base_offset: swap.base_offset,
+        });
+        repairs.push(Repair::SyncDirectory);
     }
 
     /// Indexes without a segment are leftovers of an interrupted deletion, as `.deleted` files

@@ -38,7 +38,7 @@ use crate::transaction_index::AbortedTransaction;
 
 use files::DirectoryFiles;
 pub(crate) use files::{is_snapshot, segment_base_offset};
-use repair::Repair;
+use repair::{Keep, Repair};
 use segments::Tail;
 
 /// What the checkpoint files of the log directory say about a partition.
@@ -98,7 +98,7 @@ pub enum FindingKind {
     /// Bytes after the last complete batch were cut off: an append that a crash interrupted.
     CutEnd,
     /// Like `CutEnd`, but complete batches followed the first bad one. None of them is known to
-    /// have been durable.
+    /// have been durable. Or all of them, because the log's start is behind its end.
     CutBatches,
     /// A file that holds what was cut off.
     Kept,
@@ -169,7 +169,8 @@ enum Continuation {
         segment_base_offset: i64,
         before: Option<Tail>,
     },
-    /// In a new segment that replaces the existing ones, which hold only deleted records.
+    /// In a new segment. The existing ones hold only deleted records if the log's start is right;
+    /// one number must not destroy what they hold, so they are kept.
     Instead {
         segment_base_offset: i64,
     },
@@ -182,14 +183,18 @@ impl Opening {
         config: LogConfig,
         options: OpenOptions,
     ) -> Result<Opening, LogError> {
-        let (files, repairs) = DirectoryFiles::survey(&*disk, directory, options.accept_loss)?;
+        let (mut files, repairs) = DirectoryFiles::survey(&*disk, directory, options.accept_loss)?;
+        let report = RecoveryReport {
+            findings: std::mem::take(&mut files.findings),
+            ..RecoveryReport::default()
+        };
         Ok(Opening {
             files,
             disk,
             directory: directory.into(),
             config,
             options,
-            report: RecoveryReport::default(),
+            report,
             leader_epochs: None,
             stored_epochs: LeaderEpochs::default(),
             resealed: Vec::new(),
@@ -388,10 +393,13 @@ impl Opening {
                 before: None,
             }),
             // The remaining records were deleted for clients, and those after them are lost:
-            // continue at the log's start.
-            Some(tail) if tail.end_offset < log_start => Ok(Continuation::Instead {
-                segment_base_offset: log_start,
-            }),
+            // continue at the log's start. Or the start is wrong.
+            Some(tail) if tail.end_offset < log_start => {
+                self.note_start_behind(&tail, segments, log_start);
+                Ok(Continuation::Instead {
+                    segment_base_offset: log_start,
+                })
+            }
             Some(tail) => Ok(Continuation::Within(tail)),
         }
     }
@@ -415,6 +423,24 @@ impl Opening {
         }
     }
 
+    /// Readers lose what the segments hold.
+    fn note_start_behind(&mut self, tail: &Tail, segments: &[Arc<Segment>], log_start: i64) {
+        let first = &segments[0];
+        if tail.end_offset == first.base_offset {
+            return;
+        }
+        self.report.findings.push(Finding {
+            kind: FindingKind::CutBatches,
+            path: first.path(FileKind::Log),
+            position: 0,
+            detail: format!(
+                "the log ends at offset {}, {} says that it starts at {log_start}: it goes on there, all segments are kept",
+                tail.end_offset,
+                crate::checkpoint::LOG_START_FILE,
+            ),
+        });
+    }
+
     fn go_on(
         &mut self,
         segments: &mut Vec<Arc<Segment>>,
@@ -427,7 +453,7 @@ impl Opening {
                 before,
             } => {
                 if segments.iter().all(|segment| segment.bytes() == 0) {
-                    self.set_all_aside(segments, false)?;
+                    self.set_all_aside(segments, Keep::Nothing)?;
                 } else if let (Some(tail), Some(last)) = (before, segments.last()) {
                     self.seal(last, tail.progress);
                     self.report.gap_end = Some(segment_base_offset);
@@ -435,7 +461,7 @@ impl Opening {
                 segment_base_offset
             }
             Continuation::Instead { segment_base_offset } => {
-                self.set_all_aside(segments, true)?;
+                self.set_all_aside(segments, Keep::Everything)?;
                 segment_base_offset
             }
         };
@@ -444,7 +470,7 @@ impl Opening {
         Ok(Tail::empty(base_offset))
     }
 
-    fn set_all_aside(&mut self, segments: &mut Vec<Arc<Segment>>, keep: bool) -> Result<(), LogError> {
+    fn set_all_aside(&mut self, segments: &mut Vec<Arc<Segment>>, keep: Keep) -> Result<(), LogError> {
         for segment in segments.drain(..).rev() {
             self.repairs.push(Repair::SetAside { segment, keep });
         }

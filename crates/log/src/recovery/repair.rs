@@ -24,6 +24,11 @@ pub(crate) enum Repair {
         to: PathBuf,
     },
     SyncDirectory,
+    /// Gives a file that is no part of the log a name by which it is kept.
+    Keep {
+        path: PathBuf,
+        base_offset: i64,
+    },
     /// Truncates an index file, or creates it.
     TrimIndex {
         segment: Arc<Segment>,
@@ -34,7 +39,7 @@ pub(crate) enum Repair {
     /// Removes a segment from the log.
     SetAside {
         segment: Arc<Segment>,
-        keep: bool,
+        keep: Keep,
     },
     Cut {
         segment: Arc<Segment>,
@@ -49,6 +54,15 @@ pub(crate) enum Repair {
     },
 }
 
+/// What stays of a segment that is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    Nothing,
+    /// As long as no more than `KEPT_BYTES_MAX` are kept.
+    UpToLimit,
+    Everything,
+}
+
 impl Opening {
     /// Applies the repairs in order. Waits for the device.
     pub(super) fn repair(&mut self) -> Result<(), LogError> {
@@ -57,6 +71,7 @@ impl Opening {
                 Repair::Remove(path) => remove(&*self.disk, &path)?,
                 Repair::Rename { from, to } => rename(&*self.disk, &from, &to)?,
                 Repair::SyncDirectory => self.sync_directory()?,
+                Repair::Keep { path, base_offset } => self.keep_whole(&path, base_offset)?,
                 Repair::TrimIndex { segment, kind, bytes } => trim_index(&segment, kind, bytes)?,
                 Repair::WriteIndexes(segment) => {
                     let write = crate::sync::IndexWrite::of(&segment, false);
@@ -80,23 +95,32 @@ impl Opening {
     }
 
     /// Renames the log file, to be kept or removed later, and removes the files derived from it.
-    fn set_aside(&mut self, segment: &Segment, keep: bool) -> Result<(), LogError> {
+    fn set_aside(&mut self, segment: &Segment, keep: Keep) -> Result<(), LogError> {
         let path = segment.path(FileKind::Log);
-        let aside = if keep && self.may_keep(segment.bytes()) {
-            let kept = kept_path(&self.directory, segment.base_offset, 0);
-            self.note_kept(&kept, segment.base_offset);
-            kept
+        let is_kept = match keep {
+            Keep::Nothing => false,
+            Keep::UpToLimit => self.may_keep(segment.bytes()),
+            Keep::Everything => true,
+        };
+        if is_kept {
+            self.keep_whole(&path, segment.base_offset)?;
         } else {
             let mut deleted = path.as_os_str().to_os_string();
             deleted.push(DELETED_SUFFIX);
-            PathBuf::from(deleted)
-        };
-        rename(&*self.disk, &path, &aside)?;
+            rename(&*self.disk, &path, Path::new(&deleted))?;
+        }
         for kind in FileKind::ALL {
             if kind != FileKind::Log {
                 remove(&*self.disk, &segment.path(kind))?;
             }
         }
+        Ok(())
+    }
+
+    fn keep_whole(&mut self, path: &Path, base_offset: i64) -> Result<(), LogError> {
+        let kept = kept_path(&*self.disk, path, 0);
+        rename(&*self.disk, path, &kept)?;
+        self.note_kept(&kept, base_offset);
         Ok(())
     }
 
@@ -116,7 +140,7 @@ impl Opening {
     }
 
     fn keep_range(&mut self, segment: &Segment, position: u64, end: u64) -> Result<(), LogError> {
-        let kept = kept_path(&self.directory, segment.base_offset, position);
+        let kept = kept_path(&*self.disk, &segment.path(FileKind::Log), position);
         match copy(&*self.disk, &*segment.file, position, end, &kept) {
             Ok(()) => {
                 self.sync_directory()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ottla_wire::records::batch::{BatchHeader, NO_TIMESTAMP};
 
-use super::repair::Repair;
+use super::repair::{Keep, Repair};
 use super::{Finding, FindingKind, Opening, first_timestamp};
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::disk::owned::padding_bytes_max;
@@ -556,7 +556,10 @@ impl Opening {
         for segment in segments.drain(first..).rev() {
             self.report.segments_set_aside += 1;
             self.report.cut_bytes += segment.bytes();
-            let keep = keep && segment.bytes() > 0;
+            let keep = match keep && segment.bytes() > 0 {
+                true => Keep::UpToLimit,
+                false => Keep::Nothing,
+            };
             self.repairs.push(Repair::SetAside { segment, keep });
         }
         self.repairs.push(Repair::SyncDirectory);
