@@ -882,3 +882,48 @@ fn bytes_that_are_cut_at_the_same_position_are_kept_beside_each_other() {
     assert_eq!(kept(""), first);
     assert_eq!(kept("-1"), second);
 }
+
+/// Only the first entry was compared with anything.
+#[test]
+fn leader_epochs_that_batches_contradict_are_read_from_the_batches() {
+    let disk = MemoryDisk::new(5);
+    let mut log = create(&disk);
+    for offset in 0..300 {
+        let mut builder = BatchBuilder::new(BatchOptions::default());
+        let value = format!("{offset:>500}");
+        builder.append(START_MS + offset, None, Some(value.as_bytes()), &[]);
+        let bytes = builder.finish();
+        let batch = BatchToAppend::from(Batch::parse(&bytes).expect("built"));
+        let epoch = if offset < 150 { 1 } else { 4 };
+        log.append(&[batch], epoch, START_MS).expect("appended");
+    }
+    log.close().expect("closed");
+    let path = Path::new(DIRECTORY).join(ottla_log::LEADER_EPOCH_FILE);
+    let intact = disk.read_file(&path).expect("there");
+    assert_eq!(intact, b"0\n2\n1 0\n4 150\n");
+    let stopped = OpenOptions {
+        clean_shutdown: true,
+        ..unclean(300)
+    };
+    for changed in [
+        "1 0\n4 100",
+        "1 0\n4 250",
+        "1 0\n5 150",
+        "1 0\n2 150",
+        "0 0\n4 150",
+    ] {
+        for options in [stopped, unclean(300), unclean(280), unclean(0)] {
+            let disk = disk.fork(1);
+            disk.write_file(&path, format!("0\n2\n{changed}\n").as_bytes());
+            let (mut log, report) = try_open(&disk, options).expect("opens");
+            let entries = log.leader_epochs().entries().iter();
+            let entries: Vec<(i32, i64)> = entries
+                .map(|entry| (entry.leader_epoch, entry.start_offset))
+                .collect();
+            assert_eq!(entries, [(1, 0), (4, 150)], "{changed}");
+            assert_eq!(found(&report), [], "{changed}");
+            log.close().expect("closed");
+            assert_eq!(disk.read_file(&path), Some(intact.clone()), "{changed}");
+        }
+    }
+}

@@ -336,12 +336,26 @@ impl Opening {
                 tail.progress
                     .note(segment, &place, self.config.index_interval_bytes);
             }
-            if let Some(epochs) = &mut self.leader_epochs {
-                epochs.assign(header.leader_epoch, header.base_offset);
-            }
+            self.note_leader_epoch(&header);
             (tail.end_offset, tail.position) = (header.next_offset(), place.end());
         }
         Ok(tail)
+    }
+
+    /// Below the recovery point a batch tells nothing new of the leader epochs: where it does, their
+    /// file is wrong, and they are read from the headers of all batches instead.
+    fn note_leader_epoch(&mut self, header: &BatchHeader) {
+        let is_new = header.base_offset >= self.recovery_point();
+        let Some(epochs) = &mut self.leader_epochs else {
+            return;
+        };
+        if is_new {
+            epochs.assign(header.leader_epoch, header.base_offset);
+        }
+        let named = epochs.epoch_at(header.base_offset);
+        if header.leader_epoch >= 0 && named.is_some_and(|epoch| epoch != header.leader_epoch) {
+            self.leader_epochs = None;
+        }
     }
 
     /// A file that begins with an intact batch at other offsets than its name says does not belong
