@@ -1,17 +1,22 @@
 //! Background work: retention, compaction, checkpoints, expiry of producers, removal of deleted
 //! topics. Runs once a second on the maintenance thread.
+//!
+//! What fails again and again is logged once, again when its error changes, and once a day. A
+//! damaged log is read again for a compaction after a wait that doubles up to ten minutes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_log::crew::Alone;
-use ottla_log::{CheckpointJob, LogError, SegmentRemoval};
+use ottla_log::{CheckpointJob, LogError, ReadError, SegmentRemoval};
 use tracing::warn;
 
 use super::Storage;
+use crate::batch_times::Key;
 use crate::partition::Partition;
 use crate::time::{Moment, Timestamp};
 
-/// When each kind of work was last done, and the removals that are left.
+/// When each kind of work was last done, the removals that are left, and what fails.
 #[derive(Debug, Default)]
 pub(crate) struct Maintenance {
     checkpoint: Moment,
@@ -20,6 +25,7 @@ pub(crate) struct Maintenance {
     producers: Moment,
     tails: Moment,
     removals: Vec<(Arc<Partition>, SegmentRemoval)>,
+    failures: Failures,
 }
 
 /// How often the last page of every log is touched: pages used this often stay in the page cache
@@ -31,6 +37,76 @@ const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// At most this many checkpoints are made durable together; they are kept in memory until then.
 const CHECKPOINTS_TOGETHER_MAX: usize = 1_024;
+
+/// How often a failure that lasts is logged.
+const REMINDER_MICROS: u64 = 24 * 60 * 60 * 1_000_000;
+
+/// A damaged log is read again for a compaction after the first number, then after twice as long
+/// each time, up to the second one: retention may have removed the damage.
+const RETRY_MS_MIN: u64 = 30 * 1_000;
+const RETRY_MS_MAX: u64 = 10 * 60 * 1_000;
+
+/// Work on a partition that may fail again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Compaction,
+    CompactionTimes,
+    RetentionTimes,
+}
+
+/// The work that failed the last time that it was done.
+#[derive(Debug, Default)]
+struct Failures {
+    known: BTreeMap<(Key, Work), Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    error: String,
+    failed: Moment,
+    logged: Moment,
+    /// How long a compaction waits. Only damage lasts.
+    wait_ms: u64,
+}
+
+impl Failures {
+    /// Notes how work ended; true if its error is to be logged.
+    fn note(&mut self, key: Key, work: Work, outcome: Result<(), &ReadError>, now: Moment) -> bool {
+        let Err(error) = outcome else {
+            self.known.remove(&(key, work));
+            return false;
+        };
+        let is_damage = matches!(error, ReadError::Log(LogError::Corrupt { .. }));
+        let error = error.to_string();
+        let before = self
+            .known
+            .get(&(key, work))
+            .filter(|before| before.error == error);
+        let logged = before.map(|before| before.logged);
+        let logged = logged.filter(|logged| now.micros_since(*logged) < REMINDER_MICROS);
+        let wait_ms = match before {
+            _ if !is_damage => 0,
+            None => RETRY_MS_MIN,
+            Some(before) => (2 * before.wait_ms).min(RETRY_MS_MAX),
+        };
+        let failure = Failure {
+            error,
+            failed: now,
+            logged: logged.unwrap_or(now),
+            wait_ms,
+        };
+        self.known.insert((key, work), failure);
+        logged.is_none()
+    }
+
+    /// Whether the partition's log is damaged and was read for a compaction not long ago.
+    fn is_waiting(&self, key: Key, now: Moment) -> bool {
+        [Work::Compaction, Work::CompactionTimes].iter().any(|work| {
+            let failure = self.known.get(&(key, *work));
+            failure.is_some_and(|failure| now.ms_since(failure.failed) < failure.wait_ms)
+        })
+    }
+}
 
 impl Maintenance {
     pub(crate) fn run(&mut self, storage: &Storage) {
@@ -60,11 +136,11 @@ impl Maintenance {
             }
         }
         if is_due(&mut self.retention, now, config.retention_check_interval_ms) {
-            self.retain(storage, &partitions, timestamp);
+            self.retain(storage, &partitions, now, timestamp);
         }
         if config.cleaner_enabled
             && is_due(&mut self.cleaning, now, config.cleaner_backoff_ms)
-            && clean(storage, &partitions, timestamp)
+            && self.clean(storage, &partitions, now, timestamp)
         {
             // The rest, for which the key map had no room, need not wait for the backoff.
             self.cleaning = Moment::default();
@@ -74,10 +150,17 @@ impl Maintenance {
     }
 
     /// Retires old segments; `remove_segments` renames and removes their files.
-    fn retain(&mut self, storage: &Storage, partitions: &[Arc<Partition>], now: Timestamp) {
+    fn retain(
+        &mut self,
+        storage: &Storage,
+        partitions: &[Arc<Partition>],
+        now: Moment,
+        timestamp: Timestamp,
+    ) {
         let mut planned = Vec::new();
         while_running(storage, partitions, |partition| {
-            match forget_old_segments(partition, now) {
+            self.load_retention_times(partition, now);
+            match forget_old_segments(partition, timestamp) {
                 Ok(removal) => planned.extend(removal.map(|removal| (Arc::clone(partition), removal))),
                 Err(error) => {
                     let (topic, index) = (&*partition.topic, partition.index);
@@ -97,6 +180,79 @@ impl Maintenance {
             }
         }
         self.removals.extend(planned);
+    }
+
+    /// Reads timestamps without the partition's lock; a segment whose timestamps cannot be read is
+    /// kept.
+    fn load_retention_times(&mut self, partition: &Partition, now: Moment) {
+        let loaded = partition.view().reader.load_timestamps();
+        let (key, outcome) = (partition.key(), loaded.as_ref().copied());
+        if self.failures.note(key, Work::RetentionTimes, outcome, now)
+            && let Err(error) = &loaded
+        {
+            let (topic, partition) = (&*partition.topic, partition.index);
+            warn!(topic, partition, %error, "cannot read timestamps for retention");
+        }
+    }
+
+    /// Runs one round of compaction of all logs that are due. Returns whether there was any.
+    fn clean(
+        &mut self,
+        storage: &Storage,
+        partitions: &[Arc<Partition>],
+        now: Moment,
+        timestamp: Timestamp,
+    ) -> bool {
+        let compacted: Vec<Arc<Partition>> = partitions
+            .iter()
+            .filter(|partition| partition.with_log(|log| log.config().compact))
+            .filter(|partition| !self.failures.is_waiting(partition.key(), now))
+            .cloned()
+            .collect();
+        for partition in &compacted {
+            self.prepare_compaction(partition, now, timestamp);
+        }
+        // Only records below the recovery point are compacted, and it is up to a minute behind.
+        write_checkpoints(storage, &compacted, |partition| {
+            let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
+            partition.with_log(|log| log.must_move_recovery_point(timestamp.0, first_dirty, high_watermark))
+        });
+        let map_bytes_max =
+            usize::try_from(storage.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
+        let mut was_any = false;
+        while_running(storage, &compacted, |partition| {
+            let compacted = compact(partition, timestamp, map_bytes_max).map_err(ReadError::Log);
+            was_any |= *compacted.as_ref().unwrap_or(&false);
+            let outcome = compacted.as_ref().map(|_| ());
+            let is_news = self
+                .failures
+                .note(partition.key(), Work::Compaction, outcome, now);
+            if let Err(error) = &compacted {
+                if is_news {
+                    let (topic, index) = (&*partition.topic, partition.index);
+                    warn!(topic, partition = index, %error, "compaction failed");
+                }
+                partition.end_if_poisoned(&storage.services);
+            }
+        });
+        was_any
+    }
+
+    /// Rolls a segment that has been open too long, and reads the timestamps that tell when
+    /// compaction is due.
+    fn prepare_compaction(&mut self, partition: &Partition, now: Moment, timestamp: Timestamp) {
+        let (topic, index) = (&*partition.topic, partition.index);
+        if let Err(error) = partition.with_log(|log| log.roll_if_overdue(timestamp.0)) {
+            warn!(topic, partition = index, %error, "cannot begin a segment");
+        }
+        let first_dirty = partition.first_dirty_offset();
+        let loaded = partition.view().reader.load_compaction_times(first_dirty);
+        let (key, outcome) = (partition.key(), loaded.as_ref().copied());
+        if self.failures.note(key, Work::CompactionTimes, outcome, now)
+            && let Err(error) = &loaded
+        {
+            warn!(topic, partition = index, %error, "cannot read timestamps for compaction");
+        }
     }
 
     /// Renames the files of old segments, and removes them when `file.delete.delay.ms` have passed.
@@ -187,55 +343,8 @@ fn finish_checkpoints(storage: &Storage, mut begun: Vec<(&Partition, CheckpointJ
 }
 
 fn forget_old_segments(partition: &Partition, now: Timestamp) -> Result<Option<SegmentRemoval>, LogError> {
-    let view = partition.view();
-    // Read without the partition's lock; a segment whose timestamps cannot be read is kept.
-    if let Err(error) = view.reader.load_timestamps() {
-        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for retention");
-    }
-    partition.with_log(|log| log.retain(now.0, view.offsets.high_watermark))
-}
-
-/// Runs one round of compaction of all logs that are due. Returns whether there was any.
-fn clean(storage: &Storage, partitions: &[Arc<Partition>], now: Timestamp) -> bool {
-    let compacted: Vec<Arc<Partition>> = partitions
-        .iter()
-        .filter(|partition| partition.with_log(|log| log.config().compact))
-        .cloned()
-        .collect();
-    for partition in &compacted {
-        prepare_compaction(partition, now);
-    }
-    // Only records below the recovery point are compacted, and it is up to a minute behind.
-    write_checkpoints(storage, &compacted, |partition| {
-        let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
-        partition.with_log(|log| log.must_move_recovery_point(now.0, first_dirty, high_watermark))
-    });
-    let map_bytes_max =
-        usize::try_from(storage.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
-    let mut was_any = false;
-    while_running(storage, &compacted, |partition| {
-        match compact(partition, now, map_bytes_max) {
-            Ok(was_due) => was_any |= was_due,
-            Err(error) => {
-                let (topic, index) = (&*partition.topic, partition.index);
-                warn!(topic, partition = index, %error, "compaction failed");
-                partition.end_if_poisoned(&storage.services);
-            }
-        }
-    });
-    was_any
-}
-
-/// Rolls a segment that has been open too long, and reads the timestamps that tell when compaction
-/// is due.
-fn prepare_compaction(partition: &Partition, now: Timestamp) {
-    if let Err(error) = partition.with_log(|log| log.roll_if_overdue(now.0)) {
-        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot begin a segment");
-    }
-    let first_dirty = partition.first_dirty_offset();
-    if let Err(error) = partition.view().reader.load_compaction_times(first_dirty) {
-        warn!(topic = &*partition.topic, partition = partition.index, %error, "cannot read timestamps for compaction");
-    }
+    let high_watermark = partition.view().offsets.high_watermark;
+    partition.with_log(|log| log.retain(now.0, high_watermark))
 }
 
 /// Runs one round of compaction, if due: see `ottla_log::CompactionJob`. Returns whether it ran.
@@ -267,4 +376,70 @@ fn is_due(last: &mut Moment, now: Moment, interval_ms: i64) -> bool {
         *last = now;
     }
     is_due
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ottla_wire::primitives::Uuid;
+
+    use super::*;
+
+    const SECOND_MICROS: u64 = 1_000_000;
+
+    fn damage(position: u64) -> ReadError {
+        ReadError::Log(LogError::corrupt(Path::new("1.log"), position, "wrong"))
+    }
+
+    fn full() -> ReadError {
+        ReadError::Log(LogError::NoSpace {
+            path: "1.log".into(),
+            needed_bytes: 5,
+        })
+    }
+
+    fn after(seconds: u64) -> Moment {
+        Moment::from_micros(seconds * SECOND_MICROS)
+    }
+
+    #[test]
+    fn a_failure_is_logged_when_it_begins_or_changes_and_once_a_day() {
+        let mut failures = Failures::default();
+        let mut is_logged = |index, outcome: Result<(), ReadError>, seconds| {
+            let key = (Uuid([1; 16]), index);
+            failures.note(key, Work::Compaction, outcome.as_ref().copied(), after(seconds))
+        };
+        assert!(is_logged(0, Err(damage(7)), 0));
+        assert!(!is_logged(0, Err(damage(7)), 600));
+        assert!(is_logged(1, Err(damage(7)), 600), "another partition");
+        assert!(is_logged(0, Err(damage(9)), 900), "another place");
+        assert!(!is_logged(0, Err(damage(9)), 900 + 86_399));
+        assert!(is_logged(0, Err(damage(9)), 900 + 86_400));
+        assert!(!is_logged(0, Err(damage(9)), 900 + 86_401));
+        assert!(!is_logged(0, Ok(()), 100_000));
+        assert!(is_logged(0, Err(damage(9)), 100_001), "again after a success");
+    }
+
+    #[test]
+    fn a_damaged_log_is_compacted_again_after_longer_and_longer_waits_and_a_full_disk_after_none() {
+        let key = (Uuid([1; 16]), 0);
+        let mut failures = Failures::default();
+        let mut now = 0;
+        for wait in [30, 60, 120, 240, 480, 600, 600] {
+            failures.note(key, Work::Compaction, Err(&damage(7)), after(now));
+            assert!(failures.is_waiting(key, after(now + wait - 1)), "{wait}");
+            now += wait;
+            assert!(!failures.is_waiting(key, after(now)), "{wait}");
+        }
+        failures.note(key, Work::Compaction, Err(&full()), after(now));
+        assert!(!failures.is_waiting(key, after(now)));
+        // What is damaged for retention may be compacted, and the other way round.
+        failures.note(key, Work::RetentionTimes, Err(&damage(7)), after(now));
+        assert!(!failures.is_waiting(key, after(now)));
+        failures.note(key, Work::CompactionTimes, Err(&damage(7)), after(now));
+        assert!(failures.is_waiting(key, after(now)));
+        failures.note(key, Work::CompactionTimes, Ok(()), after(now));
+        assert!(!failures.is_waiting(key, after(now)));
+    }
 }
