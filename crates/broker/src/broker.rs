@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ottla_core::config::{ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig};
+use ottla_core::config::{
+    ConfigError, FirstUser, Listener as ListenerConfig, NodeConfig, RecoveryConfig, oauth_settings,
+};
 use ottla_core::node::Node;
 use ottla_core::random::{SecretSeed, Seed};
 use ottla_core::telemetry::receiver::ClientTelemetryReceiver;
@@ -43,7 +45,7 @@ use crate::settings::Settings;
 use crate::tls::listener::TlsListener;
 use crate::tls::listeners::TlsListeners;
 use crate::tls::reload::Reloader;
-use crate::token_keys::TokenKeyReader;
+use crate::token_keys::{Sources, TokenKeyReader};
 
 /// A stop waits at most this long for markers of decided transactions.
 const MARKERS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -138,6 +140,8 @@ impl Broker {
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
         let gate = gate_of(&settings, admin_socket.as_ref())?;
+        let key_sources =
+            Sources::read(oauth_settings(&settings.node.security)).map_err(StartError::Config)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         // Before the first file is opened, and with the descriptor limit as it is now.
         let descriptors = Descriptors::of_process();
@@ -153,7 +157,7 @@ impl Broker {
             node.set_key_stores(Arc::new(tls_listeners.clone()));
         }
         let node = Arc::new(node);
-        let token_keys = TokenKeyReader::start(&node).map_err(StartError::Config)?;
+        let token_keys = TokenKeyReader::start(key_sources, &node).map_err(StartError::Config)?;
         let queues = Arc::new(Queues::default());
         queues.bind(&node);
         // The first jobs start here: loading the known groups.

@@ -61,9 +61,7 @@ impl Security {
     /// The settings of every listener that takes tokens.
     pub fn oauth_settings(&self) -> Vec<OauthSettings> {
         let by_listener: Guard<Arc<SecurityByListener>> = self.by_listener.load();
-        let with_sasl = by_listener.values().filter_map(|security| security.sasl.as_ref());
-        let mechanisms = with_sasl.flat_map(|sasl| &sasl.mechanisms);
-        mechanisms.filter_map(|offered| offered.oauth.clone()).collect()
+        config::oauth_settings(&by_listener)
     }
 
     /// Takes over changed settings and credentials. Connections that are authenticated stay so.

@@ -127,6 +127,49 @@ impl Source {
     }
 }
 
+/// All URLs of the settings, and the keys in files.
+#[derive(Debug, Default)]
+pub struct Sources {
+    by_url: BTreeMap<Arc<str>, Source>,
+    keys: Vec<(Arc<str>, JsonWebKeys)>,
+}
+
+impl Sources {
+    /// Reads what is in files. Called before the log directory is opened: a start that is refused
+    /// here has changed nothing.
+    ///
+    /// - Errors: a URL or a file that cannot be used.
+    pub fn read(settings: Vec<OauthSettings>) -> Result<Sources, ConfigError> {
+        let mut sources = Sources::default();
+        for settings in settings {
+            let url = settings.keys_url.clone();
+            sources.by_url.insert(url, Source::new(&settings)?);
+        }
+        for (url, source) in &mut sources.by_url {
+            if let Place::File(path) = &source.place {
+                source.seen = stamp(path);
+                let keys = source.read();
+                let keys = keys.map_err(|problem| ConfigError::new(KEY, url, problem))?;
+                sources.keys.push((url.clone(), keys));
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Adds URLs that were set at run time. Their threads read them, and say so if they cannot.
+    fn add_later_ones(&mut self, settings: Vec<OauthSettings>) {
+        for settings in settings {
+            if self.by_url.contains_key(&settings.keys_url) {
+                continue;
+            }
+            match Source::new(&settings) {
+                Ok(source) => drop(self.by_url.insert(settings.keys_url.clone(), source)),
+                Err(error) => error!(%error, "no keys: no token is accepted"),
+            }
+        }
+    }
+}
+
 /// The threads. Dropping it lets them end without waiting: the name of a server may be asked for
 /// longer than a stop may take, and a thread holds nothing but the keys.
 #[derive(Debug)]
@@ -135,24 +178,21 @@ pub struct TokenKeyReader {
 }
 
 impl TokenKeyReader {
-    /// Reads what is in files, then starts the threads. `None`: no listener takes tokens.
+    /// Hands over the keys that were read, and starts the threads. `None`: no listener takes
+    /// tokens.
     ///
-    /// - Errors: a URL or a file that cannot be used.
-    pub fn start(node: &Node) -> Result<Option<TokenKeyReader>, ConfigError> {
-        let mut sources = BTreeMap::new();
-        for settings in node.oauth_settings() {
-            sources.insert(settings.keys_url.clone(), Source::new(&settings)?);
-        }
+    /// - Errors: no thread.
+    pub fn start(mut sources: Sources, node: &Node) -> Result<Option<TokenKeyReader>, ConfigError> {
+        sources.add_later_ones(node.oauth_settings());
+        let Sources {
+            by_url: sources,
+            keys,
+        } = sources;
         if sources.is_empty() {
             return Ok(None);
         }
-        for source in sources.values_mut() {
-            if let Place::File(path) = &source.place {
-                source.seen = stamp(path);
-                let keys = source.read();
-                let keys = keys.map_err(|problem| ConfigError::new(KEY, &source.url, problem))?;
-                node.token_keys().put(&source.url, keys);
-            }
+        for (url, keys) in keys {
+            node.token_keys().put(&url, keys);
         }
         let reader = TokenKeyReader {
             stop: Arc::new((Mutex::new(false), Condvar::new())),
@@ -206,6 +246,44 @@ mod tests {
         "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
         "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
     }]}"#;
+
+    /// The start was refused after the log directory had been opened: it removed the mark of the
+    /// clean stop, and logs were checked at the next start.
+    #[test]
+    fn a_missing_file_of_keys_refuses_the_start_before_the_directory_is_opened() {
+        const LISTENER: &str = "listener.name.sasl_plaintext.oauthbearer.";
+        let directory = crate::broker::TemporaryDirectory::create().unwrap();
+        let keys = directory.path().join("keys.json");
+        let logs = directory.path().join("logs");
+        let lines = [
+            ("listeners", "SASL_PLAINTEXT://127.0.0.1:0".to_owned()),
+            ("inter.broker.listener.name", "SASL_PLAINTEXT".to_owned()),
+            ("sasl.enabled.mechanisms", "OAUTHBEARER".to_owned()),
+            ("sasl.oauthbearer.expected.audience", "ottla".to_owned()),
+            ("ottla.admin.listener", String::new()),
+            ("log.dirs", logs.display().to_string()),
+        ];
+        let own = [
+            (
+                "sasl.server.callback.handler.class",
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler".to_owned(),
+            ),
+            (
+                "sasl.oauthbearer.jwks.endpoint.url",
+                format!("file://{}", keys.display()),
+            ),
+        ];
+        let own = own.map(|(key, value)| (format!("{LISTENER}{key}"), value));
+        let lines = lines.map(|(key, value)| (key.to_owned(), value));
+        let properties = lines.into_iter().chain(own).collect();
+        std::fs::write(&keys, KEYS).unwrap();
+        drop(crate::Broker::start(&properties).unwrap());
+        let mark = std::fs::read(logs.join(".kafka_cleanshutdown")).unwrap();
+        std::fs::remove_file(&keys).unwrap();
+        let refused = crate::Broker::start(&properties).err().unwrap().to_string();
+        assert!(refused.contains("jwks.endpoint.url"), "{refused}");
+        assert_eq!(std::fs::read(logs.join(".kafka_cleanshutdown")).unwrap(), mark);
+    }
 
     /// A server that takes a connection and never answers held up all other sources, and the stop.
     #[test]

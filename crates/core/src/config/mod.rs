@@ -38,6 +38,7 @@ pub use sasl::{
 };
 pub use security::{
     EffectiveSecurity, ListenerSecurity, SecurityByListener, effective_security, is_of_security,
+    oauth_settings,
 };
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 pub use transaction::TransactionConfig;

@@ -114,6 +114,13 @@ pub struct EffectiveSecurity {
     pub settings: BTreeMap<String, String>,
 }
 
+/// Returns the settings for tokens of all listeners that take them.
+pub fn oauth_settings(security: &SecurityByListener) -> Vec<OauthSettings> {
+    let with_sasl = security.values().filter_map(|security| security.sasl.as_ref());
+    let mechanisms = with_sasl.flat_map(|sasl| &sasl.mechanisms);
+    mechanisms.filter_map(|offered| offered.oauth.clone()).collect()
+}
+
 /// Whether a key may change the security of a listener.
 pub fn is_of_security(key: &str) -> bool {
     let prefixes = [LISTENER_PREFIX, "sasl.", "ssl."];
