@@ -87,7 +87,7 @@ impl LogDirectory {
             // A crash or a full disk interrupted its creation.
             None if !holds_records => {
                 if is_start {
-                    self.check_never_there(identity, &path)?;
+                    self.check_never_there(identity, &path.join(PARTITION_METADATA_FILE))?;
                 }
                 Ok(false)
             }
@@ -116,6 +116,7 @@ impl LogDirectory {
         }
     }
 
+    /// Refuses a partition that is listed, for which `path` is missing.
     fn check_never_there(&self, identity: &Identity, path: &Path) -> Result<(), LogError> {
         let key = (identity.topic.to_string(), identity.index);
         let evidence = &self.evidence;
