@@ -522,7 +522,13 @@ fn what_is_wrong_with_an_unknown_log_refuses_no_start() {
 /// then stayed forever.
 #[test]
 fn a_deletion_that_was_interrupted_by_a_kill_is_finished_at_the_next_start() {
-    let mut world = World::new(3, &[]);
+    check_interrupted_deletion(&[]);
+    // A snapshot no longer names the deleted topic, and one is due at every change.
+    check_interrupted_deletion(&[("metadata.log.max.record.bytes.between.snapshots", "1")]);
+}
+
+fn check_interrupted_deletion(properties: &[(&str, &str)]) {
+    let mut world = World::new(3, properties);
     assert!(world.start());
     create_topic(&mut world, "gone");
     produce(&mut world, ("gone", 0), &[("k".to_owned(), "v".to_owned())]).expect("taken");

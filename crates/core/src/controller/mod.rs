@@ -307,7 +307,13 @@ impl Controller {
 
     /// Takes a snapshot when one is due. The change is durable without it: a failure only costs
     /// space, and the next change tries again.
+    ///
+    /// - Shape: not with the removal of topics, which a snapshot forgets: a start finishes the
+    ///   removal of their directories only as long as it finds it in the log.
     fn take_snapshot_if_due(&mut self, now: Timestamp) {
+        if !self.replay.changes().topics_removed.is_empty() {
+            return;
+        }
         let limit = u64::try_from(self.config.storage.metadata_bytes_between_snapshots).unwrap_or(u64::MAX);
         if self.log.bytes_since_snapshot() < limit {
             return;
