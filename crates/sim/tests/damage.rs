@@ -578,3 +578,67 @@ fn a_directory_that_names_the_id_of_a_deleted_topic_is_refused_and_not_deleted()
         .read_file(&file("kept-0/00000000000000000000.log"));
     assert_eq!(left.expect("there"), records.expect("there"));
 }
+
+/// One lost small file refused every partition whose first records retention had removed.
+#[test]
+fn a_lost_checkpoint_of_log_starts_refuses_no_partition() {
+    let root = Path::new(LOG_DIRECTORY);
+    let file = root.join("log-start-offset-checkpoint");
+    let place = (ORDERS, 1);
+    for stop in [Stop::Cleanly, Stop::Killed] {
+        let base = base(stop, "disk");
+        let first_segment = |disk: &MemoryDisk| {
+            let files = files_below(disk, &root.join("orders-1")).expect("listed");
+            let mut logs = files
+                .into_iter()
+                .filter(|path| path.extension().is_some_and(|e| e == "log"));
+            logs.next().expect("there is a segment")
+        };
+        assert!(!first_segment(&base.world.disk).ends_with("00000000000000000000.log"));
+        for damage in [None, Some(&b""[..]), Some(b"0\n1\n__ottla_checksum 0 7\n")] {
+            let mut machine = machine(&base);
+            match damage {
+                Some(bytes) => machine.world.disk.write_file(&file, bytes),
+                None => machine.world.disk.remove_file(&file).expect("removed"),
+            }
+            machine.start().expect("starts");
+            let found = read(&mut machine, place).expect("nothing damaged is given out");
+            assert_eq!((found.refusal, &found.unreadable), (None, &BTreeMap::new()));
+            let expected = &base.expected.records[&place];
+            assert!(
+                expected
+                    .iter()
+                    .all(|(offset, value)| found.records.get(offset) == Some(value))
+            );
+            let is_said =
+                |line: &&String| line.contains("log-start-offset-checkpoint") && line.contains("again");
+            assert!(machine.loud_lines().iter().any(|line| is_said(&line)));
+            // It is there again.
+            machine.world.stop();
+            let restored = machine.world.disk.read_file(&file).expect("written");
+            assert!(String::from_utf8_lossy(&restored).contains("orders 1 "));
+        }
+        // An intact one still proves that a segment is gone.
+        let mut machine = machine(&base);
+        let segment = first_segment(&machine.world.disk);
+        machine.world.disk.remove_file(&segment).expect("removed");
+        machine.start().expect("the others are served");
+        let found = read(&mut machine, place).expect("nothing damaged is given out");
+        assert_eq!(found.refusal, Some(ErrorCode::KafkaStorageError));
+    }
+}
+
+#[test]
+fn the_refusal_of_a_partition_without_records_names_the_file_that_is_missing() {
+    let mut world = World::new(3, &[]);
+    assert!(world.start());
+    create_topic(&mut world, "empty");
+    world.stop();
+    let file = Path::new(LOG_DIRECTORY).join("empty-0/partition.metadata");
+    world.disk.remove_file(&file).expect("removed");
+    let mut machine = Simulated::new(world);
+    machine.start().expect("starts");
+    let lines = machine.loud_lines();
+    let is_said = |line: &String| line.contains("empty-0/partition.metadata") && line.contains("missing");
+    assert!(lines.iter().any(is_said), "{lines:?}");
+}

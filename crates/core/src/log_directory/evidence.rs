@@ -56,6 +56,14 @@ impl CheckpointFile {
             CheckpointFile::Cleaned => CLEANER_FILE,
         }
     }
+
+    /// What it means that the file is missing.
+    fn without(self) -> &'static str {
+        match self {
+            CheckpointFile::LogStarts => "records that clients had deleted may be readable again",
+            _ => "recovery reads more and can prove less",
+        }
+    }
 }
 
 impl CheckpointOffsets {
@@ -95,6 +103,8 @@ struct OwnerMark {
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub offsets: CheckpointOffsets,
+    /// The files that are missing, empty or damaged.
+    absent: Vec<CheckpointFile>,
     /// The broker epoch in the clean-shutdown mark; −1: it names none.
     clean_stop: Option<i64>,
     owner: Option<OwnerMark>,
@@ -108,7 +118,14 @@ impl Evidence {
     ///
     /// - Errors: a file exists and cannot be read. A damaged file counts as missing, and is logged.
     pub fn read(disk: &dyn Disk, directory: &Path, recovery: RecoveryConfig) -> Result<Evidence, LogError> {
-        let offsets = |file: CheckpointFile| read_or_empty(disk, &directory.join(file.name()));
+        let mut absent = Vec::new();
+        let mut offsets = |file: CheckpointFile| {
+            let read = read_intact(disk, &directory.join(file.name()), file.without())?;
+            if read.is_none() {
+                absent.push(file);
+            }
+            Ok::<_, LogError>(read.unwrap_or_default())
+        };
         Ok(Evidence {
             offsets: CheckpointOffsets {
                 recovery_points: offsets(CheckpointFile::RecoveryPoints)?,
@@ -116,6 +133,7 @@ impl Evidence {
                 log_starts: offsets(CheckpointFile::LogStarts)?,
                 cleaned: offsets(CheckpointFile::Cleaned)?,
             },
+            absent,
             clean_stop: read_clean_shutdown(disk, directory)?,
             owner: OwnerMark::read(disk, directory)?,
             last_broker_epoch: -1,
@@ -137,6 +155,13 @@ impl Evidence {
                 ?marked,
                 last_broker_epoch, "the mark of a clean stop is of an earlier run: all logs are checked"
             );
+        }
+        // This broker writes all four before its mark.
+        if self.owner().is_some() {
+            for file in &self.absent {
+                let (file, meaning) = (file.name(), file.without());
+                warn!(file, "the checkpoint is missing, empty or damaged: {meaning}");
+            }
         }
     }
 
@@ -175,8 +200,10 @@ impl Evidence {
             } else {
                 0
             },
-            // Kafka lists a log start only where it is inside the first segment.
-            is_start_proven: owner.is_some() || clean_shutdown && log_start.is_some(),
+            // Kafka lists a log start only where it is inside the first segment, this broker each
+            // that is above 0.
+            is_start_proven: owner.is_some() && !self.absent.contains(&CheckpointFile::LogStarts)
+                || clean_shutdown && log_start.is_some(),
             // Restored topics have lost the setting that they were compacted.
             gaps_below: if self.recovery.recover_metadata {
                 i64::MAX
@@ -261,15 +288,22 @@ impl OwnerMark {
     }
 }
 
+/// Returns the offsets in the file; `None`: it is missing, empty or damaged. `meaning` is logged
+/// with a damage.
+///
 /// - Errors: also something that is not a regular file. The broker could not write the checkpoint,
 ///   and would fail after it had changed others.
-fn read_or_empty(disk: &dyn Disk, path: &Path) -> Result<OffsetCheckpoint, LogError> {
+fn read_intact(disk: &dyn Disk, path: &Path, meaning: &str) -> Result<Option<OffsetCheckpoint>, LogError> {
     match checkpoint::read_offsets(disk, path) {
         Err(error @ LogError::Corrupt { .. }) if !checkpoint::is_irregular(&error) => {
-            warn!(%error, "the checkpoint is damaged: recovery reads more and can prove less");
-            Ok(OffsetCheckpoint::default())
+            warn!(%error, "the checkpoint is damaged: {meaning}");
+            Ok(None)
         }
-        read => read,
+        Ok(offsets) if offsets.is_empty() => {
+            let is_there = read_file(disk, path)?.is_some_and(|bytes| !bytes.is_empty());
+            Ok(is_there.then_some(offsets))
+        }
+        read => read.map(Some),
     }
 }
 
@@ -290,6 +324,7 @@ mod tests {
                 high_watermarks: [(key, 150)].into(),
                 ..CheckpointOffsets::default()
             },
+            absent: Vec::new(),
             clean_stop,
             owner: owner.map(|(broker_epoch, durability)| OwnerMark {
                 broker_epoch,
@@ -364,11 +399,14 @@ mod tests {
         let disk = MemoryDisk::new(1);
         let path = Path::new("data").join("cleaner-offset-checkpoint");
         disk.create_directories(Path::new("data")).unwrap();
-        disk.write_file(&path, b"0\n7\n");
-        assert_eq!(read_or_empty(&disk, &path).unwrap(), OffsetCheckpoint::default());
+        assert_eq!(read_intact(&disk, &path, "").unwrap(), None);
+        for text in ["0\n7\n", ""] {
+            disk.write_file(&path, text.as_bytes());
+            assert_eq!(read_intact(&disk, &path, "").unwrap(), None);
+        }
         disk.remove_file(&path).unwrap();
         disk.create_directories(&path).unwrap();
-        let error = read_or_empty(&disk, &path).unwrap_err().to_string();
+        let error = read_intact(&disk, &path, "").unwrap_err().to_string();
         assert!(error.contains("cleaner-offset-checkpoint"), "{error}");
     }
 }

@@ -187,7 +187,9 @@ impl<M: Machine> Trial<'_, M> {
             ensure(was_deleted, || {
                 format!("{place:?} offset {offset} has {value:?}, which was never written")
             })?;
-            let is_told = self.said(&["checkpoint is damaged"]) || self.said_of(place, "contradict");
+            let is_told = self.said(&["checkpoint is damaged"])
+                || self.said(&["checkpoint is missing"])
+                || self.said_of(place, "contradict");
             ensure(is_told, || {
                 format!("{place:?}: deleted records are back in silence")
             })?;
