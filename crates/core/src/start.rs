@@ -1,7 +1,8 @@
 //! The order in which a node takes over its directories: look, judge, and only then change.
 //!
 //! A refused start leaves every byte as it was: the next start, or Apache Kafka, must find
-//! everything that was there to be found.
+//! everything that was there to be found. A start that fails for lack of space before it opens a
+//! partition puts back the mark of a clean stop, so that the logs still count as complete.
 
 use std::fmt;
 use std::path::Path;
@@ -98,7 +99,14 @@ pub(crate) fn take_over(
         now,
     )?;
     log_directory.take_over(last_broker_epoch)?;
-    controller.activate(now)?;
+    if let Err(error) = controller.activate(now) {
+        // No partition was touched. The mark speaks of the metadata log, too.
+        if controller.has_whole_log() {
+            log_directory.put_back_mark();
+        }
+        return Err(error);
+    }
+    log_directory.remove_mark();
     log_directory.remove_deleted()?;
     Ok(TakenOver {
         controller,

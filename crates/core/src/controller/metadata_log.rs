@@ -204,6 +204,11 @@ impl MetadataLog {
         Ok(())
     }
 
+    /// False after a write or a sync that failed half-way.
+    pub fn is_sound(&self) -> bool {
+        self.log.poison().is_none()
+    }
+
     pub fn bytes_since_snapshot(&self) -> u64 {
         self.bytes_since_snapshot
     }

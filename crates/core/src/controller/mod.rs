@@ -222,7 +222,7 @@ impl Controller {
 
     /// Takes leadership in a new epoch and registers this broker.
     ///
-    /// - Call it after `.kafka_cleanshutdown` was removed.
+    /// - Call it after `.kafka_cleanshutdown` was put aside.
     pub fn activate(&mut self, now: Timestamp) -> Result<(), ControllerError> {
         let kraft_version = self.replay.quorum().kraft_version;
         self.log.begin_epoch(self.config.node_id, kraft_version, now)?;
@@ -243,6 +243,11 @@ impl Controller {
             info!(feature, level, "kept in the directory, not served");
         }
         Ok(())
+    }
+
+    /// Makes the metadata log durable; false if it may end in an unfinished record.
+    pub fn has_whole_log(&mut self) -> bool {
+        self.log.sync().is_ok() && self.log.is_sound()
     }
 
     pub fn image(&self) -> &Arc<MetadataImage> {

@@ -31,7 +31,7 @@ use crate::image::METADATA_TOPIC;
 use crate::image::MetadataImage;
 use crate::image::error::ImageError;
 use crate::image::replay::Replay;
-use crate::log_directory::{LogDirectory, RemovedTopics};
+use crate::log_directory::{LogDirectory, RemovedTopics, check_temporary};
 
 /// The findings that a start relies on.
 #[derive(Debug)]
@@ -294,8 +294,10 @@ impl Surroundings<'_> {
     /// Returns the quorum state; `None` also for a damaged file, because every batch carries its
     /// epoch.
     ///
-    /// - Errors: a directory or the like has the file's name, so that it cannot be written either.
+    /// - Errors: a directory or the like has the file's name, or that of its next version, so that
+    ///   it cannot be written either.
     pub fn quorum_state(&self) -> Result<Option<QuorumState>, ControllerError> {
+        check_temporary(self.disk, &self.directory.join(QUORUM_STATE_FILE))?;
         match QuorumState::read(self.disk, &self.directory) {
             Err(error) if is_irregular(&error) => Err(ControllerError::Directory {
                 path: self.directory.join(QUORUM_STATE_FILE),

@@ -8,11 +8,12 @@ use ottla_log::checkpoint::{
     self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE,
     read_file, write_file,
 };
-use ottla_log::directory::{partition_directory_name, read_clean_shutdown};
+use ottla_log::directory::{CLEAN_SHUTDOWN_FILE, partition_directory_name, read_clean_shutdown};
 use ottla_log::disk::Disk;
 use ottla_log::{LogError, OpenOptions};
 use tracing::warn;
 
+use super::check_temporary;
 use crate::config::{Durability, RecoveryConfig};
 use crate::partition::Identity;
 use crate::time::Timestamp;
@@ -100,6 +101,12 @@ struct OwnerMark {
     durability: Durability,
 }
 
+/// Returns the names of all files of evidence.
+pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
+    let checkpoints = CheckpointFile::ALL.into_iter().map(CheckpointFile::name);
+    checkpoints.chain([CLEAN_SHUTDOWN_FILE, OWNER_FILE])
+}
+
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub offsets: CheckpointOffsets,
@@ -116,8 +123,10 @@ pub(super) struct Evidence {
 impl Evidence {
     /// Reads the evidence.
     ///
-    /// - Errors: a file exists and cannot be read. A damaged file counts as missing, and is logged.
+    /// - Errors: a file exists and cannot be read, or could not be written. A damaged file counts as
+    ///   missing, and is logged.
     pub fn read(disk: &dyn Disk, directory: &Path, recovery: RecoveryConfig) -> Result<Evidence, LogError> {
+        file_names().try_for_each(|name| check_temporary(disk, &directory.join(name)))?;
         let mut absent = Vec::new();
         let mut offsets = |file: CheckpointFile| {
             let read = read_intact(disk, &directory.join(file.name()), file.without())?;

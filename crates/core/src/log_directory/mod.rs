@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ottla_log::checkpoint;
 use ottla_log::directory::{
-    PartitionDirectory, PartitionDirectoryKind, deleted_directory_name, last_leader_epoch,
-    partition_directory, partition_directory_name, read_partition_metadata, remove_clean_shutdown,
+    CLEAN_SHUTDOWN_FILE, PartitionDirectory, PartitionDirectoryKind, deleted_directory_name,
+    last_leader_epoch, partition_directory, partition_directory_name, read_partition_metadata,
     remove_partition_directory, stray_directory_name,
 };
-use ottla_log::disk::{Disk, EntryKind};
+use ottla_log::disk::{DirectoryEntry, Disk, EntryKind};
 use ottla_log::{Finding, LogConfig, LogError, OpenOptions, PartitionLog};
 use ottla_wire::primitives::Uuid;
 use tracing::{error, info, warn};
@@ -59,7 +59,7 @@ impl LogDirectory {
         })
     }
 
-    /// Removes the clean-shutdown mark, before anything else is changed.
+    /// Puts the clean-shutdown mark aside, before anything else is changed.
     ///
     /// - `last_broker_epoch`: of the last registration in the metadata log, which the marks must
     ///   match.
@@ -68,7 +68,37 @@ impl LogDirectory {
         if !self.evidence.was_stopped_cleanly() {
             self.disk.settle(&self.path);
         }
-        remove_clean_shutdown(&*self.disk, &self.path)
+        if !self.has_clean_stop_mark() {
+            return Ok(());
+        }
+        let mark = self.path.join(CLEAN_SHUTDOWN_FILE);
+        self.rename_mark(&mark, &temporary_path(&mark))
+    }
+
+    /// Undoes `take_over`, for a start that failed before it changed a log. Needs no space on the
+    /// disk.
+    pub fn put_back_mark(&self) {
+        if !self.has_clean_stop_mark() {
+            return;
+        }
+        let mark = self.path.join(CLEAN_SHUTDOWN_FILE);
+        if let Err(error) = self.rename_mark(&temporary_path(&mark), &mark) {
+            warn!(%error, "cannot put back the mark of a clean stop: the next start checks all logs");
+        }
+    }
+
+    /// Removes what `take_over` put aside. The file has no meaning under that name.
+    pub fn remove_mark(&self) {
+        let aside = temporary_path(&self.path.join(CLEAN_SHUTDOWN_FILE));
+        let _ = self.disk.remove_file(&aside);
+    }
+
+    fn rename_mark(&self, from: &Path, to: &Path) -> Result<(), LogError> {
+        let rename = || {
+            self.disk.rename(from, to)?;
+            self.disk.sync_directory(&self.path)
+        };
+        rename().map_err(|source| LogError::io("rename", from, source))
     }
 
     /// Whether the broker that registered last stopped cleanly.
@@ -340,6 +370,22 @@ pub struct OpenedLog {
     /// Offsets below may be missing, because of compaction or an accepted loss. Compaction
     /// continues here; records before it may have been cleaned already.
     pub gaps_below: i64,
+}
+
+/// The name under which a small file is written before it gets its own.
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    PathBuf::from(temporary)
+}
+
+/// Refuses a directory or the like in the place where the new contents of `path` are written: the
+/// start would fail after it had changed other files.
+pub(crate) fn check_temporary(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
+    match checkpoint::read_file(disk, &temporary_path(path)) {
+        Err(error) if checkpoint::is_irregular(&error) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn unless_damaged<T>(read: Result<Option<T>, LogError>) -> Result<Option<T>, LogError> {
