@@ -71,26 +71,36 @@ pub(super) fn read(around: &Surroundings<'_>) -> Result<Survey, ControllerError>
 }
 
 impl Salvage {
-    /// Applies the newest snapshot that is at least partly readable; returns the offset at which
-    /// the log continues.
+    /// Applies the intact batches of the newest snapshot with readable records; returns the offset
+    /// at which the log continues.
+    ///
+    /// - Shape: an older snapshot does not fill the gaps of a newer one: what it adds may have been
+    ///   deleted since.
     fn take_snapshot(&mut self, around: &Surroundings<'_>) -> Result<i64, ControllerError> {
         for id in snapshot_file::list(around.disk, &around.directory)?
             .into_iter()
             .rev()
         {
-            let mut batch_count = 0;
-            let read = snapshot_file::each_batch(around.disk, &around.directory, id, |batch| {
-                batch_count += 1;
-                self.apply(batch);
-                Ok(())
-            });
+            let (mut is_intact, mut has_records) = (true, false);
+            let read =
+                snapshot_file::each_intact_batch(around.disk, &around.directory, id, |found| match found {
+                    Ok(batch) => {
+                        has_records |= !batch.header.is_control();
+                        self.apply(batch);
+                    }
+                    Err(error) => {
+                        is_intact = false;
+                        warn!(%error, "passed over damage in a snapshot of the metadata log");
+                    }
+                });
             if let Err(error) = read {
-                warn!(%error, batch_count, "a snapshot of the metadata log is damaged: took its first batches");
+                is_intact = false;
+                warn!(%error, "passed over a snapshot of the metadata log");
             }
             // The offsets of a snapshot's own records have no meaning.
             self.end_offset = self.end_offset.max(id.end_offset);
             self.leader_epoch = self.leader_epoch.max(id.epoch);
-            if batch_count > 0 {
+            if is_intact || has_records {
                 return Ok(id.end_offset);
             }
         }

@@ -7,7 +7,7 @@ use ottla_log::checkpoint::{read_file, write_file};
 use ottla_log::disk::Disk;
 use ottla_wire::messages::voters_record::{Endpoint, KRaftVersionFeature, Voter, VotersRecord};
 use ottla_wire::primitives::Uuid;
-use ottla_wire::records::batch::{Batch, batches};
+use ottla_wire::records::batch::{Batch, BatchError, BatchHeader, batches};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use ottla_wire::records::control::{ControlRecord, control_batch};
 
@@ -123,8 +123,9 @@ pub fn each_batch(
         let Some(batch) = found.next() else {
             return Ok(());
         };
-        let intact = batch.and_then(|batch| batch.verify_checksum().map(|()| batch));
-        let batch = intact.map_err(|error| damaged(&path, position, error.to_string()))?;
+        let batch = batch
+            .and_then(verified)
+            .map_err(|error| damaged(&path, position, error.to_string()))?;
         let base_offset = batch.header.base_offset;
         if base_offset != offset {
             let reason = format!("offset {base_offset} where {offset} was due");
@@ -138,6 +139,54 @@ pub fn each_batch(
         })?;
         offset = batch.header.next_offset();
     }
+}
+
+/// Calls `visit` with each intact batch of a snapshot, and with each damage between them.
+///
+/// - Errors: the file cannot be read at all.
+pub fn each_intact_batch(
+    disk: &dyn Disk,
+    directory: &Path,
+    id: SnapshotId,
+    mut visit: impl FnMut(Result<&Batch<'_>, ControllerError>),
+) -> Result<(), ControllerError> {
+    let path = id.path(directory);
+    let bytes = read_file(disk, &path)?.unwrap_or_default();
+    let (mut position, mut is_complete) = (0, false);
+    while position < bytes.len() {
+        match Batch::parse(&bytes[position..]).and_then(verified) {
+            Ok(batch) => {
+                visit(Ok(&batch));
+                is_complete = ends_snapshot(&batch);
+                position += batch.bytes.len();
+            }
+            Err(error) => {
+                visit(Err(damaged(&path, position as u64, error.to_string())));
+                position = next_intact(&bytes, position).unwrap_or(bytes.len());
+            }
+        }
+    }
+    if !is_complete {
+        let reason = "it ends without a snapshot footer".to_owned();
+        visit(Err(damaged(&path, bytes.len() as u64, reason)));
+    }
+    Ok(())
+}
+
+fn verified(batch: Batch<'_>) -> Result<Batch<'_>, BatchError> {
+    batch.verify_checksum().map(|()| batch)
+}
+
+/// Returns the position of the next intact batch: usually where the damaged one says that it ends.
+fn next_intact(bytes: &[u8], damaged: usize) -> Option<usize> {
+    let header = BatchHeader::parse(&bytes[damaged..]).ok();
+    let announced = header.map(|header| damaged + header.total_bytes());
+    let mut candidates = announced.into_iter().chain(damaged + 1..bytes.len());
+    let is_intact = |at: &usize| {
+        let rest = bytes.get(*at..).unwrap_or_default();
+        Batch::parse(rest).and_then(verified).is_ok()
+    };
+    candidates.find(is_intact)
 }
 
 fn ends_snapshot(batch: &Batch<'_>) -> bool {
