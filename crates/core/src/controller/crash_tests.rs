@@ -1,11 +1,15 @@
 //! The metadata log on a disk that loses power, fills up and fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ottla_log::directory::write_clean_shutdown;
+use ottla_log::disk::damage::files_below;
 use ottla_log::disk::memory::MemoryDisk;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::records::batch::batches;
 
 use super::configs::ConfigOperation;
+use super::snapshot_file::SnapshotId;
 use super::topics::*;
 use super::*;
 use crate::config::ConfigResource;
@@ -13,15 +17,26 @@ use crate::config::ConfigResource;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn open(disk: &MemoryDisk, seed: u64) -> Result<Controller, ControllerError> {
+    open_and(disk, seed, false)
+}
+
+fn recover(disk: &MemoryDisk, seed: u64) -> Result<Controller, ControllerError> {
+    open_and(disk, seed, true)
+}
+
+fn open_and(disk: &MemoryDisk, seed: u64, recover_metadata: bool) -> Result<Controller, ControllerError> {
     let properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
     let mut config = NodeConfig::from_properties(&properties, [seed, 1, 1, 1]).unwrap();
     // Small enough that snapshots and their cleanup happen within the scenario.
     config.storage.metadata_segment_bytes = 1_000;
     config.storage.metadata_bytes_between_snapshots = 2_000;
+    config.recovery.recover_metadata = recover_metadata;
     let config = Arc::new(config);
     let random = Arc::new(Random::new(config.seed));
     let disk = disk.shared();
-    crate::start::take_over(&disk, &config, &random, NOW).map(|taken| taken.controller)
+    // Each start has a moment of its own.
+    let now = Timestamp(NOW.0 + seed as i64);
+    crate::start::take_over(&disk, &config, &random, now).map(|taken| taken.controller)
 }
 
 fn topic(name: &str) -> NewTopic {
@@ -222,4 +237,253 @@ fn a_validation_leaves_no_trace() {
         .unwrap_err();
     assert_eq!(refused.code, ErrorCode::InvalidTopicException);
     assert_eq!(disk.operations(), operations);
+}
+
+fn contents(disk: &MemoryDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = files_below(disk, Path::new("/data")).unwrap();
+    let content = |path: PathBuf| (path.clone(), disk.read_file(&path).unwrap_or_default());
+    files.into_iter().map(content).collect()
+}
+
+fn topic_names(controller: &Controller) -> BTreeSet<String> {
+    let topics = controller.image().topics.iter();
+    topics.map(|topic| topic.name.to_string()).collect()
+}
+
+fn create(controller: &mut Controller, name: &str) {
+    let mut quota = MutationQuota::unlimited();
+    let results = controller.create_topics(&mut quota, &[topic(name)], false, NOW);
+    results.unwrap().remove(0).unwrap();
+}
+
+const PAGE_BYTES: u64 = 4_096;
+const METADATA_LOG: &str = "/data/__cluster_metadata-0";
+
+/// The old log was moved away before the new one was written: what came after an interruption was
+/// empty.
+#[test]
+fn an_interrupted_recovery_of_the_metadata_log_loses_nothing() {
+    let damaged = MemoryDisk::new(1);
+    let mut controller = open(&damaged, 1).unwrap();
+    for name in ["first", "second", "third"] {
+        create(&mut controller, name);
+    }
+    drop(controller);
+    damaged.kill();
+    let logs = files_below(&damaged, Path::new(METADATA_LOG)).unwrap();
+    let place = logs.iter().find_map(|path| {
+        let bytes = damaged.read_file(path)?;
+        Some((path, bytes.windows(6).position(|name| name == b"second")? as u64))
+    });
+    let (log, position) = place.unwrap();
+    damaged.corrupt(log, position, 1);
+    open(&damaged, 2).unwrap_err();
+    let before = damaged.operations();
+
+    let whole = damaged.fork(1);
+    let intact = topic_names(&recover(&whole, 2).unwrap());
+    assert_eq!(intact, ["first", "third"].map(str::to_owned).into());
+    for cut in before + 1..=whole.operations() {
+        let disk = damaged.fork(cut);
+        disk.cut_power_at(cut);
+        recover(&disk, 2).expect_err("the power failed");
+        disk.power_cut();
+        if let Ok(controller) = open(&disk.fork(cut), 3) {
+            assert_eq!(topic_names(&controller), intact, "cut at {cut}");
+        }
+        let controller = recover(&disk, 3).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        assert_eq!(topic_names(&controller), intact, "cut at {cut}");
+        drop(controller);
+        assert_eq!(topic_names(&open(&disk, 4).unwrap()), intact, "cut at {cut}");
+        assert!(!disk.exists(&Path::new("/data").join(super::salvage::UNFINISHED)));
+    }
+    for pages in 0..20 {
+        let disk = damaged.fork(pages);
+        disk.set_capacity(Some(disk.used_bytes() + pages * PAGE_BYTES));
+        if recover(&disk, 2).is_ok() {
+            assert!(pages > 1);
+            return;
+        }
+        disk.set_capacity(None);
+        assert_eq!(
+            topic_names(&recover(&disk, 3).unwrap()),
+            intact,
+            "{pages} pages free"
+        );
+    }
+    panic!("a recovery needs more space than that");
+}
+
+/// What an interrupted recovery left is not read once the log was restored from a copy.
+#[test]
+fn a_restored_metadata_log_outlives_an_interrupted_recovery() {
+    let disk = MemoryDisk::new(1);
+    create(&mut open(&disk, 1).unwrap(), "a");
+    disk.kill();
+    let unfinished = Path::new("/data").join(super::salvage::UNFINISHED);
+    disk.create_directories(&unfinished).unwrap();
+    let id = SnapshotId {
+        end_offset: 1_000,
+        epoch: 9,
+    };
+    let old = RecordList::default();
+    snapshot_file::write(&disk, &unfinished, id, None, &old, 0).unwrap();
+    assert_eq!(topic_names(&recover(&disk.fork(1), 2).unwrap()).len(), 1);
+    assert_eq!(topic_names(&open(&disk, 2).unwrap()).len(), 1);
+    assert!(!disk.exists(&unfinished));
+}
+
+#[test]
+fn a_recovery_skips_damaged_batches_of_a_snapshot_and_takes_the_others() {
+    const ACLS: usize = 16_000;
+    let base = MemoryDisk::new(1);
+    let mut controller = open(&base, 1).unwrap();
+    let acls = (0..ACLS).map(|number| NewAcl {
+        resource_type: 2,
+        resource_name: format!("topic-{number}"),
+        pattern_type: 3,
+        principal: "User:someone-with-a-long-name".to_owned(),
+        host: "*".to_owned(),
+        operation: 3,
+        permission_type: 3,
+    });
+    for some in acls.collect::<Vec<_>>().chunks(8_000) {
+        let results = controller.create_acls(some, NOW).unwrap();
+        assert!(results.iter().all(Result::is_ok));
+    }
+    drop(controller);
+    base.kill();
+    let snapshots = snapshot_file::list(&base, Path::new(METADATA_LOG)).unwrap();
+    let snapshot = snapshots.last().unwrap().path(Path::new(METADATA_LOG));
+    let bytes = base.read_file(&snapshot).unwrap();
+    let mut start = 0;
+    let found: Vec<(u64, usize)> = batches(&bytes)
+        .map(|batch| {
+            let batch = batch.unwrap();
+            let at = start;
+            start += batch.bytes.len() as u64;
+            let records = if batch.header.is_control() {
+                0
+            } else {
+                batch.header.record_count
+            };
+            (at, records as usize)
+        })
+        .collect();
+    assert_eq!(found.len(), 4, "{found:?}");
+    // In the length of a batch, its checksum, and its records.
+    for (position, damaged_index) in [(9, 1), (18, 1), (500, 1), (10, 2), (500, 2)] {
+        let disk = base.fork(1);
+        let (at, records) = found[damaged_index];
+        disk.corrupt(&snapshot, at + position, 4);
+        open(&disk, 2).unwrap_err();
+        let controller = recover(&disk, 2).unwrap();
+        let left = controller.image().acls.len();
+        assert!(
+            left < ACLS && left >= ACLS - records,
+            "byte {position} of batch {damaged_index} with {records} records: {left} are left"
+        );
+    }
+}
+
+/// A disk that was full at a start cost the proof that the logs were complete.
+#[test]
+fn a_start_that_fails_for_lack_of_space_keeps_the_mark_of_a_clean_stop() {
+    let base = MemoryDisk::new(1);
+    let mut controller = open(&base, 1).unwrap();
+    create(&mut controller, "a");
+    controller.close(NOW).unwrap();
+    write_clean_shutdown(&base, Path::new("/data"), controller.broker_epoch()).unwrap();
+    drop(controller);
+    base.kill();
+    let mark = Path::new("/data/.kafka_cleanshutdown");
+    let expected = base.read_file(mark);
+    let mut failed = 0;
+    let least_bytes = base.used_bytes().saturating_sub(8 * PAGE_BYTES);
+    for pages in 0..20 {
+        let disk = base.fork(pages);
+        disk.set_capacity(Some(least_bytes + pages * PAGE_BYTES));
+        if open(&disk, 2).is_ok() {
+            assert_eq!(disk.read_file(mark), None);
+            assert!(failed > 0);
+            return;
+        }
+        failed += 1;
+        assert_eq!(disk.read_file(mark), expected, "{pages} pages");
+        disk.power_cut();
+        disk.set_capacity(None);
+        assert_eq!(disk.read_file(mark), expected, "{pages} pages");
+        let controller = open(&disk, 3).unwrap_or_else(|error| panic!("{pages} pages: {error}"));
+        assert_eq!(topic_names(&controller).len(), 1);
+    }
+    panic!("a start needs more space than that");
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_temporary_file_refuses_the_start_before_anything_changes() {
+    let base = MemoryDisk::new(1);
+    let mut controller = open(&base, 1).unwrap();
+    controller.close(NOW).unwrap();
+    write_clean_shutdown(&base, Path::new("/data"), controller.broker_epoch()).unwrap();
+    drop(controller);
+    base.kill();
+    for name in [
+        "__cluster_metadata-0/quorum-state",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+        ".ottla-owner",
+        ".kafka_cleanshutdown",
+    ] {
+        let disk = base.fork(1);
+        disk.create_directories(&Path::new("/data").join(format!("{name}.tmp")))
+            .unwrap();
+        let before = contents(&disk);
+        let refused = open(&disk, 2).expect_err(name).to_string();
+        assert!(
+            refused.contains(&format!("{name}.tmp")) && refused.contains("not a regular file"),
+            "{refused}"
+        );
+        assert!(contents(&disk) == before, "{name}");
+    }
+}
+
+/// Such a directory was taken for a new one: it started without its access rules.
+#[test]
+fn a_used_directory_without_its_metadata_log_and_without_topics_is_refused() {
+    let formatted = MemoryDisk::new(1);
+    drop(open(&formatted, 1).unwrap());
+    for path in files_below(&formatted, Path::new(METADATA_LOG)).unwrap() {
+        formatted.remove_file(&path).unwrap();
+    }
+    formatted.remove_directory(Path::new(METADATA_LOG)).unwrap();
+    for (trace, text) in [
+        (".kafka_cleanshutdown", ""),
+        (".kafka_cleanshutdown", "{\"version\":0,\"brokerEpoch\":7}"),
+        ("cleaner-offset-checkpoint", "0\n0\n"),
+        (".ottla-owner", "version=0"),
+        ("a-0.0123456789abcdef0123456789abcdef-stray/x", "x"),
+        (
+            "__cluster_metadata-0.0123456789abcdef0123456789abcdef-stray/x",
+            "x",
+        ),
+    ] {
+        let disk = formatted.fork(1);
+        let path = Path::new("/data").join(trace);
+        disk.create_directories(path.parent().unwrap()).unwrap();
+        disk.write_file(&path, text.as_bytes());
+        let before = contents(&disk);
+        let refused = open(&disk, 2).expect_err(trace).to_string();
+        let name = trace.split('/').next().unwrap();
+        assert!(
+            refused.contains(&format!("there is no metadata log, but there is {name}")),
+            "{refused}"
+        );
+        assert!(contents(&disk) == before, "{trace}");
+        recover(&disk, 2).unwrap();
+    }
+    // As Apache Kafka leaves a directory whose first start was interrupted.
+    formatted.write_file(Path::new("/data/cleaner-offset-checkpoint"), b"");
+    open(&formatted, 2).unwrap();
 }

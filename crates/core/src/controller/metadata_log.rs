@@ -60,6 +60,8 @@ impl MetadataLog {
         let directory = metadata_directory.join(METADATA_DIRECTORY);
         if survey.is_salvaged {
             salvage::replace(&*disk, &directory, voter, survey, now)?;
+        } else {
+            salvage::remove_unfinished(&*disk, &directory)?;
         }
         check_owner(&*disk, &directory)?;
         if format(&*disk, &directory, voter, now)? {

@@ -5,13 +5,20 @@
 //! `partition.metadata` has the id, the directory name the rest. Later changes to such a topic are
 //! lost: its settings, and partitions whose directories are gone. Producer ids continue above all
 //! that the logs know. The old files are kept under another name.
+//!
+//! The new log is written beside the old one, and takes its place when it is complete. An
+//! interruption leaves the old log, or only the new one under its first name: then the next
+//! recovery continues from that one.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ottla_log::directory::{partition_directory_name, stray_directory_name};
-use ottla_log::disk::Disk;
+use ottla_log::directory::{
+    PartitionDirectory, PartitionDirectoryKind, partition_directory_name, remove_partition_directory,
+    stray_directory_name,
+};
+use ottla_log::disk::{DirectoryEntry, Disk};
 use ottla_log::inspection::{Inspected, inspect};
 use ottla_wire::metadata_records::producer_ids::ProducerIdsRecord;
 use ottla_wire::metadata_records::{MetadataRecord, partition::PartitionRecord, topic::TopicRecord};
@@ -30,6 +37,9 @@ use crate::image::replay::Replay;
 use crate::image::snapshot::{PARTITION_CHANGE_RECORD_VERSION, records_of};
 use crate::log_directory::known_directories;
 use crate::time::Timestamp;
+
+/// The name of the new log until it takes the place of the old one. Apache Kafka ignores it.
+pub(super) const UNFINISHED: &str = "__cluster_metadata-0.00000000000000000000000000000001-future";
 
 /// The state recovered so far.
 struct Salvage {
@@ -235,6 +245,40 @@ fn topic_records(name: &str, topic_id: Uuid, found: SalvageFindings, node_id: i3
     records
 }
 
+/// Returns the directory to read: the metadata log, or what an interrupted recovery was about to
+/// put in its place.
+pub(super) fn source(disk: &dyn Disk, directory: PathBuf) -> PathBuf {
+    let unfinished = directory.with_file_name(UNFINISHED);
+    if disk.exists(&unfinished) && !disk.exists(&directory) {
+        unfinished
+    } else {
+        directory
+    }
+}
+
+/// Returns the name of a copy of the metadata log that a recovery made or kept.
+pub(super) fn any_copy(disk: &dyn Disk, directory: &Path) -> Result<Option<String>, ControllerError> {
+    let parent = directory.parent().expect("it lies in a log directory");
+    let entries = disk
+        .list(parent)
+        .map_err(|source| io_error("list", parent, source))?;
+    let copy = |entry: &DirectoryEntry| {
+        let name = entry.path.file_name()?.to_str()?;
+        let parsed = PartitionDirectory::parse(name)?;
+        let is_copy = parsed.topic == METADATA_TOPIC && parsed.kind != PartitionDirectoryKind::Live;
+        is_copy.then(|| name.to_owned())
+    };
+    Ok(entries.iter().find_map(copy))
+}
+
+/// Removes what an interrupted recovery left beside a metadata log: no later one may read it.
+pub(super) fn remove_unfinished(disk: &dyn Disk, directory: &Path) -> Result<(), ControllerError> {
+    Ok(remove_partition_directory(
+        disk,
+        &directory.with_file_name(UNFINISHED),
+    )?)
+}
+
 /// Makes the survey's image the only content of the metadata log. The old log is kept beside it.
 pub(super) fn replace(
     disk: &dyn Disk,
@@ -244,18 +288,30 @@ pub(super) fn replace(
     now: Timestamp,
 ) -> Result<(), ControllerError> {
     let parent = directory.parent().expect("it lies in a log directory");
+    let sync = || {
+        disk.sync_directory(parent)
+            .map_err(|source| io_error("sync", parent, source))
+    };
+    let rename = |from: &Path, to: &Path| {
+        disk.rename(from, to)
+            .map_err(|source| io_error("rename", from, source))
+    };
+    let unfinished = directory.with_file_name(UNFINISHED);
+    if disk.exists(directory) {
+        remove_unfinished(disk, directory)?;
+    }
+    disk.create_directories(&unfinished)
+        .map_err(|source| io_error("create", &unfinished, source))?;
+    let records = records_of(survey.replay.image());
+    snapshot_file::write(disk, &unfinished, survey.snapshot, Some(voter), &records, now.0)?;
+    sync()?;
     if disk.exists(directory) {
         // Apache Kafka ignores a directory of this name.
         let unique = Uuid((now.0 as u128).to_be_bytes());
         let kept = parent.join(stray_directory_name(METADATA_TOPIC, 0, unique));
-        disk.rename(directory, &kept)
-            .map_err(|source| io_error("rename", directory, source))?;
+        rename(directory, &kept)?;
         info!(directory = %kept.display(), "kept the damaged metadata log");
     }
-    disk.create_directories(directory)
-        .map_err(|source| io_error("create", directory, source))?;
-    disk.sync_directory(parent)
-        .map_err(|source| io_error("sync", parent, source))?;
-    let records = records_of(survey.replay.image());
-    snapshot_file::write(disk, directory, survey.snapshot, Some(voter), &records, now.0)
+    rename(&unfinished, directory)?;
+    sync()
 }

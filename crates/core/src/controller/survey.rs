@@ -3,7 +3,8 @@
 //!
 //! A tail that a crash left unfinished is skipped; [`MetadataLog::open`] truncates it. Any other
 //! damage refuses the start, because what is missing here would be lost for ever once new records
-//! are written after it. `--recover-metadata` continues with what is intact (`salvage.rs`).
+//! are written after it; so does a missing log in a directory that a broker has used.
+//! `--recover-metadata` continues with what is intact (`salvage.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -71,9 +72,14 @@ impl Survey {
         log_directory: &LogDirectory,
         config: &NodeConfig,
     ) -> Result<Survey, ControllerError> {
+        let directory = metadata_directory.join(METADATA_DIRECTORY);
         let around = Surroundings {
             disk,
-            directory: metadata_directory.join(METADATA_DIRECTORY),
+            directory: if config.recovery.recover_metadata {
+                salvage::source(disk, directory)
+            } else {
+                directory
+            },
             log_directory,
             config,
         };
@@ -133,7 +139,7 @@ impl Surroundings<'_> {
         Ok(survey)
     }
 
-    /// Refuses partitions without a metadata log: one must have existed.
+    /// Refuses a directory that was used and has no metadata log: one must have existed.
     fn check_never_used(&self) -> Result<(), ControllerError> {
         let known = BTreeSet::from([METADATA_DIRECTORY.to_owned()]);
         let unknown = self.log_directory.unknown_directories(&known)?;
@@ -141,13 +147,25 @@ impl Surroundings<'_> {
             .first()
             .map(|first| format!("{}-{}", first.topic, first.partition))
             .or_else(|| self.log_directory.any_listed());
-        match partition {
-            Some(partition) => Err(damaged(
+        let proof = match partition {
+            Some(partition) => Some(format!("there is or was a partition {partition}")),
+            None => self.any_trace()?.map(|name| format!("there is {name}")),
+        };
+        match proof {
+            Some(proof) => Err(damaged(
                 &self.directory,
                 0,
-                format!("there is no metadata log, but there is or was a partition {partition}"),
+                format!("there is no metadata log, but {proof}"),
             )),
             None => Ok(()),
+        }
+    }
+
+    /// Returns the name of anything else that only a broker with a metadata log leaves behind.
+    fn any_trace(&self) -> Result<Option<String>, ControllerError> {
+        match salvage::any_copy(self.disk, &self.directory)? {
+            None => Ok(self.log_directory.any_trace()?),
+            copy => Ok(copy),
         }
     }
 

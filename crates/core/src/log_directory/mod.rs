@@ -119,6 +119,24 @@ impl LogDirectory {
         self.evidence.offsets.recovery_points.get(&key).copied()
     }
 
+    /// Returns the name of something that only a broker that ran in the directory can have left
+    /// there. Empty checkpoints prove nothing: Apache Kafka creates them before its first record.
+    pub fn any_trace(&self) -> Result<Option<String>, LogError> {
+        let listed = self.disk.list(&self.path);
+        let entries = listed.map_err(|source| LogError::io("list", &self.path, source))?;
+        let trace = |entry: &DirectoryEntry| {
+            let name = entry.path.file_name()?.to_str()?;
+            let is_partition = PartitionDirectory::parse(name).is_some_and(|found| {
+                found.topic != METADATA_TOPIC || found.kind != PartitionDirectoryKind::Live
+            });
+            let is_evidence = evidence::file_names().any(|file| file == name);
+            // Old versions of Apache Kafka write an empty mark of a clean stop.
+            let says_something = entry.bytes > 0 || name == CLEAN_SHUTDOWN_FILE;
+            (is_partition || is_evidence && says_something).then(|| name.to_owned())
+        };
+        Ok(entries.iter().find_map(trace))
+    }
+
     /// Returns the directory name of a partition in the checkpoints, if any is listed: such a
     /// directory must have existed.
     pub fn any_listed(&self) -> Option<String> {
