@@ -13,7 +13,9 @@
 //!
 //! It is the verdict where nothing that is independent of processors explains the wait: a round
 //! trip, a window, a quota take as long on an idle machine. It also is the verdict of a client that
-//! sends records, was asked to push and does not come to it for 2.5 of its intervals. Every other
+//! sends records, was asked to push and does not come to it for 2.5 of its intervals, or pushes
+//! nothing while the broker has at least one of its requests in hand all the time: a Java client
+//! whose requests are all under way does not come to ask for a subscription either. Every other
 //! verdict's confidence falls while a machine is full, because means of such a window hold the wait
 //! for a processor.
 
@@ -242,6 +244,16 @@ mod tests {
         assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
         starved.telemetry.is_silent = true;
         starved.brokers[0].host = Some(machine(0.6, 0.1));
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
+        // One that was never asked, with 200 requests/s of 10 ms: the broker always has two in hand.
+        starved.telemetry.is_silent = false;
+        starved.telemetry.pushes = Some(0);
+        starved.telemetry.push_interval_ms = None;
+        starved.brokers[0].total_micros = Some(10_000.0);
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
+        starved.brokers[0].host = Some(machine(0.99, 0.8));
+        assert_eq!(super::super::examine(&starved).verdict, Verdict::Host);
+        starved.brokers[0].total_micros = Some(3_000.0);
         assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
     }
 }

@@ -185,12 +185,18 @@ fn host_of_silent(reading: &Reading<'_>) -> Found {
     host::ask(reading.snapshot, is_near)
 }
 
-/// The same of a client that sends records and does not come to push.
+/// The same of a client that sends records and does not come to push, or of which the broker always
+/// has a request in hand.
 fn host_of_overdue(reading: &Reading<'_>) -> Found {
     let sends = reading
         .requests
         .is_some_and(|requests| requests >= evidence::REQUESTS);
-    host::ask(reading.snapshot, sends && inference::is_overdue(reading.snapshot))
+    let is_served = reading
+        .nodes
+        .iter()
+        .any(|pipe| backlog::served_share(pipe).is_some_and(|share| reading::reaches(share, 1.0)));
+    let is_slow = is_served || inference::is_overdue(reading.snapshot);
+    host::ask(reading.snapshot, sends && is_slow)
 }
 
 /// What a broker's own numbers say of a client of which too little is known.
