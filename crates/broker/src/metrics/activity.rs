@@ -254,6 +254,8 @@ pub struct Activity {
     pub path: Option<Path>,
     /// The positions of its fetches when they were last noted, and when that was.
     pub fetched: Option<(Moment, Vec<FetchedPartition>)>,
+    /// It was closed before the first answer can have reached the client.
+    pub is_unheard: bool,
     pub is_closed: bool,
 }
 
@@ -281,7 +283,7 @@ impl Activity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActivityIndex(usize);
 
-/// The connections of one event loop that have moved records.
+/// The connections of one event loop of which the doctor can tell something.
 #[derive(Debug, Default)]
 pub struct Activities {
     open: Slab<Activity>,
@@ -302,6 +304,7 @@ impl Activities {
             other_micros: 0,
             path: None,
             fetched: None,
+            is_unheard: false,
             is_closed: false,
         }))
     }
@@ -316,6 +319,12 @@ impl Activities {
 
     pub fn set_fetched(&mut self, index: ActivityIndex, at: Moment, partitions: Vec<FetchedPartition>) {
         self.open[index.0].fetched = Some((at, partitions));
+    }
+
+    /// The client has gone before the first answer can have reached it.
+    pub fn set_unheard(&mut self, index: ActivityIndex, path: Path) {
+        self.open[index.0].path = Some(path);
+        self.open[index.0].is_unheard = true;
     }
 
     pub fn close(&mut self, index: ActivityIndex, now: Moment) {

@@ -124,8 +124,8 @@ pub const FINDINGS: [FindingPage; 29] = [
     page(
         FindingId::E5,
         "connections do not last",
-        "a connection is made again every five seconds or more often, in each push",
-        "request.timeout.ms above fetch.max.wait.ms and the slowest answer",
+        "a connection is made again every five seconds or more often, in each push, or ends as often before its first answer can have arrived",
+        "request.timeout.ms above fetch.max.wait.ms, the round trip and the slowest answer",
         "no connection is made again",
     ),
     page(

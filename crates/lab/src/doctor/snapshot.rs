@@ -512,6 +512,8 @@ pub struct BrokerSide {
     pub denied: Vec<Denied>,
     /// Topics that this client asked for in the window, and that do not exist.
     pub unknown_topics: Vec<UnknownTopic>,
+    /// Connections that this client ended before the first answer can have reached it.
+    pub unheard_per_second: Option<f64>,
 }
 
 /// What a cluster tells of the topics that a producer writes to, and of its quota.

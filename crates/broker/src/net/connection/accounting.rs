@@ -41,7 +41,8 @@ const ROUND_TRIP_MICROS_MIN: u64 = 1_000;
 pub(super) struct Accounting {
     /// Set by the first request that moved records.
     activity: Option<ActivityIndex>,
-    /// When the socket took the last byte of the last answer.
+    /// When the socket took the last byte of the first answer, and of the last one.
+    first_answered: Option<Moment>,
     last_answered: Option<Moment>,
     /// The same for the last answers that moved records, and how many those were.
     answers: [Moment; ANSWERS_KEPT],
@@ -61,6 +62,7 @@ impl Accounting {
     pub fn new(now: Moment) -> Accounting {
         Accounting {
             activity: None,
+            first_answered: None,
             last_answered: None,
             answers: [now; ANSWERS_KEPT],
             answer_count: 0,
@@ -97,16 +99,13 @@ impl Accounting {
     /// How many of the last answers were still on their way when the client sent the request whose
     /// first byte came at `began`: those that left within the round trip before it.
     pub fn answers_under_way(&self, began: Moment) -> usize {
-        let Some(round_trip) = self.path.map(|path| u64::from(path.round_trip_micros)) else {
+        let Some(path) = self.path else {
             return 0;
         };
-        if round_trip < ROUND_TRIP_MICROS_MIN {
-            return 0;
-        }
         let answers = self.answers.iter().take(self.answer_count);
-        // The margin is for the time that the kernel takes on both ways.
-        let is_under_way = |answered: &&Moment| began.micros_since(**answered) < round_trip * 9 / 10;
-        answers.filter(is_under_way).count()
+        answers
+            .filter(|answered| is_under_way(began.micros_since(**answered), path.round_trip_micros.into()))
+            .count()
     }
 
     /// Accounts for a request that has been answered.
@@ -119,6 +118,7 @@ impl Accounting {
         now: Moment,
     ) {
         answered.request.book(Stage::Written, now);
+        self.first_answered.get_or_insert(now);
         self.last_answered = Some(now);
         if answered.request.moves_records() {
             self.answers[self.answer_count % ANSWERS_KEPT] = now;
@@ -201,22 +201,11 @@ impl Accounting {
         now: Moment,
     ) -> Option<ActivityIndex> {
         let is_data = request.moves_records();
-        let facts = client.context();
-        let identity = &facts.identity;
+        let identity = &client.context().identity;
         let is_refused = identity.denied().total() > 0 || identity.unknown_topics().total() >= ASKED_AGAIN;
         let is_known = is_data || identity.instance_id().is_some() || is_refused;
         if self.activity.is_none() && is_known {
-            let who = Who {
-                connection_id: facts.connection_id,
-                client_id: bounded_name(client.name()).into(),
-                principal: facts.principal.clone(),
-                listener_name: facts.listener_name.clone(),
-                address: facts.peer_address,
-                port: facts.peer_port,
-                is_local: is_own_address(socket, facts.peer_address),
-                identity: facts.identity.clone(),
-            };
-            self.activity = Some(context.records().activities.open(who));
+            self.activity = Some(context.records().activities.open(who(client, socket)));
         }
         let index = self.activity?;
         if is_data && now >= self.next_round_trip {
@@ -231,10 +220,46 @@ impl Accounting {
     }
 
     /// Called when the connection is closed.
-    pub fn leave(&self, context: &LoopContext) {
-        if let Some(index) = self.activity {
-            context.records().activities.close(index, context.now());
+    pub fn leave(&mut self, context: &LoopContext, client: &Client, socket: &TcpStream) {
+        let now = context.now();
+        if self.activity.is_none()
+            && let Some(path) = self.path_of_unheard(socket, now)
+        {
+            let mut records = context.records();
+            let index = records.activities.open(who(client, socket));
+            records.activities.set_unheard(index, path);
+            self.activity = Some(index);
         }
+        if let Some(index) = self.activity {
+            context.records().activities.close(index, now);
+        }
+    }
+
+    /// The path of a client that has gone before the first answer can have reached it.
+    fn path_of_unheard(&self, socket: &TcpStream, now: Moment) -> Option<Path> {
+        let first = self.first_answered?;
+        path(socket).filter(|path| is_under_way(now.micros_since(first), path.round_trip_micros.into()))
+    }
+}
+
+/// Whether an answer that left so long ago, in microseconds, was still on its way when the client
+/// sent what comes now.
+fn is_under_way(since_micros: u64, round_trip_micros: u64) -> bool {
+    // The margin is for the time that the kernel takes on both ways.
+    round_trip_micros >= ROUND_TRIP_MICROS_MIN && since_micros < round_trip_micros * 9 / 10
+}
+
+fn who(client: &Client, socket: &TcpStream) -> Who {
+    let facts = client.context();
+    Who {
+        connection_id: facts.connection_id,
+        client_id: bounded_name(client.name()).into(),
+        principal: facts.principal.clone(),
+        listener_name: facts.listener_name.clone(),
+        address: facts.peer_address,
+        port: facts.peer_port,
+        is_local: is_own_address(socket, facts.peer_address),
+        identity: facts.identity.clone(),
     }
 }
 

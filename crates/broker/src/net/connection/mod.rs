@@ -507,6 +507,6 @@ impl Connection {
     pub fn leave(&mut self, context: &LoopContext) {
         self.say_goodbye();
         context.service.disconnected(self.client.context());
-        self.accounting.leave(context);
+        self.accounting.leave(context, &self.client, &self.socket);
     }
 }

@@ -206,6 +206,7 @@ mod tests {
             smoothed_micros: None,
             sending_micros: 0,
             fetched: Some((at * 1_000_000, vec![position(partition, offset, offset + 10)])),
+            is_unheard: false,
             is_closed: false,
         }
     }

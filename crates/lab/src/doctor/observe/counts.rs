@@ -64,6 +64,8 @@ pub struct ConnectionCounts {
     /// The positions of its fetches when they were last noted, and when that was, in
     /// `moment_micros`.
     pub fetched: Option<(u64, Vec<FetchCounts>)>,
+    /// It was closed before the first answer can have reached the client.
+    pub is_unheard: bool,
     pub is_closed: bool,
 }
 

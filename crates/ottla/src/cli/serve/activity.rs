@@ -85,6 +85,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
             });
             (at.micros(), positions.collect())
         }),
+        is_unheard: activity.is_unheard,
         is_closed: activity.is_closed,
     }
 }

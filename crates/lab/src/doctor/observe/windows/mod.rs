@@ -39,6 +39,10 @@ const SENDING_SHARE: f64 = 0.5;
 /// A client that asks for a topic this often in a window does not only look whether it is there.
 const ASKED_AGAIN: u64 = 5;
 
+/// A client that goes this often in a window before it hears an answer did not only look whether
+/// the port is open.
+const UNHEARD_AGAIN: u64 = 5;
+
 /// At most this many neighbours are named, each with at least this share of the event loops' time.
 const NEIGHBOURS_MAX: usize = 3;
 const NEIGHBOUR_SHARE_MIN: f64 = 0.02;
@@ -91,6 +95,8 @@ pub(super) struct ClientSums {
     is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     loaded_micros: Option<u32>,
+    /// Connections that ended before their first answer can have reached it.
+    unheard: u64,
     /// How often each operation was denied.
     denied: BTreeMap<DeniedWhat, u64>,
     /// How often it asked for each topic that does not exist.
@@ -114,6 +120,7 @@ impl ClientSums {
         self.other_micros += later.other_micros;
         self.written.merge(&later.written);
         self.connections = later.connections;
+        self.unheard += later.unheard;
         self.is_local = later.is_local;
         self.push_interval_ms = later.push_interval_ms.or(self.push_interval_ms);
         self.is_off_at_broker = later.is_off_at_broker;
@@ -183,7 +190,8 @@ impl ClientSums {
     /// Whether it says something: it moves records, or tries and gets nowhere.
     fn is_told(&self) -> bool {
         let asks_again = self.unknown_topics.values().any(|count| *count >= ASKED_AGAIN);
-        self.api.requests > 0 || !self.denied.is_empty() || asks_again
+        let goes_unheard = self.unheard >= UNHEARD_AGAIN;
+        self.api.requests > 0 || !self.denied.is_empty() || asks_again || goes_unheard
     }
 
     /// Event loop time that the client took, in microseconds.
@@ -237,13 +245,16 @@ fn add_connection(
     ] {
         let is_denied = denied_role == Some(role);
         let is_asking = asks_to_write && role == Role::Producer;
-        let Some(api) = api.or((is_denied || is_asking).then_some(&none)) else {
+        // What it would do is not known; it stands with the producers.
+        let is_unheard = now.is_unheard && role == Role::Producer;
+        let Some(api) = api.or((is_denied || is_asking || is_unheard).then_some(&none)) else {
             continue;
         };
         let sums = clients.entry(Key::of(now, role)).or_default();
         if is_denied {
             sums.add_denied(now, before);
         }
+        sums.unheard += u64::from(is_unheard);
         if is_asking {
             sums.add_unknown_topics(now, before);
         }
@@ -680,6 +691,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         held: held(whole, sums),
         denied: sums.denied.iter().map(denied).collect(),
         unknown_topics: sums.unknown_topics.iter().map(unknown_topic).collect(),
+        unheard_per_second: per_second(sums.unheard).filter(|unheard| *unheard > 0.0),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
         arriving_share: arriving(sums).filter(|_| is_producer),
         arrival_pause_ms: ratio(api.pause_squares as f64 / 1e3, api.read_micros).filter(|_| is_producer),

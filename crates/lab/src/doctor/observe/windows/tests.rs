@@ -60,6 +60,7 @@ fn producer(connection_id: u64, client_id: &str, requests: u64) -> ConnectionCou
         smoothed_micros: Some(4_000),
         sending_micros: 10_000 * requests,
         fetched: None,
+        is_unheard: false,
         is_closed: false,
     }
 }
@@ -218,6 +219,32 @@ fn a_producer_that_asks_again_and_again_for_a_topic_is_seen() {
         ..connection
     };
     assert_eq!(told([3, 10], reading, &[]), []);
+}
+
+#[test]
+fn a_client_that_goes_again_and_again_before_it_hears_an_answer_is_seen() {
+    let gone = |connection_id: u64| ConnectionCounts {
+        produce: None,
+        is_unheard: true,
+        is_closed: true,
+        round_trip_micros: Some(40_000),
+        ..producer(connection_id, "deaf", 0)
+    };
+    let told = |count: u64| {
+        let mut windows = Windows::default();
+        windows.take(reading(0, 0, Vec::new()));
+        let told = windows.take(reading(5, 0, (0..count).map(gone).collect()));
+        let of = |one: &Observed| {
+            (
+                one.client.role,
+                one.broker.unheard_per_second,
+                one.broker.round_trip_ms,
+            )
+        };
+        told.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(told(10), [(Role::Producer, Some(2.0), Some(40.0))]);
+    assert_eq!(told(4), [], "it only looked whether the port is open");
 }
 
 #[test]
