@@ -230,3 +230,27 @@ fn the_seventeenth_viewer_is_told_to_come_back_later() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// The answer to HEAD ends at once, whatever its content type says: its connection counts as idle,
+/// and gives its place to whoever comes next.
+#[test]
+fn a_question_for_the_head_of_a_live_page_keeps_no_place() {
+    let served = serve("heads");
+    let heads: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(served.admin).unwrap();
+            write!(
+                stream,
+                "HEAD /events?page=%2F HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            )
+            .unwrap();
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+            stream
+        })
+        .collect();
+    assert!(page(served.admin, "/", BROWSER).0.starts_with("HTTP/1.1 200"));
+    drop(heads);
+}

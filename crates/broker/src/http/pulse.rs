@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -35,7 +35,9 @@ pub struct Pulse {
     doing: Mutex<Doing>,
     /// Whether the present answer is a stream.
     is_stream: AtomicBool,
-    /// Notified when another connection needs the place.
+    /// Bytes of the present answer that the socket has not taken.
+    unsent_bytes: AtomicU64,
+    /// Notified when another connection needs the place, or the memory of the answer.
     pub evicted: Notify,
 }
 
@@ -44,6 +46,7 @@ impl Pulse {
         Pulse {
             doing: Mutex::new(Doing::Waiting { since: now }),
             is_stream: AtomicBool::new(false),
+            unsent_bytes: AtomicU64::new(0),
             evicted: Notify::new(),
         }
     }
@@ -64,6 +67,15 @@ impl Pulse {
     /// awaited.
     pub fn answered(&self, now: Instant) {
         *self.lock() = Doing::Waiting { since: now };
+    }
+
+    /// Notes how long the answer is.
+    pub fn holds(&self, bytes: u64) {
+        self.unsent_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns since when it has been without a request; `None` while it has one.
@@ -94,6 +106,8 @@ impl Pulse {
     }
 
     fn taken(&self, bytes: usize) {
+        let rest = self.unsent_bytes().saturating_sub(bytes as u64);
+        self.holds(rest);
         if let Doing::Sending { taken_bytes, .. } = &mut *self.lock() {
             *taken_bytes += bytes as u64;
         }

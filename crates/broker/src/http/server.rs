@@ -3,7 +3,8 @@
 //! A connection costs a descriptor of the process, and its answer costs memory until it is taken.
 //! So their number is limited: when all places are taken, a new connection gets the place of the
 //! one that has been idle longest, and waits only while all of them are being answered. A peer that
-//! is slow to send a head or to take an answer is disconnected.
+//! is slow to send a head or to take an answer is disconnected, and where answers that were not
+//! taken are together too large, whoever leaves the most.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,8 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Response;
+use axum::body::HttpBody;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
@@ -29,6 +32,10 @@ use crate::rate_limit::RateLimit;
 /// The longest head of a request, including its target.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
+
+/// All answers that were not taken yet, besides the newest: the doctor's snapshots of 10,000 clients
+/// have about 100 MB.
+const UNSENT_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// How often to check for slow peers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -180,6 +187,23 @@ impl Places {
         })
     }
 
+    /// Makes room for an answer: those who leave most of theirs lose their connections.
+    fn make_room(&self, newest: &Pulse, bytes: u64) {
+        newest.holds(0);
+        let taken = self.lock();
+        let mut pulses: Vec<&Arc<Pulse>> = taken.pulses.values().collect();
+        pulses.sort_by_key(|pulse| pulse.unsent_bytes());
+        let mut unsent: u64 = pulses.iter().map(|pulse| pulse.unsent_bytes()).sum();
+        while unsent.saturating_add(bytes) > UNSENT_BYTES_MAX
+            && let Some(largest) = pulses.pop().filter(|pulse| pulse.unsent_bytes() > 0)
+        {
+            unsent -= largest.unsent_bytes();
+            largest.holds(0);
+            largest.evicted.notify_one();
+        }
+        newest.holds(bytes);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -225,12 +249,20 @@ async fn serve(socket: TcpStream, place: ConnectionPlace, router: Router, patien
     let pulse = place.pulse.clone();
     let pages = TowerToHyperService::new(router);
     let of_requests = pulse.clone();
-    let service = service_fn(move |request| {
+    let places = place.places.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
         of_requests.answering();
+        // An answer to HEAD has no body, and ends at once.
+        let has_body = request.method() != Method::HEAD;
         let (pulse, answer) = (of_requests.clone(), pages.call(request));
+        let places = places.clone();
         async move {
             let answer = answer.await;
-            match answer.as_ref().is_ok_and(is_stream) {
+            let bytes = answer
+                .as_ref()
+                .map_or(0, |answer| answer.body().size_hint().lower());
+            places.make_room(&pulse, if has_body { bytes } else { 0 });
+            match has_body && answer.as_ref().is_ok_and(is_stream) {
                 true => pulse.streaming(),
                 false => pulse.answered(Instant::now()),
             }
@@ -261,5 +293,33 @@ fn is_stream<B>(answer: &Response<B>) -> bool {
 async fn slow(pulse: &Pulse, patience: &Patience) {
     while !pulse.is_over(Instant::now(), patience) {
         tokio::time::sleep(LOOK_INTERVAL.min(patience.for_head)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_nobody_takes_make_room_for_the_newest_the_largest_first() {
+        let places = Arc::new(Places::default());
+        let open: Vec<ConnectionPlace> = (0..4).map(|_| places.try_take(4).expect("free")).collect();
+        let mib = |place: usize, mib: u64| places.make_room(&open[place].pulse, mib << 20);
+        let unsent = || {
+            open.iter()
+                .map(|place| place.pulse.unsent_bytes() >> 20)
+                .collect::<Vec<_>>()
+        };
+        mib(0, 30);
+        mib(1, 60);
+        mib(2, 20);
+        assert_eq!(unsent(), [30, 60, 20, 0]);
+        mib(3, 40);
+        assert_eq!(unsent(), [30, 0, 20, 40]);
+        // One answer larger than all may be is sent alone.
+        mib(3, 200);
+        assert_eq!(unsent(), [0, 0, 0, 200]);
+        mib(0, 1);
+        assert_eq!(unsent(), [1, 0, 0, 0]);
     }
 }
