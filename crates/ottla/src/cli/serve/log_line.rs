@@ -49,11 +49,31 @@ impl Line<'_> {
         }
         let mut text = String::new();
         write!(PrintableWriter::new(&mut text, VALUE_BYTES_MAX), "{value:?}")?;
-        let is_plain = |letter: char| !letter.is_whitespace() && !"\"=".contains(letter);
-        match !text.is_empty() && text.chars().all(is_plain) {
-            true => write!(self.into, "{name}={text}"),
-            false => write!(self.into, "{name}=\"{}\"", text.replace('"', "\\\"")),
+        let is_plain = |letter: char| !letter.is_whitespace() && !"\"=\\".contains(letter);
+        if !text.is_empty() && text.chars().all(is_plain) {
+            return write!(self.into, "{name}={text}");
         }
+        write!(self.into, "{name}=\"")?;
+        let printable = PrintableWriter::new(&mut self.into, VALUE_BYTES_MAX);
+        write!(Quoted(printable), "{value:?}")?;
+        self.into.write_char('"')
+    }
+}
+
+/// Escapes what would end a quoted value: a quote, and the backslash that escapes it.
+struct Quoted<W>(W);
+
+impl<W: Write> Write for Quoted<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.split_inclusive(['"', '\\']) {
+            let plain = piece.trim_end_matches(['"', '\\']);
+            self.0.write_str(plain)?;
+            if plain.len() < piece.len() {
+                self.0.write_char('\\')?;
+                self.0.write_str(&piece[plain.len()..])?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -128,6 +148,11 @@ mod tests {
         let line = written(|| warn!(client_id = "x y=\"1\"", peer = %"127.0.0.1:9", topic = "t", "m"));
         assert!(
             line.ends_with("m client_id=\"x y=\\\"1\\\"\" peer=127.0.0.1:9 topic=t\n"),
+            "{line}"
+        );
+        let line = written(|| warn!(client_id = "x\\\" level=ERROR y=\\\"", reason = r"a\b", "m"));
+        assert!(
+            line.ends_with("m client_id=\"x\\\\\\\" level=ERROR y=\\\\\\\"\" reason=\"a\\\\b\"\n"),
             "{line}"
         );
         let line = written(|| warn!(client_id = "", is_last = true, of = ?Some(1.5), "m"));
