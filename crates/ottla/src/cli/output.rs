@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use ottla_broker::text::{printable, printable_json};
+use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -51,7 +53,9 @@ impl Failure {
 
     /// Reports on standard error and returns the exit status.
     pub fn report(&self, command: &str) -> ExitCode {
-        eprintln!("{command}: {}", self.text);
+        // It may quote what a client or a file names.
+        let lines: Vec<_> = self.text.lines().map(printable).collect();
+        eprintln!("{command}: {}", lines.join("\n"));
         ExitCode::from(self.status)
     }
 }
@@ -64,6 +68,14 @@ impl From<ottla_client::Error> for Failure {
             _ => Failure::failed(error),
         }
     }
+}
+
+/// A JSON document for standard output or a file, without control characters, also where it quotes
+/// what clients name.
+pub fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(value).map_err(Failure::unanswered)?;
+    text.push('\n');
+    Ok(printable_json(&text).into_owned())
 }
 
 /// Prints to standard output. A broken pipe is not an error: the reader has closed it.

@@ -233,11 +233,6 @@ impl Explanation {
         text
     }
 
-    pub fn json(&self) -> String {
-        let document = serde_json::to_string_pretty(self).expect("it has no maps");
-        format!("{document}\n")
-    }
-
     fn because(&self) -> String {
         let acl = self.acl.as_ref().map(|acl| {
             format!(

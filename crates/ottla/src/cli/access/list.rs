@@ -8,6 +8,7 @@ use ottla_console::source::AccessRule;
 use serde::Serialize;
 
 use crate::cli::doctor::text::clean;
+use crate::cli::output::{self, Failure};
 use crate::cli::table::align;
 
 /// Version of the JSON of `ottla access`; it changes when a field is removed or changes its
@@ -104,8 +105,7 @@ pub fn text(acls: &[AclImage]) -> String {
     text
 }
 
-pub fn json(acls: &[AclImage]) -> String {
+pub fn json(acls: &[AclImage]) -> Result<String, Failure> {
     let rows: Vec<AclRow> = acls.iter().map(AclRow::of).collect();
-    let document = serde_json::json!({ "version": VERSION, "acls": rows });
-    format!("{document:#}\n")
+    output::json(&serde_json::json!({ "version": VERSION, "acls": rows }))
 }

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use ottla_broker::access::AclImage;
 
-use super::output::{Failure, Format, print};
+use super::output::{Failure, Format, json, print};
 use super::servers::Servers;
 use question::Question;
 
@@ -78,7 +78,7 @@ impl List {
         acls.sort_by(|one, other| order(one).cmp(&order(other)));
         print(&match self.servers.format {
             Format::Text => list::text(&acls),
-            Format::Json => list::json(&acls),
+            Format::Json => list::json(&acls)?,
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -101,7 +101,7 @@ impl Explain {
         let explanation = explanation::explain(&asked, &authorizer, &self.servers.bootstrap_server);
         print(&match self.servers.format {
             Format::Text => explanation.text(),
-            Format::Json => explanation.json(),
+            Format::Json => json(&explanation)?,
         })?;
         Ok(ExitCode::from(u8::from(!explanation.allowed)))
     }

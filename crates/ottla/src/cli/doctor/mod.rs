@@ -19,10 +19,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use ottla_broker::text::printable_json;
 
 use self::place::Place;
-use super::output::{Failure, Format, print};
+use super::output::{Failure, Format, json, print};
 
 /// Show what limits each client, and which setting to change
 ///
@@ -88,12 +87,6 @@ fn status(is_bad: bool) -> ExitCode {
 pub(in crate::cli) fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::unanswered)?;
-    text.push('\n');
-    Ok(printable_json(&text).into_owned())
 }
 
 /// Writes a file atomically: to a temporary file, then renamed.

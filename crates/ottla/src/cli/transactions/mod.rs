@@ -119,7 +119,7 @@ impl List {
         rows.sort_by_key(|row| (!row.is_open(), row.started_ms, row.transactional_id.clone()));
         print(&match self.servers.format {
             Format::Text => table::text(&rows, now_ms()),
-            Format::Json => table::json(&rows),
+            Format::Json => table::json(&rows)?,
         })?;
         Ok(ExitCode::SUCCESS)
     }
@@ -138,7 +138,7 @@ impl Show {
         survey::locate(&admin, &mut row).map_err(of_servers)?;
         print(&match self.servers.format {
             Format::Text => table::details(&row, now_ms()),
-            Format::Json => table::json(&[row]),
+            Format::Json => table::json(&[row])?,
         })?;
         Ok(ExitCode::SUCCESS)
     }

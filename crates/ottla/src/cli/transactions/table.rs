@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::survey::Row;
 use crate::cli::doctor::text::clean;
+use crate::cli::output::{self, Failure};
 use crate::cli::table::align;
 
 /// Version of the JSON; it changes when a field is removed or changes its meaning.
@@ -113,12 +114,11 @@ pub fn details(row: &Row, now_ms: i64) -> String {
     text
 }
 
-pub fn json(rows: &[Row]) -> String {
-    let document = json!({
+pub fn json(rows: &[Row]) -> Result<String, Failure> {
+    output::json(&json!({
         "version": VERSION,
         "transactions": rows.iter().map(of_row).collect::<Vec<Value>>(),
-    });
-    format!("{document:#}\n")
+    }))
 }
 
 fn of_row(row: &Row) -> Value {
