@@ -15,6 +15,10 @@ use super::listener::TlsListener;
 /// How often the files are looked at. A change takes effect after two looks that see the same.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// After this many looks, a minute, files that could not be used are tried again: what kept them
+/// from being read may have nothing to do with them, as a lack of descriptors has.
+const LOOKS_UNTIL_RETRY: u32 = 6;
+
 /// After this many looks, a day, the log names certificates that expire soon.
 const LOOKS_PER_DAY: u32 = 24 * 60 * 6;
 
@@ -31,17 +35,26 @@ struct Watch {
 struct Changes {
     /// The stamps at the last look.
     seen: Vec<FileStamp>,
+    /// Looks since the last attempt that failed.
+    failing: u32,
 }
 
 impl Changes {
     /// Whether to read the files now.
     ///
     /// - `tried`: the stamps at the last attempt to read.
-    fn look(&mut self, now: Vec<FileStamp>, tried: &[FileStamp]) -> bool {
+    /// - `is_failing`: that attempt failed.
+    fn look(&mut self, now: Vec<FileStamp>, tried: &[FileStamp], is_failing: bool) -> bool {
         let is_stable = now == self.seen;
         let is_new = now != tried;
         self.seen = now;
-        is_stable && is_new
+        self.failing = if is_failing { self.failing + 1 } else { 0 };
+        let is_due = self.failing >= LOOKS_UNTIL_RETRY;
+        let is_read = is_stable && (is_new || is_due);
+        if is_read {
+            self.failing = 0;
+        }
+        is_read
     }
 }
 
@@ -57,6 +70,7 @@ impl Reloader {
         let watch = |listener: &Arc<TlsListener>| Watch {
             changes: Changes {
                 seen: listener.stamps().1,
+                failing: 0,
             },
             listener: listener.clone(),
         };
@@ -103,7 +117,8 @@ fn wait((stop, woken): &(Mutex<bool>, Condvar)) -> bool {
 
 fn look(watch: &mut Watch) {
     let (now, tried) = watch.listener.stamps();
-    if watch.changes.look(now, &tried) {
+    let is_failing = watch.listener.is_failing();
+    if watch.changes.look(now, &tried, is_failing) {
         read_again(&watch.listener);
     }
 }
@@ -128,10 +143,13 @@ mod tests {
     #[test]
     fn files_are_read_once_they_have_changed_and_rest() {
         let at = |size: u64| vec![Some(Stamp::of_bytes(size)), None];
-        let mut changes = Changes { seen: at(1) };
+        let mut changes = Changes {
+            seen: at(1),
+            failing: 0,
+        };
         let mut tried = at(1);
         let mut look = |now: Vec<FileStamp>| {
-            let is_read = changes.look(now.clone(), &tried);
+            let is_read = changes.look(now.clone(), &tried, false);
             if is_read {
                 tried = now;
             }
@@ -144,5 +162,20 @@ mod tests {
         assert_eq!(looks, [false; 3]);
         assert!(!look(vec![None, None]));
         assert!(look(vec![None, None]), "a missing file is worth an error");
+    }
+    /// The process had no descriptor when a new certificate came.
+    #[test]
+    fn files_that_could_not_be_read_are_tried_again_although_they_do_not_change() {
+        let at = || vec![Some(Stamp::of_bytes(2))];
+        let mut changes = Changes {
+            seen: at(),
+            failing: 0,
+        };
+        let mut looks = |is_failing| (0..13).map(|_| changes.look(at(), &at(), is_failing)).collect();
+        let read: Vec<bool> = looks(true);
+        let times: Vec<usize> = (0..13).filter(|look| read[*look]).collect();
+        assert_eq!(times, [5, 11]);
+        let read: Vec<bool> = looks(false);
+        assert_eq!(read, [false; 13]);
     }
 }

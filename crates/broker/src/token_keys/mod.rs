@@ -92,7 +92,9 @@ impl Source {
         let is_due = match &self.place {
             Place::File(path) => {
                 let stamp = stamp(path);
-                stamp != std::mem::replace(&mut self.seen, stamp)
+                let has_changed = stamp != std::mem::replace(&mut self.seen, stamp);
+                // What kept it from being read may have nothing to do with the file.
+                has_changed || self.failures > 0 && now >= self.due
             }
             Place::Server => {
                 let has_rested = self.fetched.is_none_or(|fetched| now >= fetched + MISSING_PAUSE);
