@@ -82,7 +82,11 @@ impl fmt::Display for LogError {
         match self {
             LogError::Io { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
             LogError::NoSpace { path, needed_bytes } => {
-                write!(f, "disk full: no {needed_bytes} bytes for {}", path.display())
+                let path = path.display();
+                write!(
+                    f,
+                    "no space for {needed_bytes} bytes in {path}: the disk, a quota or RLIMIT_FSIZE is at its limit"
+                )
             }
             LogError::Poisoned { reason } => write!(f, "log refuses writes: {reason}"),
             LogError::Corrupt {
@@ -109,11 +113,12 @@ impl std::error::Error for LogError {
     }
 }
 
-/// Whether there is no space: on the disk, or in the quota of the user that runs the broker.
+/// Whether there is no space: on the disk, in the quota of the user that runs the broker, or in the
+/// largest file that the process may write (RLIMIT_FSIZE).
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
     )
 }
 

@@ -104,9 +104,10 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     }
 }
 
-/// A service manager reloads by SIGHUP; at a terminal the same signal means that it is gone.
+/// A service manager reloads by SIGHUP, although at a terminal the same signal means that it is gone;
+/// SIGQUIT, after which a JVM goes on, is sent to Kafka for its threads.
 #[test]
-fn sighup_has_the_files_of_tls_read_again_and_the_broker_goes_on() {
+fn signals_that_do_not_mean_a_stop_are_told_and_the_broker_goes_on() {
     let directory = Directory::new("reload");
     let mut command = serve(&directory.0, &[]);
     let mut child = command.stdin(Stdio::null()).spawn().unwrap();
@@ -114,10 +115,15 @@ fn sighup_has_the_files_of_tls_read_again_and_the_broker_goes_on() {
     let port = line.split("PLAINTEXT://127.0.0.1:").nth(1).unwrap();
     let port: u16 = port.split_whitespace().next().unwrap().parse().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    signal(&child, Signal::HUP);
-    let is_about = |line: &String| line.contains("reading the files of TLS again");
-    assert!(log.by_ref().map(Result::unwrap).any(|line| is_about(&line)));
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    for (other, told) in [
+        (Signal::HUP, "reading the files of TLS again"),
+        (Signal::QUIT, "this signal means nothing to a broker"),
+        (Signal::USR1, "this signal means nothing to a broker"),
+    ] {
+        signal(&child, other);
+        assert!(log.by_ref().map(Result::unwrap).any(|line| line.contains(told)));
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    }
     signal(&child, Signal::TERM);
     let rest: Vec<String> = log.map(Result::unwrap).collect();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
@@ -235,6 +241,44 @@ fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_
         signal(&child, stop);
         assert_eq!(child.wait().unwrap().code(), (stop == Signal::TERM).then_some(0));
     }
+}
+
+/// As under a service manager with LimitFSIZE: the kernel would end the process.
+#[test]
+fn a_file_larger_than_the_process_may_write_fails_the_write_and_not_the_broker() {
+    let directory = Directory::new("limited");
+    let serve = serve(&directory.0, &["--override", "log.index.size.max.bytes=4096"]);
+    let mut limited = Command::new("bash");
+    limited
+        .args(["-c", "ulimit -f 1024 && exec \"$@\"", "bash"])
+        .arg(serve.get_program())
+        .args(serve.get_args());
+    limited.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = limited.spawn().unwrap();
+    let line = ready_line(&mut child);
+    let address = line.split("PLAINTEXT://").nth(1).expect("it starts");
+    let config = Config::new()
+        .set("bootstrap.servers", address.split_whitespace().next().unwrap())
+        .set("delivery.timeout.ms", "2000")
+        .set("request.timeout.ms", "1000")
+        .set("compression.type", "none");
+    let producer = Producer::new(&config).unwrap();
+    let value = vec![7_u8; 100_000];
+    let send = |_| {
+        producer
+            .send(&Record::new("large").partition(0).value(&value))
+            .unwrap()
+    };
+    let sent: Vec<_> = (0..30).map(send).collect();
+    producer.flush().unwrap();
+    let failed = sent.into_iter().filter(|sent| sent.wait().is_err()).count();
+    assert!(
+        (1..30).contains(&failed),
+        "{failed} of 3 MB failed below a limit of 1 MiB"
+    );
+    assert!(child.try_wait().unwrap().is_none(), "it serves on");
+    signal(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

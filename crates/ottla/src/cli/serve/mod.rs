@@ -8,13 +8,14 @@ mod supervisor;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use doctor::Doctor;
 use ottla_broker::{Additions, Broker, RecoveryConfig, StartError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use supervisor::{State, notify};
 use tracing::{Subscriber, info, warn};
@@ -84,10 +85,15 @@ impl Serve {
         };
         raise_descriptor_limit();
         // Registered before the broker starts, so that an early signal is not lost.
-        let mut signals = match Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        let mut signals = match Signals::new(SIGNALS) {
             Ok(signals) => signals,
             Err(error) => return fail(&format!("cannot handle signals: {error}"), 1),
         };
+        // A file beyond RLIMIT_FSIZE is an error of the write, not the end of the process.
+        if let Err(error) = flag::register(SIGXFSZ, Arc::default()) {
+            return fail(&format!("cannot handle signals: {error}"), 1);
+        }
+        let is_at_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
         if self.stop_with_stdin
             && let Err(error) = supervisor::stop_with_stdin()
         {
@@ -115,23 +121,35 @@ impl Serve {
         // A closed standard output does not stop the broker.
         let _ = writeln!(output, "{}", broker.ready_line()).and_then(|()| output.flush());
         notify(State::Ready);
-        wait_for_stop(&mut signals, || broker.reload_tls());
+        wait_for_stop(&mut signals, is_at_terminal, || broker.reload_tls());
         notify(State::Stopping);
         stop(broker, signals, Instant::now())
     }
 }
 
+/// What is handled. The last three stop a process that does not handle them; a JVM prints its
+/// threads at SIGQUIT and goes on, and so people send it to Kafka.
+const SIGNALS: [i32; 6] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
 /// Waits for the signal to stop. SIGHUP has the broker read the files of TLS again, except at a
 /// terminal, where it means that the terminal is gone.
-fn wait_for_stop(signals: &mut Signals, reload_tls: impl Fn()) {
-    let is_at_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+fn wait_for_stop(signals: &mut Signals, is_at_terminal: bool, reload_tls: impl Fn()) {
     for signal in signals.forever() {
-        if signal == SIGHUP && !is_at_terminal {
-            info!(signal, "reading the files of TLS again");
-            reload_tls();
-        } else {
-            info!(signal, "stopping");
-            return;
+        match signal {
+            SIGHUP if !is_at_terminal => {
+                info!(signal, "reading the files of TLS again");
+                reload_tls();
+            }
+            SIGQUIT | SIGUSR1 | SIGUSR2 => {
+                warn!(
+                    signal,
+                    "this signal means nothing to a broker: it goes on (SIGTERM stops it)"
+                );
+            }
+            _ => {
+                info!(signal, "stopping");
+                return;
+            }
         }
     }
 }
@@ -145,11 +163,16 @@ const ONE_STOP: Duration = Duration::from_secs(1);
 fn stop(broker: impl Send + 'static, mut signals: Signals, first: Instant) -> ExitCode {
     let handle = signals.handle();
     let (stopped, is_stopped) = mpsc::channel();
-    std::thread::spawn(move || {
+    let work = move || {
         drop(broker);
         let _ = stopped.send(());
         handle.close();
-    });
+    };
+    // Without a thread the work is dropped, and the broker with it: it stops here.
+    if let Err(error) = std::thread::Builder::new().spawn(work) {
+        warn!(%error, "stopped without a thread for it");
+        return ExitCode::SUCCESS;
+    }
     let mut is_told = false;
     for signal in signals.forever().skip_while(|_| first.elapsed() < ONE_STOP) {
         if signal == SIGINT {
