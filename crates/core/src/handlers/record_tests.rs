@@ -204,13 +204,15 @@ pub(super) fn with_regions(reply: &ReplyBuffer) -> Vec<u8> {
 #[test]
 fn clients_may_not_write_to_internal_topics() {
     let broker = Broker::new(&PAGE_CACHE);
-    broker.create("__consumer_offsets", 1, 7);
-    let partition = partition(&broker, "__consumer_offsets", 0);
-    for acks in [1, -1] {
-        let refused = produce(&broker, "__consumer_offsets", acks, &batch_of(1)).ok();
-        assert_eq!(refused, Some(ErrorCode::InvalidTopicException));
+    for topic in ["__consumer_offsets", "__transaction_state"] {
+        broker.create(topic, 1, 7);
+        for acks in [1, -1] {
+            let refused = produce(&broker, topic, acks, &batch_of(1)).ok();
+            assert_eq!(refused, Some(ErrorCode::InvalidTopicException), "{topic}");
+        }
+        let _ = send(&broker, topic, 0, &batch_of(1));
+        assert_eq!(partition(&broker, topic, 0).offsets().end, 0, "{topic}");
     }
-    assert_eq!(partition.offsets().end, 0);
 }
 
 #[test]
