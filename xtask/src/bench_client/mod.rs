@@ -152,6 +152,7 @@ pub struct Sample {
 pub fn run(arguments: &[String]) -> Result<()> {
     let plan = parse(arguments)?;
     let cases = plan.cases()?;
+    machine::check_publishing(&plan.output)?;
     let machine = machine::describe()?;
     let programs = Programs::prepare(&plan.clients, plan.is_built)?;
     let broker = Broker::start(&plan)?;

@@ -1,9 +1,10 @@
 //! The description of the machine for the report, and the probe of its disk.
 
 use crate::interop::toolchain::{output_of, root, target_directory};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,18 @@ pub fn commit() -> String {
         |_| "not a git checkout".to_owned(),
         |commit| commit.trim().to_owned(),
     )
+}
+
+/// Refuses to publish into `output` figures of a checkout that nobody can check out again; before
+/// hours of measuring, not after them.
+pub fn check_publishing(output: &Path) -> Result<()> {
+    let commit = commit();
+    let is_published = output.starts_with(root().join("docs"));
+    ensure!(
+        !is_published || !commit.ends_with("-dirty"),
+        "figures are published of a clean commit only, this is {commit}"
+    );
+    Ok(())
 }
 
 /// Returns pairs of name and value.

@@ -170,6 +170,7 @@ impl Durability {
 
 pub fn run(arguments: &[String]) -> Result<()> {
     let plan = parse(arguments)?;
+    machine::check_publishing(&plan.directory)?;
     let machine = machine::describe()?;
     let lab = Lab {
         programs: Programs::prepare(true)?,
