@@ -232,7 +232,7 @@ fn the_seventeenth_viewer_is_told_to_come_back_later() {
 }
 
 /// The answer to HEAD ends at once, whatever its content type says: its connection counts as idle,
-/// and gives its place to whoever comes next.
+/// and gives its place to the one that comes next.
 #[test]
 fn a_question_for_the_head_of_a_live_page_keeps_no_place() {
     let served = serve("heads");

@@ -104,8 +104,8 @@ fn the_ready_line_names_what_was_bound_and_signals_stop_cleanly() {
     }
 }
 
-/// A service manager reloads by SIGHUP, although at a terminal the same signal means that it is gone;
-/// SIGQUIT, after which a JVM goes on, is sent to Kafka for its threads.
+/// A service manager reloads by SIGHUP, although at a terminal the same signal means that it is
+/// gone; SIGQUIT, after which a JVM goes on, is sent to Kafka for its threads.
 #[test]
 fn signals_that_do_not_mean_a_stop_are_told_and_the_broker_goes_on() {
     let directory = Directory::new("reload");
@@ -271,7 +271,8 @@ fn a_file_larger_than_the_process_may_write_fails_the_write_and_not_the_broker()
     };
     let sent: Vec<_> = (0..30).map(send).collect();
     producer.flush().unwrap();
-    let failed = sent.into_iter().filter(|sent| sent.wait().is_err()).count();
+    let failed = sent.into_iter().map(|sent| sent.wait());
+    let failed = failed.filter(Result::is_err).count();
     assert!(
         (1..30).contains(&failed),
         "{failed} of 3 MB failed below a limit of 1 MiB"

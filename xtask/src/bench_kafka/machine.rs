@@ -18,7 +18,7 @@ pub fn commit() -> String {
     )
 }
 
-/// Refuses to publish into `output` figures of a checkout that nobody can check out again; before
+/// Refuses to publish into `output` figures of files that are in no commit; before
 /// hours of measuring, not after them.
 pub fn check_publishing(output: &Path) -> Result<()> {
     let commit = commit();

@@ -4,7 +4,7 @@
 //! So their number is limited: when all places are taken, a new connection gets the place of the
 //! one that has been idle longest, and waits only while all of them are being answered. A peer that
 //! is slow to send a head or to take an answer is disconnected, and where answers that were not
-//! taken are together too large, whoever leaves the most.
+//! taken are together too large, so is the one that leaves the most.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,8 +33,8 @@ use crate::rate_limit::RateLimit;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// All answers that were not taken yet, besides the newest: the doctor's snapshots of 10,000 clients
-/// have about 100 MB.
+/// All answers that were not taken yet, besides the newest: the doctor's snapshots of 10,000
+/// clients have about 100 MB.
 const UNSENT_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// How often to check for slow peers.

@@ -123,8 +123,8 @@ pub(super) struct Evidence {
 impl Evidence {
     /// Reads the evidence.
     ///
-    /// - Errors: a file exists and cannot be read, or could not be written. A damaged file counts as
-    ///   missing, and is logged.
+    /// - Errors: a file exists and cannot be read, or could not be written. A damaged file counts
+    ///   as missing, and is logged.
     pub fn read(disk: &dyn Disk, directory: &Path, recovery: RecoveryConfig) -> Result<Evidence, LogError> {
         file_names().try_for_each(|name| check_temporary(disk, &directory.join(name)))?;
         let mut absent = Vec::new();

@@ -342,8 +342,8 @@ impl Opening {
         Ok(tail)
     }
 
-    /// Below the recovery point a batch tells nothing new of the leader epochs: where it does, their
-    /// file is wrong, and they are read from the headers of all batches instead.
+    /// Below the recovery point a batch tells nothing new of the leader epochs: where it does,
+    /// their file is wrong, and they are read from the headers of all batches instead.
     fn note_leader_epoch(&mut self, header: &BatchHeader) {
         let is_new = header.base_offset >= self.recovery_point();
         let Some(epochs) = &mut self.leader_epochs else {

@@ -748,8 +748,8 @@ mod tests {
         assert_eq!(lag((96_000, 110_000)), Some(14_000.0), "it commits nothing");
     }
 
-    /// Readings of every 10 s, until `seconds`, of a group that reads so many of 1,000 records/s and
-    /// commits in this interval; the lag and its slope of each reading.
+    /// Readings of every 10 s, until `seconds`, of a group that reads `per_second` of 1,000
+    /// records/s and commits in this interval; the lag and its slope of each reading.
     fn rare(per_second: i64, interval: i64, seconds: i64) -> Vec<(Option<f64>, Option<f64>)> {
         let mut windows = ClusterWindows::default();
         let mut told = Vec::new();

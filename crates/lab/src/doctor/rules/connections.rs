@@ -9,8 +9,8 @@
 //! client has ended at the shorter.
 //!
 //! Where the timeout is shorter than the round trip, not even the first answer arrives: the client
-//! knows no topic, sends nothing and pushes nothing. An Ottla broker sees it: the connection is gone
-//! sooner after its first answer than the client can have read it.
+//! knows no topic, sends nothing and pushes nothing. An Ottla broker sees it: the connection is
+//! gone sooner after its first answer than the client can have read it.
 //!
 //! - Numbers: connections made per second, in that push of the window that tells of the fewest. A
 //!   client that has just started made all of its connections before one push. Of a client that
@@ -35,7 +35,7 @@ pub(crate) const ID: &str = "connections";
 pub(crate) const QUESTION: &str = "Do its connections last?";
 
 const PER_SECOND_MIN: f64 = 0.2;
-/// So many round trips are enough for an answer, and never less than so long.
+/// A timeout of ten round trips is enough for an answer, and of a second at least.
 const ROUND_TRIPS: f64 = 10.0;
 const ENOUGH_MS_MIN: f64 = 1_000.0;
 

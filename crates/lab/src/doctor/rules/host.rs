@@ -245,7 +245,7 @@ mod tests {
         starved.telemetry.is_silent = true;
         starved.brokers[0].host = Some(machine(0.6, 0.1));
         assert_eq!(super::super::examine(&starved).verdict, Verdict::NotEnoughData);
-        // One that was never asked, with 200 requests/s of 10 ms: the broker always has two in hand.
+        // One that was never asked, with 200 requests/s of 10 ms: the broker has two in hand.
         starved.telemetry.is_silent = false;
         starved.telemetry.pushes = Some(0);
         starved.telemetry.push_interval_ms = None;

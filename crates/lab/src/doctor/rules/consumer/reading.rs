@@ -170,7 +170,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Records that come between two polls: a client that polls every few seconds and reads all
-    /// that is there has a lag that rises and falls by so many. 0 where the window has few polls.
+    /// that is there has a lag that rises and falls by them. 0 where the window has few polls.
     fn between_polls(&self) -> f64 {
         let seconds = sane(self.consumer.ms_between_polls).unwrap_or(0.0) / 1_000.0;
         match POLLS_SEEN * seconds <= self.snapshot.seconds {
