@@ -4,7 +4,7 @@
 //! What fails again and again is logged once, again when its error changes, and once a day. A
 //! damaged log is read again for a compaction after a wait that doubles up to ten minutes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ottla_log::crew::Alone;
@@ -99,6 +99,14 @@ impl Failures {
         logged.is_none()
     }
 
+    /// Forgets partitions that are gone.
+    fn keep(&mut self, partitions: &[Arc<Partition>]) {
+        if !self.known.is_empty() {
+            let there: BTreeSet<Key> = partitions.iter().map(|partition| partition.key()).collect();
+            self.known.retain(|(key, _), _| there.contains(key));
+        }
+    }
+
     /// Whether the partition's log is damaged and was read for a compaction not long ago.
     fn is_waiting(&self, key: Key, now: Moment) -> bool {
         [Work::Compaction, Work::CompactionTimes].iter().any(|work| {
@@ -136,6 +144,7 @@ impl Maintenance {
             }
         }
         if is_due(&mut self.retention, now, config.retention_check_interval_ms) {
+            self.failures.keep(&partitions);
             self.retain(storage, &partitions, now, timestamp);
         }
         if config.cleaner_enabled
