@@ -27,6 +27,9 @@ use crate::numbers::percent;
 const USED: f64 = 0.95;
 const WAITING: f64 = 0.2;
 const STOLEN: f64 = 0.1;
+/// At some ten microseconds on either side more requests take a notable part of a processor, and
+/// may be what fills the machine.
+const REQUESTS_MANY: f64 = 1_000.0;
 
 /// A machine without processor time.
 struct Full<'a> {
@@ -89,14 +92,28 @@ pub(crate) fn ask(snapshot: &Snapshot, is_slow: bool) -> Found {
         }
         None => Found::nothing(numbers, "yes"),
         Some(full) if !is_slow => Found::nothing(numbers, words(&full)),
-        Some(full) => Found::verdict(numbers, Verdict::Host, Confidence::Medium, words(&full))
-            .recommend(Some(recommend()))
-            .refuse(
-                "batch.size",
-                "it takes fewer requests, not less work on each record",
-            )
-            .refuse("threads", "they share the same processors"),
+        Some(full) => {
+            let found = Found::verdict(numbers, Verdict::Host, Confidence::Medium, words(&full))
+                .recommend(Some(recommend()))
+                .refuse("threads", "they share the same processors");
+            match makes_many_requests(snapshot) {
+                true => found,
+                false => found.refuse(
+                    "batch.size",
+                    "it takes fewer requests, not less work on each record",
+                ),
+            }
+        }
     }
+}
+
+fn makes_many_requests(snapshot: &Snapshot) -> bool {
+    let own = snapshot.producer.as_ref().and_then(|own| own.requests_per_second);
+    let seen = snapshot
+        .brokers
+        .iter()
+        .filter_map(|side| side.requests_per_second);
+    own.unwrap_or(0.0).max(seen.sum()) >= REQUESTS_MANY
 }
 
 fn recommend() -> Recommendation {
@@ -207,6 +224,14 @@ mod tests {
         let found = ask(&snapshot, true);
         assert_eq!(found.verdict.map(|(verdict, _)| verdict), Some(Verdict::Host));
         assert!(ask(&snapshot, false).verdict.is_none());
+        // What fills the machine may be the client's own small requests.
+        let refused = |per_second| {
+            let mut snapshot = snapshot.clone();
+            snapshot.brokers[0].requests_per_second = Some(per_second);
+            let found = ask(&snapshot, true);
+            found.refused.iter().any(|refusal| refusal.set == "batch.size")
+        };
+        assert!(refused(40.0) && !refused(5_000.0));
         let mut sure = Diagnosis {
             verdict: Verdict::KeepsUp,
             confidence: Confidence::High,
