@@ -217,6 +217,7 @@ mod tests {
             }
         }
     }
+
     /// A Java client with a request timeout of 30 ms across 40 ms: no push, no request of records.
     #[test]
     fn a_client_that_never_hears_an_answer_is_seen_by_its_broker() {
@@ -227,7 +228,7 @@ mod tests {
         deaf.brokers = vec![BrokerSide {
             node_id: Some(1),
             unheard_per_second: Some(7.4),
-            round_trip_ms: Some(40.2),
+            round_trip_ms: Some(40.0),
             ..BrokerSide::default()
         }];
         let diagnosis = examine(&deaf);
