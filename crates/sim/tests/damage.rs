@@ -22,14 +22,15 @@ use ottla_sim::world::{LOG_DIRECTORY, World};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::records::batch;
+use tracing::Dispatch;
 
 const SEEDS_BY_DEFAULT: u64 = 600;
 
-/// The broker's log lines.
+/// The text of log lines.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+struct Text(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Lines {
+impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().expect("no panic under it").extend_from_slice(bytes);
         Ok(bytes.len())
@@ -40,20 +41,38 @@ impl Write for Lines {
     }
 }
 
-impl Lines {
-    fn capture<T>(&self, work: impl FnOnce() -> T) -> T {
-        let lines = self.clone();
+/// The broker's log lines.
+#[derive(Clone)]
+struct Lines {
+    text: Text,
+    /// Made once: a subscriber reserves room for thousands of threads.
+    subscriber: Dispatch,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        let text = Text::default();
+        let into = text.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_writer(move || lines.clone())
+            .with_writer(move || into.clone())
             .with_ansi(false)
             .without_time()
             .with_target(false)
             .finish();
-        tracing::subscriber::with_default(subscriber, work)
+        Lines {
+            text,
+            subscriber: Dispatch::new(subscriber),
+        }
+    }
+}
+
+impl Lines {
+    fn capture<T>(&self, work: impl FnOnce() -> T) -> T {
+        tracing::dispatcher::with_default(&self.subscriber, work)
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().expect("no panic under it")).into_owned()
+        String::from_utf8_lossy(&self.text.0.lock().expect("no panic under it")).into_owned()
     }
 }
 
