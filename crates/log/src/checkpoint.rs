@@ -188,8 +188,8 @@ pub(crate) fn write_temporary(
     write().map_err(|source| write_error(path, bytes, source))
 }
 
-/// The temporary name used by `write_temporary`.
-pub(crate) fn temporary_path(path: &Path) -> PathBuf {
+/// The name under which a small file is written before it gets its own.
+pub fn temporary_path(path: &Path) -> PathBuf {
     let mut temporary = path.as_os_str().to_os_string();
     temporary.push(".tmp");
     PathBuf::from(temporary)

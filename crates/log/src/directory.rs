@@ -266,18 +266,6 @@ pub fn write_clean_shutdown(
     write_file(disk, &log_directory.join(CLEAN_SHUTDOWN_FILE), text.as_bytes())
 }
 
-/// Removes the mark durably: must be done before the first write after a start.
-pub fn remove_clean_shutdown(disk: &dyn Disk, log_directory: &Path) -> Result<(), LogError> {
-    let path = log_directory.join(CLEAN_SHUTDOWN_FILE);
-    match disk.remove_file(&path) {
-        Ok(()) => disk
-            .sync_directory(log_directory)
-            .map_err(|source| LogError::io("sync", log_directory, source)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(LogError::io("remove", &path, source)),
-    }
-}
-
 /// `meta.properties`, version 1: the identity of a log directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaProperties {

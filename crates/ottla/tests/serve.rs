@@ -203,20 +203,24 @@ fn a_service_manager_is_told_of_the_start_and_of_the_stop() {
     }
 }
 
+/// The same program under a limit of its shell, `-n` or `-f`.
+fn limited(limit: &str, serve: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", &format!("ulimit {limit} && exec \"$@\""), "sh"])
+        .arg(serve.get_program())
+        .args(serve.get_args());
+    limited.stdout(Stdio::piped()).stderr(Stdio::null());
+    limited
+}
+
 /// Three files for each of a hundred partitions, with a third as many descriptors.
 #[test]
 fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_again() {
     const PARTITIONS: i32 = 100;
     let directory = Directory::new("few");
     for stop in [Signal::KILL, Signal::TERM] {
-        let serve = serve(&directory.0, &[]);
-        let mut limited = Command::new("sh");
-        limited
-            .args(["-c", "ulimit -n 100 && exec \"$@\"", "sh"])
-            .arg(serve.get_program())
-            .args(serve.get_args());
-        limited.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = limited.spawn().unwrap();
+        let mut child = limited("-n 100", &serve(&directory.0, &[])).spawn().unwrap();
         let line = ready_line(&mut child);
         let address = line.split("PLAINTEXT://").nth(1).expect("it starts");
         let config = Config::new().set("bootstrap.servers", address.split_whitespace().next().unwrap());
@@ -248,13 +252,8 @@ fn a_process_with_few_descriptors_serves_more_files_than_it_may_open_and_starts_
 fn a_file_larger_than_the_process_may_write_fails_the_write_and_not_the_broker() {
     let directory = Directory::new("limited");
     let serve = serve(&directory.0, &["--override", "log.index.size.max.bytes=4096"]);
-    let mut limited = Command::new("bash");
-    limited
-        .args(["-c", "ulimit -f 1024 && exec \"$@\"", "bash"])
-        .arg(serve.get_program())
-        .args(serve.get_args());
-    limited.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = limited.spawn().unwrap();
+    // In blocks of 512 bytes.
+    let mut child = limited("-f 2048", &serve).spawn().unwrap();
     let line = ready_line(&mut child);
     let address = line.split("PLAINTEXT://").nth(1).expect("it starts");
     let config = Config::new()

@@ -72,7 +72,7 @@ impl LogDirectory {
             return Ok(());
         }
         let mark = self.path.join(CLEAN_SHUTDOWN_FILE);
-        self.rename_mark(&mark, &temporary_path(&mark))
+        self.rename_mark(&mark, &checkpoint::temporary_path(&mark))
     }
 
     /// Undoes `take_over`, for a start that failed before it changed a log. Needs no space on the
@@ -82,14 +82,14 @@ impl LogDirectory {
             return;
         }
         let mark = self.path.join(CLEAN_SHUTDOWN_FILE);
-        if let Err(error) = self.rename_mark(&temporary_path(&mark), &mark) {
+        if let Err(error) = self.rename_mark(&checkpoint::temporary_path(&mark), &mark) {
             warn!(%error, "cannot put back the mark of a clean stop: the next start checks all logs");
         }
     }
 
     /// Removes what `take_over` put aside. The file has no meaning under that name.
     pub fn remove_mark(&self) {
-        let aside = temporary_path(&self.path.join(CLEAN_SHUTDOWN_FILE));
+        let aside = checkpoint::temporary_path(&self.path.join(CLEAN_SHUTDOWN_FILE));
         let _ = self.disk.remove_file(&aside);
     }
 
@@ -390,17 +390,10 @@ pub struct OpenedLog {
     pub gaps_below: i64,
 }
 
-/// The name under which a small file is written before it gets its own.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    PathBuf::from(temporary)
-}
-
 /// Refuses a directory or the like in the place where the new contents of `path` are written: the
 /// start would fail after it had changed other files.
 pub(crate) fn check_temporary(disk: &dyn Disk, path: &Path) -> Result<(), LogError> {
-    match checkpoint::read_file(disk, &temporary_path(path)) {
+    match checkpoint::read_file(disk, &checkpoint::temporary_path(path)) {
         Err(error) if checkpoint::is_irregular(&error) => Err(error),
         _ => Ok(()),
     }

@@ -22,9 +22,9 @@
 //!   request.timeout.ms."
 //! - The change: the default; where the round trip is known ten of it, and a second at least,
 //!   because Java's delivery.timeout.ms must not be shorter and is not known.
-//! - Source: Kafka's documentation of request.timeout.ms. The first sentence was not met here on a
-//!   live client: a Java consumer all of whose connections ended within 400 ms could not push
-//!   either.
+//! - Source: Kafka's documentation of request.timeout.ms. Neither sentence was met here on a live
+//!   client: a Java consumer all of whose connections ended within 400 ms could not push either,
+//!   and the broker's count of clients that hear no answer has seen none yet.
 
 use super::super::diagnosis::{Confidence, FindingId, Recommendation, Verdict};
 use super::super::snapshot::{Library, Role, Snapshot};

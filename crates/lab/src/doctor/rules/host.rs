@@ -27,8 +27,8 @@ use crate::numbers::percent;
 const USED: f64 = 0.95;
 const WAITING: f64 = 0.2;
 const STOLEN: f64 = 0.1;
-/// At some ten microseconds on either side more requests take a notable part of a processor, and
-/// may be what fills the machine.
+/// From this rate on a client's own requests may be a notable part of what fills the machine; the
+/// number is a guess, and only withholds a refusal.
 const REQUESTS_MANY: f64 = 1_000.0;
 
 /// A machine without processor time.

@@ -175,20 +175,21 @@ mod tests {
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
     use crate::doctor::snapshot::BrokerSide;
 
+    const SMALL: Row = Row {
+        records: 300.0,
+        requests: 150.0,
+        request_bytes: 700.0,
+        batch: 600.0,
+        records_per_request: 2.0,
+        latency: 1.0,
+        queue: Some(5.1),
+        thread: Some((0.95, 0.02)),
+        ..ROW
+    };
+
     #[test]
     fn small_requests_are_a_fault_only_where_a_thread_pays() {
-        let row = Row {
-            records: 300.0,
-            requests: 150.0,
-            request_bytes: 700.0,
-            batch: 600.0,
-            records_per_request: 2.0,
-            latency: 1.0,
-            queue: Some(5.1),
-            thread: Some((0.95, 0.02)),
-            ..ROW
-        };
-        let mut snapshot = row.snapshot();
+        let mut snapshot = SMALL.snapshot();
         assert_ne!(examine(&snapshot).verdict, Verdict::SmallRequests);
         snapshot.brokers = vec![BrokerSide {
             requests_per_second: Some(150.0),
@@ -206,18 +207,7 @@ mod tests {
 
     #[test]
     fn handlers_that_others_keep_busy_are_not_laid_on_a_client_of_little_work() {
-        let row = Row {
-            records: 300.0,
-            requests: 150.0,
-            request_bytes: 700.0,
-            batch: 600.0,
-            records_per_request: 2.0,
-            latency: 1.0,
-            queue: Some(5.1),
-            thread: Some((0.95, 0.02)),
-            ..ROW
-        };
-        let mut snapshot = row.snapshot();
+        let mut snapshot = SMALL.snapshot();
         snapshot.brokers = vec![BrokerSide {
             requests_per_second: Some(150.0),
             local_micros: Some(50.0),
