@@ -9,13 +9,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::server::{Programs, Site, Target};
 use super::table::Table;
-use super::tools::{TOPICS, Tools, contains};
+use super::tools::{CONSOLE_CONSUMER, TOPICS, Tools, contains};
 
 /// What a client says when it was denied.
 const DENIAL: &str = "Not authorized";
 const ACLS: &str = "org.apache.kafka.tools.AclCommand";
 const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const SETTINGS: [(&str, &str); 3] = [
     (
         "authorizer.class.name",

@@ -20,7 +20,6 @@ use super::toolchain;
 use super::tools::Tools;
 
 const WORKER: &str = "org.apache.kafka.connect.cli.ConnectDistributed";
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const TOPIC: &str = "connect-copied";
 
 /// Lines that must be committed between two of the kills.
@@ -220,22 +219,11 @@ fn verify(bench: &Bench<'_>, written: usize) -> Result<()> {
         kafka: &bench.programs.kafka,
         bootstrap: bench.site.bootstrap(),
     };
-    let arguments = [
-        "--topic",
-        TOPIC,
-        "--from-beginning",
-        "--isolation-level",
-        "read_committed",
-        "--timeout-ms",
-        "5000",
-    ];
-    let text = tools.run(CONSOLE_CONSUMER, &arguments, "")?;
-    let mut count = 0;
-    for (nth, line) in text.lines().enumerate() {
+    let lines = tools.read_committed(TOPIC, written)?;
+    for (nth, line) in lines.iter().enumerate() {
         let expected = format!("line-{nth}");
-        ensure!(line == expected, "{line} instead of {expected}");
-        count += 1;
+        ensure!(*line == expected, "{line} instead of {expected}");
     }
-    ensure!(count == written, "{count} of {written} lines");
+    ensure!(lines.len() == written, "{} of {written} lines", lines.len());
     Ok(())
 }

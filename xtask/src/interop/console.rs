@@ -13,10 +13,9 @@ use super::client_metrics::get;
 use super::server::{Programs, Site, Target};
 use super::table::Table;
 use super::toolchain;
-use super::tools::{PRODUCER_PERF, TOPICS, Tools};
+use super::tools::{CONSOLE_CONSUMER, PRODUCER_PERF, TOPICS, Tools};
 
 const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Twenty records of a producer that sends twenty a second.

@@ -17,11 +17,10 @@ const TOGETHER: [&str; 3] = ["clients", "tools", "records"];
 
 /// Begun before the others, so that none of them runs alone at the end: roughly the longest first,
 /// as they took while three ran at once.
-const LONG: [&str; 12] = [
+const LONG: [&str; 11] = [
     "security",
     "client",
     "directories",
-    "doctor",
     "groups",
     "quotas",
     "takeover",
@@ -31,6 +30,10 @@ const LONG: [&str; 12] = [
     "grow",
     "sasl",
 ];
+
+/// They judge how busy the machine is, or rest on what it has to spare: each runs when all others
+/// have ended.
+const ALONE: [&str; 2] = ["doctor", "promises"];
 
 struct Job {
     parts: String,
@@ -52,7 +55,7 @@ pub fn run(options: &Options, jobs: usize) -> Result<()> {
     let mut failed = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
         while running.len() < jobs
-            && let Some(parts) = waiting.pop_front()
+            && let Some(parts) = waiting.pop_front_if(|parts| running.is_empty() || !is_alone(parts))
         {
             running.push(Job::start(parts, options, &binary)?);
         }
@@ -74,7 +77,7 @@ pub fn run(options: &Options, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// What each process runs, in the order in which they begin.
+/// What each process runs, in the order in which they begin: those that run alone are the last.
 fn units(parts: &[String]) -> VecDeque<String> {
     let (together, mut units): (Vec<String>, Vec<String>) = parts
         .iter()
@@ -85,11 +88,14 @@ fn units(parts: &[String]) -> VecDeque<String> {
     }
     let is_in = |long: &&str, unit: &str| unit.split(',').any(|part| part == *long);
     units.sort_by_key(|unit| {
-        LONG.iter()
-            .position(|long| is_in(long, unit))
-            .unwrap_or(LONG.len())
+        let long = LONG.iter().position(|long| is_in(long, unit));
+        (is_alone(unit), long.unwrap_or(LONG.len()))
     });
     VecDeque::from(units)
+}
+
+fn is_alone(unit: &str) -> bool {
+    ALONE.contains(&unit)
 }
 
 impl Job {
@@ -137,8 +143,11 @@ mod tests {
     use super::units;
 
     #[test]
-    fn long_parts_begin_first_and_parts_of_one_broker_stay_together() {
-        let parts = ["clients", "takeover", "records", "quotas", "doctor"].map(String::from);
-        assert_eq!(units(&parts), ["doctor", "quotas", "takeover", "clients,records"]);
+    fn long_parts_begin_first_and_those_that_run_alone_last() {
+        let parts = ["doctor", "clients", "takeover", "records", "quotas", "perf"].map(String::from);
+        assert_eq!(
+            units(&parts),
+            ["quotas", "takeover", "clients,records", "perf", "doctor"]
+        );
     }
 }

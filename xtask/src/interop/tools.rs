@@ -13,7 +13,7 @@ pub(super) const TOPICS: &str = "org.apache.kafka.tools.TopicCommand";
 pub(super) const CONFIGS: &str = "kafka.admin.ConfigCommand";
 pub(super) const GROUPS: &str = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand";
 pub(super) const CONSOLE_PRODUCER: &str = "org.apache.kafka.tools.ConsoleProducer";
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
+pub(super) const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const GET_OFFSETS: &str = "org.apache.kafka.tools.GetOffsetShell";
 const DELETE_RECORDS: &str = "org.apache.kafka.tools.DeleteRecordsCommand";
 const LOG_DIRS: &str = "org.apache.kafka.tools.LogDirsCommand";
@@ -59,6 +59,30 @@ impl Tools<'_> {
             output.status.success(),
             String::from_utf8_lossy(&streams).into_owned(),
         ))
+    }
+
+    /// Returns the lines of a topic's committed records, and those beyond the `expected` ones that
+    /// come within five seconds; for fewer it waits a minute, as starting may take long where other
+    /// parts run.
+    pub(super) fn read_committed(&self, topic: &str, expected: usize) -> Result<Vec<String>> {
+        let read = |timeout_ms| -> Result<Vec<String>> {
+            let arguments = [
+                "--topic",
+                topic,
+                "--from-beginning",
+                "--isolation-level",
+                "read_committed",
+                "--timeout-ms",
+                timeout_ms,
+            ];
+            let text = self.run(CONSOLE_CONSUMER, &arguments, "")?;
+            Ok(text.lines().map(str::to_owned).collect())
+        };
+        let lines = read("5000")?;
+        if lines.len() >= expected {
+            return Ok(lines);
+        }
+        read("60000")
     }
 
     fn output(&self, class: &str, arguments: &[&str], input: &str) -> Result<Output> {

@@ -12,7 +12,6 @@ use super::table::Table;
 use super::tools::{PRODUCER_PERF, TOPICS, Tools, contains};
 
 pub(super) const TRANSACTIONS: &str = "org.apache.kafka.tools.TransactionsCommand";
-const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer";
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Transactions of a tenth of a second each.
@@ -149,24 +148,17 @@ impl Drop for Load {
     }
 }
 
-/// Returns how many records a reader of committed ones finds.
-pub(super) fn committed(tools: &Tools<'_>, topic: &str) -> Result<usize> {
-    let read = ["--topic", topic, "--from-beginning", "--timeout-ms", "5000"];
-    let isolation = ["--isolation-level", "read_committed"];
-    let (_, text) = tools.run_for_all(CONSOLE_CONSUMER, &[&read[..], &isolation].concat(), "")?;
-    let count = text.lines().rev().find_map(|line| {
-        let rest = line.strip_prefix("Processed a total of ")?;
-        rest.split(' ').next()?.parse().ok()
-    });
-    count.with_context(|| text.clone())
+/// Succeeds if a reader of committed records finds exactly `expected` ones.
+pub(super) fn committed(tools: &Tools<'_>, topic: &str, expected: usize) -> Result<()> {
+    let found = tools.read_committed(topic, expected)?.len();
+    ensure!(found == expected, "{found} of {expected} records are committed");
+    Ok(())
 }
 
 fn measured(tools: &Tools<'_>) -> Result<()> {
     tools.run(TOPICS, &["--create", "--topic", "perf", "--partitions", "3"], "")?;
     Load::start(tools, "perf", RECORDS, "100")?.wait()?;
-    let found = committed(tools, "perf")?;
-    ensure!(found.to_string() == RECORDS, "{found} records are committed");
-    Ok(())
+    committed(tools, "perf", RECORDS.parse()?)
 }
 
 fn use_tools(tools: &Tools<'_>) -> Result<()> {
@@ -194,10 +186,7 @@ fn use_tools(tools: &Tools<'_>) -> Result<()> {
     drop(load);
     let force = ["forceTerminateTransaction", "--transactionalId", "held"];
     tools.run(TRANSACTIONS, &force, "")?;
-    ensure!(
-        committed(tools, "held")? == 0,
-        "records of an aborted transaction are read"
-    );
+    committed(tools, "held", 0).context("an aborted transaction")?;
     let after = tools.run(TRANSACTIONS, &["describe", "--transactional-id", "held"], "")?;
     ensure!(!after.contains("held-0"), "still open: {after}");
     Ok(())
@@ -221,7 +210,6 @@ fn survive(programs: &Programs, site: &Site, server: Server, topic: &str, next: 
     };
     // The same producer goes on; none of its records is lost, none is twice.
     load.wait()?;
-    let found = committed(&tools, topic)?;
-    ensure!(found == 6_000, "{found} of 6000 records are committed");
+    committed(&tools, topic, 6_000)?;
     Ok(server)
 }
