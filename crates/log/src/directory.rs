@@ -327,7 +327,12 @@ impl MetaProperties {
             node_id: node_id
                 .parse()
                 .map_err(|_| format!("node.id '{node_id}' is not a number"))?,
-            directory_id: value("directory.id").and_then(|id| id.parse().ok()),
+            directory_id: value("directory.id")
+                .map(|id| {
+                    id.parse()
+                        .map_err(|_| format!("directory.id '{id}' is not 16 bytes in base64"))
+                })
+                .transpose()?,
         })
     }
 }
@@ -487,5 +492,9 @@ mod tests {
         );
         assert!(MetaProperties::parse("version=0\nbroker.id=1\n").is_err());
         assert!(MetaProperties::parse("cluster.id=x\nversion=1\n").is_err());
+        let java = format!("{java}directory.id=wrong\n");
+        let problem =
+            MetaProperties::parse(&java).expect_err("an id that cannot be read is not an absent one");
+        assert!(problem.contains("'wrong'"), "{problem}");
     }
 }

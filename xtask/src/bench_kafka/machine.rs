@@ -18,14 +18,40 @@ pub fn commit() -> String {
     )
 }
 
-/// Refuses to publish into `output` figures of files that are in no commit; before
-/// hours of measuring, not after them.
-pub fn check_publishing(output: &Path) -> Result<()> {
+/// Figures of a broker that `OTTLA_BINARY` names and that is not of this commit stay apart.
+const OTHER_BINARY: &str = "-other-binary";
+
+/// The commit of the broker that is measured, as far as the checkout's files are in a commit.
+pub fn measured_commit() -> Result<String> {
     let commit = commit();
+    let Some(binary) = std::env::var_os("OTTLA_BINARY") else {
+        return Ok(commit);
+    };
+    let version = output_of(Command::new(binary).arg("--version"))?;
+    Ok(match is_of(&version, &commit) {
+        true => commit,
+        false => format!("{commit}{OTHER_BINARY}"),
+    })
+}
+
+/// Whether `ottla 0.1.0 (71467ac91d95)` is of the clean commit 71467ac9.
+fn is_of(version: &str, commit: &str) -> bool {
+    let built = version
+        .trim()
+        .rsplit_once('(')
+        .and_then(|(_, built)| built.strip_suffix(')'));
+    let is_clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    built.is_some_and(|built| is_clean(built) && is_clean(commit) && built.starts_with(commit))
+}
+
+/// Refuses to publish into `output` figures of files that are in no commit, or of the broker of
+/// another one; before hours of measuring, not after them.
+pub fn check_publishing(output: &Path) -> Result<()> {
+    let commit = measured_commit()?;
     let is_published = output.starts_with(root().join("docs"));
     ensure!(
-        !is_published || !commit.ends_with("-dirty"),
-        "figures are published of a clean commit only, this is {commit}"
+        !is_published || !(commit.ends_with("-dirty") || commit.ends_with(OTHER_BINARY)),
+        "figures are published of a clean commit and its own broker, this is {commit}"
     );
     Ok(())
 }
@@ -62,7 +88,7 @@ pub fn describe() -> Result<Vec<(String, String)>> {
         "file system of the data (type, size, free)",
         mount.lines().last().unwrap_or_default().to_string(),
     );
-    add("Ottla", commit());
+    add("Ottla", measured_commit()?);
     add(
         "Apache Kafka",
         format!("{}, KRaft, one combined node", crate::kafka::VERSION),
@@ -173,4 +199,22 @@ pub fn memory_mib(pid: u32, line: &str) -> Result<f64> {
         .context("a number of KiB")?
         .parse()?;
     Ok(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn a_binary_is_of_a_commit_if_it_says_so_and_both_are_clean() {
+        assert!(is_of("ottla 0.1.0 (71467ac91d95)\n", "71467ac9"));
+        for (version, commit) in [
+            ("ottla 0.1.0 (71467ac91d95)", "81467ac9"),
+            ("ottla 0.1.0 (71467ac91d95-dirty)", "71467ac9"),
+            ("ottla 0.1.0 (71467ac91d95)", "71467ac9-dirty"),
+            ("ottla 0.1.0", "71467ac9"),
+        ] {
+            assert!(!is_of(version, commit), "{version} {commit}");
+        }
+    }
 }

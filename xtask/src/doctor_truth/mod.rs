@@ -120,39 +120,16 @@ fn home() -> PathBuf {
     toolchain::cargo_target().join("doctor-truth")
 }
 
-/// The results of a broker that `OTTLA_BINARY` names and that is not of this commit stay apart.
-const OTHER_BINARY: &str = "-other-binary";
-
-fn measured_commit() -> Result<String> {
-    let commit = machine::commit();
-    let Some(binary) = std::env::var_os("OTTLA_BINARY") else {
-        return Ok(commit);
-    };
-    let version = toolchain::output_of(std::process::Command::new(binary).arg("--version"))?;
-    Ok(match is_of(&version, &commit) {
-        true => commit,
-        false => format!("{commit}{OTHER_BINARY}"),
-    })
-}
-
-/// Whether `ottla 0.1.0 (71467ac91d95)` is of the clean commit 71467ac9.
-fn is_of(version: &str, commit: &str) -> bool {
-    let built = version
-        .trim()
-        .rsplit_once('(')
-        .and_then(|(_, built)| built.strip_suffix(')'));
-    let is_clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    built.is_some_and(|built| is_clean(built) && is_clean(commit) && built.starts_with(commit))
+fn page_path() -> PathBuf {
+    toolchain::root().join("docs/measurements/doctor-truth.md")
 }
 
 pub fn run(arguments: &[String]) -> Result<()> {
     let options = parse(arguments)?;
-    let commit = measured_commit()?;
-    // Before hours of measuring, not after them.
-    ensure!(
-        !options.publish || !(commit.ends_with("-dirty") || commit.ends_with(OTHER_BINARY)),
-        "--publish wants a clean commit and its own broker, this is {commit}"
-    );
+    let commit = machine::measured_commit()?;
+    if options.publish {
+        machine::check_publishing(&page_path())?;
+    }
     if !options.page_only {
         measure(&options, &commit)?;
     }
@@ -165,7 +142,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             "not published: rows lacked processors; --resume repeats them, with fewer --lanes if they took them from each other"
         );
         let page = page::write(&rows, &commit, &options.command, &machine::describe()?);
-        let path = toolchain::root().join("docs/measurements/doctor-truth.md");
+        let path = page_path();
         fs::write(&path, &page).with_context(|| format!("writing {}", path.display()))?;
     }
     if options.strict {
@@ -361,19 +338,6 @@ mod tests {
         assert!(waiting.next(1).is_none());
         waiting.done(Client::Java);
         assert!(waiting.next(1).is_some());
-    }
-
-    #[test]
-    fn a_binary_is_of_a_commit_if_it_says_so_and_both_are_clean() {
-        assert!(is_of("ottla 0.1.0 (71467ac91d95)\n", "71467ac9"));
-        for (version, commit) in [
-            ("ottla 0.1.0 (71467ac91d95)", "81467ac9"),
-            ("ottla 0.1.0 (71467ac91d95-dirty)", "71467ac9"),
-            ("ottla 0.1.0 (71467ac91d95)", "71467ac9-dirty"),
-            ("ottla 0.1.0", "71467ac9"),
-        ] {
-            assert!(!is_of(version, commit), "{version} {commit}");
-        }
     }
 
     #[test]
