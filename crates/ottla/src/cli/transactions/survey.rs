@@ -90,9 +90,10 @@ pub fn locate(admin: &Admin, row: &mut Row) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the open transactions of partitions that are in none of the known ones. A transaction
-/// that ends between the two questions is not taken for one: the coordinators are asked first, so
-/// that it is still among the known.
+/// Returns the open transactions of partitions that are in none of the known ones.
+///
+/// - Shape: `known` was asked for before. What looks hanging is asked for a second time: a
+///   transaction may have begun or ended between the questions.
 pub fn hanging(admin: &Admin, known: &[Row]) -> Result<Vec<Row>, Error> {
     let topics = admin.list_topics().wait()?.into_keys().collect();
     let mut partitions = Vec::new();
@@ -102,34 +103,25 @@ pub fn hanging(admin: &Admin, known: &[Row]) -> Result<Vec<Row>, Error> {
             .flat_map(|topic| topic.partitions.into_keys());
         partitions.extend(indexes.map(|index| TopicPartition::new(topic.as_str(), index)));
     }
-    let mut open = BTreeMap::new();
-    for (partition, producers) in admin.describe_producers(partitions).wait()? {
-        // A partition without a leader cannot tell; the others can.
-        open.insert(partition, producers.unwrap_or_default());
+    let first = unclaimed(open(admin, partitions)?, known);
+    if first.is_empty() {
+        return Ok(first);
     }
-    Ok(unclaimed(&open, known))
+    let known = self::known(admin)?;
+    let partitions = first.iter().flat_map(|row| row.partitions.keys().cloned());
+    let second = unclaimed(open(admin, partitions.collect())?, &known);
+    Ok(in_both(&first, second))
 }
 
-/// Returns what is open in a partition and in no coordinator's transaction.
-fn unclaimed(open: &BTreeMap<TopicPartition, Vec<ActiveProducer>>, known: &[Row]) -> Vec<Row> {
-    let claimed: BTreeSet<(i64, &TopicPartition)> = known
-        .iter()
-        .filter(|row| row.is_open())
-        .flat_map(|row| {
-            row.partitions
-                .keys()
-                .map(|partition| (row.producer_id, partition))
-        })
-        .collect();
+/// Returns what is open in each partition, as if no coordinator knew it. A partition without a
+/// leader cannot tell; the others can.
+fn open(admin: &Admin, partitions: Vec<TopicPartition>) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
-    for (partition, producers) in open {
-        for producer in producers {
+    for (partition, producers) in admin.describe_producers(partitions).wait()? {
+        for producer in producers.unwrap_or_default() {
             let Some(start) = producer.transaction_start_offset else {
                 continue;
             };
-            if claimed.contains(&(producer.producer_id, partition)) {
-                continue;
-            }
             rows.push(Row {
                 transactional_id: None,
                 producer_id: producer.producer_id,
@@ -141,7 +133,35 @@ fn unclaimed(open: &BTreeMap<TopicPartition, Vec<ActiveProducer>>, known: &[Row]
             });
         }
     }
-    rows
+    Ok(rows)
+}
+
+/// Returns what is in no coordinator's open transaction.
+fn unclaimed(mut open: Vec<Row>, known: &[Row]) -> Vec<Row> {
+    let claimed: BTreeSet<(i64, &TopicPartition)> = known
+        .iter()
+        .filter(|row| row.is_open())
+        .flat_map(|row| {
+            row.partitions
+                .keys()
+                .map(|partition| (row.producer_id, partition))
+        })
+        .collect();
+    open.retain(|row| {
+        let mut partitions = row.partitions.keys();
+        !partitions.any(|partition| claimed.contains(&(row.producer_id, partition)))
+    });
+    open
+}
+
+/// Returns those of `second` that are in `first`: the same transaction begins at the same offset.
+fn in_both(first: &[Row], mut second: Vec<Row>) -> Vec<Row> {
+    second.retain(|row| {
+        first
+            .iter()
+            .any(|other| (other.producer_id, &other.partitions) == (row.producer_id, &row.partitions))
+    });
+    second
 }
 
 /// Returns the producer whose open transaction begins at this offset.
@@ -155,4 +175,49 @@ pub fn producer_at(
     Ok(producers
         .into_iter()
         .find(|producer| producer.transaction_start_offset == Some(start_offset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: Option<&str>, producer_id: i64, state: &str, start: Option<i64>) -> Row {
+        Row {
+            transactional_id: id.map(str::to_owned),
+            producer_id,
+            state: state.to_owned(),
+            partitions: BTreeMap::from([(TopicPartition::new("orders", 1), start)]),
+            ..Row::default()
+        }
+    }
+
+    fn open(producer_id: i64, start: i64) -> Vec<Row> {
+        vec![row(None, producer_id, HANGING, Some(start))]
+    }
+
+    fn known(producer_id: i64, state: &str) -> Row {
+        row(Some("ledger"), producer_id, state, None)
+    }
+
+    #[test]
+    fn what_no_coordinator_has_open_is_hanging() {
+        assert_eq!(unclaimed(open(7, 3), &[known(7, "Ongoing")]), []);
+        for others in [
+            vec![],
+            vec![known(7, "CompleteCommit")],
+            vec![known(8, "Ongoing")],
+        ] {
+            assert_eq!(unclaimed(open(7, 3), &others), open(7, 3), "{others:?}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_that_began_or_ended_between_the_questions_is_not_hanging() {
+        let first = unclaimed(open(7, 3), &[]);
+        let hanging = |open, known: &[Row]| in_both(&first, unclaimed(open, known));
+        assert_eq!(hanging(open(7, 3), &[known(8, "Ongoing")]), open(7, 3));
+        assert_eq!(hanging(open(7, 3), &[known(7, "Ongoing")]), [], "begun");
+        assert_eq!(hanging(Vec::new(), &[]), [], "ended");
+        assert_eq!(hanging(open(7, 9), &[]), [], "ended, and the next one began");
+    }
 }

@@ -72,9 +72,20 @@ fn record(record: LookedRecord) -> PeekedRecord {
 /// (hanging ones), by producer id.
 pub fn open_transactions(view: &AdminView) -> Vec<OpenTransaction> {
     let known = view.node.transactions.open();
-    let claimed: BTreeSet<i64> = known.iter().map(|open| open.state.producer_id).collect();
+    let mut unknown = open_in_partitions(view);
+    let forget = |unknown: &mut BTreeMap<Start, i64>, known: &[KnownTransaction]| {
+        let ids: BTreeSet<i64> = known.iter().map(|open| open.state.producer_id).collect();
+        unknown.retain(|start, _| !ids.contains(&start.producer_id));
+    };
+    forget(&mut unknown, &known);
+    if !unknown.is_empty() {
+        // A transaction may have begun or ended between the two looks: both are taken again.
+        forget(&mut unknown, &view.node.transactions.open());
+        let again = open_in_partitions(view);
+        unknown.retain(|start, _| again.contains_key(start));
+    }
     let mut all: Vec<OpenTransaction> = known.into_iter().map(known_to_coordinator).collect();
-    all.extend(hanging(view, &claimed));
+    all.extend(hanging(unknown));
     all
 }
 
@@ -91,33 +102,50 @@ fn known_to_coordinator(open: KnownTransaction) -> OpenTransaction {
     }
 }
 
-fn hanging(view: &AdminView, claimed: &BTreeSet<i64>) -> Vec<OpenTransaction> {
-    let mut open: BTreeMap<i64, OpenTransaction> = BTreeMap::new();
+/// Where a transaction began in a partition.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Start {
+    producer_id: i64,
+    partition: String,
+    offset: i64,
+}
+
+/// Returns what is open in partitions, each with the time of its last batch.
+fn open_in_partitions(view: &AdminView) -> BTreeMap<Start, i64> {
+    let mut open = BTreeMap::new();
     for partition in view.node.storage.partitions.all() {
-        let producers: Vec<(i64, i64)> = partition.with_log(|log| {
+        let name = format!("{} {}", partition.topic, partition.index);
+        partition.with_log(|log| {
             let active = log
                 .active_producers()
-                .filter(|producer| producer.transaction_first_offset >= 0)
-                .filter(|producer| !claimed.contains(&producer.producer_id));
-            active
-                .map(|producer| (producer.producer_id, producer.last_timestamp))
-                .collect()
+                .filter(|producer| producer.transaction_first_offset >= 0);
+            open.extend(active.map(|producer| {
+                let start = Start {
+                    producer_id: producer.producer_id,
+                    partition: name.clone(),
+                    offset: producer.transaction_first_offset,
+                };
+                (start, producer.last_timestamp)
+            }));
         });
-        for (producer_id, last_ms) in producers {
-            let transaction = open.entry(producer_id).or_insert_with(|| OpenTransaction {
-                transactional_id: String::from("no coordinator knows it"),
-                producer_id,
-                state: String::from("Hanging"),
-                since_ms: Some(last_ms),
-                partitions: Vec::new(),
-            });
-            transaction.since_ms = transaction.since_ms.map(|since_ms| since_ms.min(last_ms));
-            transaction
-                .partitions
-                .push(format!("{} {}", partition.topic, partition.index));
-        }
     }
-    open.into_values().collect()
+    open
+}
+
+fn hanging(unknown: BTreeMap<Start, i64>) -> impl Iterator<Item = OpenTransaction> {
+    let mut open: BTreeMap<i64, OpenTransaction> = BTreeMap::new();
+    for (start, last_ms) in unknown {
+        let transaction = open.entry(start.producer_id).or_insert_with(|| OpenTransaction {
+            transactional_id: String::from("no coordinator knows it"),
+            producer_id: start.producer_id,
+            state: String::from("Hanging"),
+            since_ms: Some(last_ms),
+            partitions: Vec::new(),
+        });
+        transaction.since_ms = transaction.since_ms.map(|since_ms| since_ms.min(last_ms));
+        transaction.partitions.push(start.partition);
+    }
+    open.into_values()
 }
 
 #[cfg(test)]
