@@ -250,6 +250,10 @@ pub struct Activity {
     /// All other requests: their number and their time in handlers.
     pub other_requests: u64,
     pub other_micros: u64,
+    /// Commits of offsets among them, and how long they took from their first byte to the last of
+    /// their answers.
+    pub commits: u64,
+    pub commit_micros: u64,
     /// As the kernel measured it last.
     pub path: Option<Path>,
     /// The positions of its fetches when they were last noted, and when that was.
@@ -271,6 +275,11 @@ impl Activity {
             _ => {
                 self.other_requests += 1;
                 self.other_micros += u64::from(exchange.times.get(Stage::Handled));
+                if exchange.api_key == ApiKey::OffsetCommit {
+                    let micros = Stage::ALL.map(|stage| u64::from(exchange.times.get(stage)));
+                    self.commits += 1;
+                    self.commit_micros += micros.iter().sum::<u64>();
+                }
                 return;
             }
         };
@@ -302,6 +311,8 @@ impl Activities {
             written: None,
             other_requests: 0,
             other_micros: 0,
+            commits: 0,
+            commit_micros: 0,
             path: None,
             fetched: None,
             is_unheard: false,

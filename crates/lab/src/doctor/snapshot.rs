@@ -478,6 +478,9 @@ pub struct BrokerSide {
     pub cold_reads_per_second: Option<f64>,
     pub cold_read_ms: Option<f64>,
     pub cold_bytes_per_second: Option<f64>,
+    /// A consumer's commits of offsets, and how long the broker took for one.
+    pub commits_per_second: Option<f64>,
+    pub commit_ms: Option<f64>,
     pub network_threads: Option<f64>,
     /// Errors returned to this client, by Kafka's name of the code.
     pub errors: BTreeMap<String, f64>,

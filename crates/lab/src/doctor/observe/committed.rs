@@ -200,6 +200,8 @@ mod tests {
                 ..RequestCounts::default()
             }),
             other_micros: 0,
+            commits: 0,
+            commit_micros: 0,
             denied: Vec::new(),
             unknown_topics: Vec::new(),
             round_trip_micros: None,

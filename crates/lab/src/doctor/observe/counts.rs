@@ -51,6 +51,10 @@ pub struct ConnectionCounts {
     pub written: Option<WrittenCounts>,
     /// All other requests: their time in handlers.
     pub other_micros: u64,
+    /// Commits of offsets among them, and how long they took from their first byte to the last of
+    /// their answers.
+    pub commits: u64,
+    pub commit_micros: u64,
     /// The last different operations that it was denied.
     pub denied: Vec<DeniedCounts>,
     /// The last different topics that it asked for, and that do not exist, with how often.

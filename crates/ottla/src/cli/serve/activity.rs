@@ -71,6 +71,8 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         fetch: (activity.fetch.as_deref()).map(|api| requests(reading.moment, api)),
         written: (activity.written.as_deref()).map(|partitions| written(reading, partitions)),
         other_micros: activity.other_micros,
+        commits: activity.commits,
+        commit_micros: activity.commit_micros,
         denied,
         unknown_topics,
         round_trip_micros: activity.path.map(|path| path.round_trip_micros),

@@ -89,6 +89,9 @@ pub(super) struct ClientSums {
     api: RequestCounts,
     written: Written,
     other_micros: u64,
+    /// A consumer's commits of offsets, and the broker's time for them.
+    commits: u64,
+    commit_micros: u64,
     connections: u64,
     is_local: bool,
     push_interval_ms: Option<u32>,
@@ -118,6 +121,8 @@ impl ClientSums {
     fn merge(&mut self, later: &ClientSums) {
         self.api.merge(&later.api);
         self.other_micros += later.other_micros;
+        self.commits += later.commits;
+        self.commit_micros += later.commit_micros;
         self.written.merge(&later.written);
         self.connections = later.connections;
         self.unheard += later.unheard;
@@ -239,6 +244,13 @@ fn add_connection(
     let produce_before = before.and_then(|before| before.produce.as_ref());
     let fetch_before = before.and_then(|before| before.fetch.as_ref());
     let mut other_micros = now.other_micros - before.map_or(0, |before| before.other_micros);
+    // They may have a connection of their own, to the group's coordinator.
+    let commits = now.commits - before.map_or(0, |before| before.commits);
+    if commits > 0 {
+        let sums = clients.entry(Key::of(now, Role::Consumer)).or_default();
+        sums.commits += commits;
+        sums.commit_micros += now.commit_micros - before.map_or(0, |before| before.commit_micros);
+    }
     for (role, api, api_before) in [
         (Role::Producer, now.produce.as_ref(), produce_before),
         (Role::Consumer, now.fetch.as_ref(), fetch_before),
@@ -682,6 +694,8 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         cold_read_ms: ratio(api.cold_read_micros as f64 / 1e3, api.cold_reads),
         cold_bytes_per_second: per_second(api.cold_bytes),
         network_threads: Some(whole.loop_count as f64),
+        commits_per_second: per_second(sums.commits).filter(|_| !is_producer),
+        commit_ms: ratio(sums.commit_micros as f64 / 1e3, sums.commits),
         errors: errors(api),
         host: whole.host(sums),
         request_bytes_max: positive(api.request_bytes_max).map(|bytes| bytes + 4.0),

@@ -54,6 +54,8 @@ fn producer(connection_id: u64, client_id: &str, requests: u64) -> ConnectionCou
         fetch: None,
         written: None,
         other_micros: 0,
+        commits: 0,
+        commit_micros: 0,
         denied: Vec::new(),
         unknown_topics: Vec::new(),
         round_trip_micros: Some(2_500),
@@ -245,6 +247,39 @@ fn a_client_that_goes_again_and_again_before_it_hears_an_answer_is_seen() {
     };
     assert_eq!(told(10), [(Role::Producer, Some(2.0), Some(40.0))]);
     assert_eq!(told(4), [], "it only looked whether the port is open");
+}
+
+/// librdkafka's and Java's coordinator has a connection of its own.
+#[test]
+fn a_consumers_commits_are_counted_on_whatever_connection_they_come() {
+    let fetching = |fetches: u64| ConnectionCounts {
+        produce: None,
+        fetch: producer(1, "reader", fetches).produce,
+        ..producer(1, "reader", fetches)
+    };
+    let committing = |commits: u64| ConnectionCounts {
+        produce: None,
+        commits,
+        commit_micros: 1_500 * commits,
+        ..producer(2, "reader", 0)
+    };
+    let mut windows = Windows::default();
+    windows.take(reading(0, 0, vec![fetching(10), committing(5)]));
+    let told = windows.take(reading(5, 0, vec![fetching(20), committing(105)]));
+    let [told] = &told[..] else { panic!("one client") };
+    assert_eq!(told.client.role, Role::Consumer);
+    let side = &told.broker;
+    assert_eq!(
+        (side.commits_per_second, side.commit_ms, side.requests_per_second),
+        (Some(20.0), Some(1.5), Some(2.0))
+    );
+    // Who only commits does not read.
+    let told = windows.take(reading(60, 0, vec![committing(205)]));
+    assert!(
+        told.iter()
+            .all(|told| told.broker.requests_per_second > Some(0.0)),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //!
 //! `commitSync` returns when the coordinator has answered: a round trip and, with acks=all, a sync
 //! of `__consumer_offsets`. After every record, or every poll of a few, that is most of the
-//! consumer's time, and looks like work. Java sends the time that its thread spends in it.
+//! consumer's time, and looks like work. Java sends the time that its thread spends in it; of other
+//! clients Ottla counts the commits, and a commit takes a round trip and the broker's time.
 
-use super::super::super::diagnosis::{Evidence, Recommendation};
+use super::super::super::diagnosis::{Confidence, Evidence, Recommendation};
 use super::fetches::{PROMISE_WIDTH_MAX, RATE_VARIES};
 use super::found::promise;
 use super::reading::{Reading, sane};
@@ -17,6 +18,9 @@ const PER_SECOND: f64 = 1.0;
 /// Less time than this for everything but commits would rest on the errors of the shares.
 const REST_MIN: f64 = 0.05;
 
+/// With more than this, commits are under way at the same time: nothing waits for them.
+const SHARE_MAX: f64 = 1.1;
+
 /// Time in synchronous commits.
 #[derive(Clone, Copy)]
 pub struct Commits {
@@ -24,22 +28,57 @@ pub struct Commits {
     share: f64,
     per_second: f64,
     records_per_second: f64,
+    /// Only the broker counted them.
+    is_counted: bool,
 }
 
 /// Returns the commits that take most of the consumer's time.
 pub fn waited_for(reading: &Reading<'_>) -> Option<Commits> {
+    let commits = told(reading).or_else(|| counted(reading))?;
+    (commits.share >= SHARE).then_some(commits)
+}
+
+/// As the client tells of its own thread.
+fn told(reading: &Reading<'_>) -> Option<Commits> {
     let consumer = reading.consumer;
-    let commits = Commits {
+    Some(Commits {
         share: sane(consumer.commit_wait)?.min(1.0),
         per_second: sane(consumer.commits_per_second).filter(|rate| *rate > 0.0)?,
         records_per_second: reading.consumed.filter(|rate| *rate > 0.0)?,
-    };
-    (commits.share >= SHARE).then_some(commits)
+        is_counted: false,
+    })
+}
+
+/// As the coordinator counts them: one after the other they take this time.
+fn counted(reading: &Reading<'_>) -> Option<Commits> {
+    if reading.consumer.commit_wait.is_some() {
+        return None;
+    }
+    let of_sides = reading.sides().filter_map(|side| {
+        let per_second = sane(side.commits_per_second).filter(|rate| *rate > 0.0)?;
+        Some((per_second, sane(side.commit_ms)?))
+    });
+    let (per_second, broker_ms) = of_sides.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let share = per_second * (reading.round_trip_ms? + broker_ms) / 1_000.0;
+    (share <= SHARE_MAX).then_some(Commits {
+        share: share.min(1.0),
+        per_second,
+        records_per_second: reading.consumed.filter(|rate| *rate > 0.0)?,
+        is_counted: true,
+    })
 }
 
 impl Commits {
     fn ms(&self) -> f64 {
         1_000.0 * self.share / self.per_second
+    }
+
+    /// That the application waits for what the broker counts is likely, not seen.
+    pub fn confidence(&self) -> Confidence {
+        match self.is_counted {
+            true => Confidence::Medium,
+            false => Confidence::High,
+        }
     }
 
     fn records(&self) -> f64 {
@@ -51,10 +90,11 @@ impl Commits {
             records if records < 1.5 => "one for each record".to_owned(),
             records => format!("one for every {} records", number(records)),
         };
-        format!(
-            "It falls behind because it waits {} of the time for its commits, {each}.",
-            percent(self.share)
-        )
+        let share = percent(self.share);
+        match self.is_counted {
+            true => format!("It falls behind because its commits take {share} of the time, {each}."),
+            false => format!("It falls behind because it waits {share} of the time for its commits, {each}."),
+        }
     }
 
     pub fn line(&self) -> Evidence {
@@ -89,7 +129,12 @@ impl Commits {
             promise.unknown = Some("how little the work on a record takes without commits".to_owned());
         }
         Recommendation {
-            set: "commit once a second, or commitAsync(), instead of commitSync() every time".to_owned(),
+            set: match self.is_counted {
+                true => "commit once a second, or asynchronously, instead of every time".to_owned(),
+                false => {
+                    "commit once a second, or commitAsync(), instead of commitSync() every time".to_owned()
+                }
+            },
             why: format!(
                 "a commit takes {} ms whether it is for one record or for a thousand",
                 number(self.ms())
@@ -173,6 +218,35 @@ mod tests {
             "{}",
             diagnosis.summary
         );
+    }
+
+    /// librdkafka and franz-go tell nothing of their commits; Ottla counts them.
+    #[test]
+    fn commits_that_the_broker_counts_are_what_takes_the_time_of_a_client_that_tells_nothing() {
+        let counted = |per_second: f64| {
+            let mut snapshot = of(Consumer {
+                commits_per_second: None,
+                commit_ms: None,
+                commit_wait: None,
+                ..each()
+            });
+            snapshot.network.round_trip_ms = Some(40.0);
+            snapshot.brokers = vec![BrokerSide {
+                commits_per_second: Some(per_second),
+                commit_ms: Some(1.0),
+                ..BrokerSide::default()
+            }];
+            let diagnosis = check(&snapshot, Verdict::Processing);
+            let is_blamed = diagnosis.summary.contains("its commits take");
+            let is_guessed = diagnosis
+                .notes
+                .iter()
+                .any(|note| note.contains("synchronous commit"));
+            (is_blamed, is_guessed)
+        };
+        assert_eq!(counted(24.0), (true, false));
+        assert_eq!(counted(2.0), (false, false), "a few");
+        assert_eq!(counted(60.0), (false, false), "more than can be waited for");
     }
 
     #[test]

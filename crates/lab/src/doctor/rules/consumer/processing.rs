@@ -98,7 +98,7 @@ pub fn processing(reading: &Reading<'_>) -> Found {
 /// The signs that the application is the limit, most certain first.
 fn sign(reading: &Reading<'_>, is_small: Option<bool>, is_growing: bool) -> Option<(String, Confidence)> {
     if let Some(commits) = commits::waited_for(reading) {
-        return Some((commits.summary(), Confidence::High));
+        return Some((commits.summary(), commits.confidence()));
     }
     if let Some(idle) = reading.idle {
         let confidence = if is_small.is_none() {
@@ -268,13 +268,15 @@ fn poll_interval(reading: &Reading<'_>, found: Found) -> Found {
     }
 }
 
-/// The round trip, where each record takes about one and the client does not tell how long it waits
-/// for commits: only Java does.
+/// The round trip, where each record takes about one and nothing tells of its commits: of clients
+/// only Java does, of brokers only Ottla.
 fn may_be_calls(reading: &Reading<'_>, work_ms: Option<f64>) -> Option<f64> {
     let round_trip_ms = reading.round_trip_ms.filter(|ms| *ms >= ROUND_TRIP_MS_MIN)?;
     let of_work = work_ms? / round_trip_ms;
     let is_alike = (ROUND_TRIPS.0..=ROUND_TRIPS.1).contains(&of_work);
-    (is_alike && reading.consumer.commit_wait.is_none()).then_some(round_trip_ms)
+    let is_untold = reading.consumer.commit_wait.is_none()
+        && reading.sides().all(|side| side.commits_per_second.is_none());
+    (is_alike && is_untold).then_some(round_trip_ms)
 }
 
 /// Records that a poll hands over, mean.
