@@ -499,8 +499,8 @@ pub struct BrokerSide {
     /// The most requests of one connection that were under way at the same time, with those whose
     /// answers cannot have reached the client when it sent the next: at least as many are allowed.
     pub in_flight_max: Option<f64>,
-    /// Round trip of the connection while the broker was sending most of the time: with what queues
-    /// on the way.
+    /// Round trip of the connection while the broker was sending most of the time, or a producer's
+    /// requests arrived all the time: with what queues on the way.
     pub loaded_round_trip_ms: Option<f64>,
     /// Share of the time in which a producer's request was arriving: its first byte was read and
     /// its last was not.

@@ -35,6 +35,9 @@ const CLIENTS_MAX: usize = 16_384;
 /// A connection on which the broker was sending for this share of a slice shows what queues on the
 /// way; otherwise a delayed acknowledgement looks the same.
 const SENDING_SHARE: f64 = 0.5;
+/// In a slice with more of its time in which a producer's requests arrived, the client acknowledges
+/// with each packet that it sends, and the smoothed round trip contains no delay of its own.
+const ARRIVING_SHARE: f64 = 0.8;
 
 /// A client that asks for a topic this often in a window does not only look whether it is there.
 const ASKED_AGAIN: u64 = 5;
@@ -98,6 +101,9 @@ pub(super) struct ClientSums {
     is_off_at_broker: bool,
     round_trip_micros: Option<u32>,
     loaded_micros: Option<u32>,
+    /// The least smoothed round trip of slices in which a producer's requests arrived all the time:
+    /// with what always queues on the way.
+    queued_micros: Option<u32>,
     /// Connections that ended before their first answer can have reached it.
     unheard: u64,
     /// How often each operation was denied.
@@ -131,6 +137,8 @@ impl ClientSums {
         self.is_off_at_broker = later.is_off_at_broker;
         self.round_trip_micros = later.round_trip_micros.or(self.round_trip_micros);
         self.loaded_micros = later.loaded_micros.or(self.loaded_micros);
+        let queued = self.queued_micros.into_iter().chain(later.queued_micros);
+        self.queued_micros = queued.min();
         for (what, count) in &later.denied {
             *self.denied.entry(what.clone()).or_default() += count;
         }
@@ -278,7 +286,10 @@ fn add_connection(
             sums.late_micros
                 .map_or(late_micros, |first| first.min(late_micros)),
         );
-        sums.api.merge(&api.since(api_before.unwrap_or(&none)));
+        let since = api.since(api_before.unwrap_or(&none));
+        let is_arriving = since.read_micros as f64 >= ARRIVING_SHARE * elapsed_micros.max(1) as f64;
+        sums.queued_micros = (sums.queued_micros).max(now.smoothed_micros.filter(|_| is_arriving));
+        sums.api.merge(&since);
         sums.round_trip_micros = sums.round_trip_micros.max(now.round_trip_micros);
         sums.loaded_micros = sums.loaded_micros.max(now.smoothed_micros.filter(|_| is_sending));
         sums.other_micros += std::mem::take(&mut other_micros);
@@ -664,6 +675,10 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         true => api.request_bytes + 4 * api.requests,
         false => api.reply_bytes,
     };
+    let loaded = match is_producer {
+        true => sums.queued_micros,
+        false => sums.loaded_micros,
+    };
     BrokerSide {
         node_id: Some(whole.node_id),
         requests_per_second: per_second(api.requests),
@@ -682,7 +697,7 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         total_micros: per_request(api.total_micros()),
         throttle_ms: per_request(api.throttled_micros).map(|micros| micros / 1e3),
         round_trip_ms: sums.round_trip_micros.map(|micros| f64::from(micros) / 1e3),
-        loaded_round_trip_ms: sums.loaded_micros.map(|micros| f64::from(micros) / 1e3),
+        loaded_round_trip_ms: loaded.map(|micros| f64::from(micros) / 1e3),
         gap_ms: ratio(api.gap_micros as f64 / 1e3, api.gaps),
         back_to_back_share: (api.gaps_judged > 0).then(|| api.back_to_back as f64 / api.requests as f64),
         has_overlap: Some(api.overlaps > 0),

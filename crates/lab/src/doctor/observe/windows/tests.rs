@@ -316,8 +316,7 @@ fn a_window_is_rates_and_means_per_request() {
     assert_eq!((side.round_trip_ms, side.connections), (Some(2.5), Some(1.0)));
     assert_eq!(side.arriving_share, Some(0.6));
     assert!(side.arrival_pause_ms.is_some_and(|ms| (3.3..3.4).contains(&ms)));
-    // It was sending for 10 ms of every request: all of the time.
-    assert_eq!(side.loaded_round_trip_ms, Some(4.0));
+    assert_eq!(side.loaded_round_trip_ms, None, "6 of 10 seconds");
     // 5 of 20 seconds of two loops.
     assert_eq!((side.network_idle, side.cpu_use), (Some(0.75), Some(0.25)));
     assert_eq!(told.settings.acks.map(|acks| acks.value), Some(-1));
@@ -377,13 +376,41 @@ fn a_reader_that_stands_still_where_a_transaction_begins_is_held() {
 }
 
 #[test]
-fn a_round_trip_is_under_load_only_where_the_broker_was_sending() {
+fn a_round_trip_is_under_load_only_where_the_broker_was_sending_to_a_consumer() {
+    let consumer = |fetches: u64| {
+        let connection = producer(1, "c", fetches);
+        ConnectionCounts {
+            produce: None,
+            fetch: connection.produce.clone(),
+            ..connection
+        }
+    };
     let mut windows = Windows::default();
-    windows.take(reading(0, 0, vec![producer(1, "p", 1_000)]));
-    let told = windows.take(reading(10, 0, vec![producer(1, "p", 1_400)]));
+    windows.take(reading(0, 0, vec![consumer(1_000)]));
+    let told = windows.take(reading(10, 0, vec![consumer(1_400)]));
     assert_eq!(told[0].broker.loaded_round_trip_ms, None, "4 of 10 seconds");
-    let told = windows.take(reading(20, 0, vec![producer(1, "p", 1_900)]));
+    let told = windows.take(reading(20, 0, vec![consumer(1_900)]));
     assert_eq!(told[0].broker.loaded_round_trip_ms, Some(4.0), "5 of 10 seconds");
+}
+
+/// The least of all slices: a queue that fills a link is there all the time.
+#[test]
+fn a_producers_round_trip_is_under_load_only_where_its_requests_always_arrived() {
+    let smoothed = |requests: u64, micros: u32| ConnectionCounts {
+        smoothed_micros: Some(micros),
+        ..producer(1, "p", requests)
+    };
+    let mut windows = Windows::default();
+    windows.take(reading(0, 0, vec![smoothed(1_000, 9_000)]));
+    let mut loaded = |second, requests, micros| {
+        let told = windows.take(reading(second, 0, vec![smoothed(requests, micros)]));
+        told[0].broker.loaded_round_trip_ms
+    };
+    assert_eq!(loaded(10, 2_200, 9_000), None, "7.2 of 10 seconds");
+    assert_eq!(loaded(20, 3_600, 9_000), Some(9.0), "8.4 of 10 seconds");
+    assert_eq!(loaded(30, 5_000, 5_000), Some(5.0));
+    assert_eq!(loaded(40, 6_400, 9_000), Some(5.0));
+    assert_eq!(loaded(50, 6_500, 2_000), Some(5.0), "little arrived");
 }
 
 #[test]

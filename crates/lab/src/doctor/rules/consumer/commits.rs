@@ -5,7 +5,7 @@
 //! consumer's time, and looks like work. Java sends the time that its thread spends in it; of other
 //! clients Ottla counts the commits, and a commit takes a round trip and the broker's time.
 
-use super::super::super::diagnosis::{Confidence, Evidence, Recommendation};
+use super::super::super::diagnosis::{Confidence, Evidence, Promise, Recommendation};
 use super::fetches::{PROMISE_WIDTH_MAX, RATE_VARIES};
 use super::found::promise;
 use super::reading::{Reading, sane};
@@ -18,6 +18,7 @@ const PER_SECOND: f64 = 1.0;
 /// Less time than this for everything but commits would rest on the errors of the shares.
 const REST_MIN: f64 = 0.05;
 
+const ASSUMPTION: &str = "what is written, and more while it catches up";
 /// With more than this, commits are under way at the same time: nothing waits for them.
 const SHARE_MAX: f64 = 1.1;
 
@@ -27,7 +28,8 @@ pub struct Commits {
     /// Of the application's time.
     share: f64,
     per_second: f64,
-    records_per_second: f64,
+    /// Unknown where no poll of the window has brought any: those of the last take long.
+    records_per_second: Option<f64>,
     /// Only the broker counted them.
     is_counted: bool,
 }
@@ -44,7 +46,7 @@ fn told(reading: &Reading<'_>) -> Option<Commits> {
     Some(Commits {
         share: sane(consumer.commit_wait)?.min(1.0),
         per_second: sane(consumer.commits_per_second).filter(|rate| *rate > 0.0)?,
-        records_per_second: reading.consumed.filter(|rate| *rate > 0.0)?,
+        records_per_second: reading.consumed.filter(|rate| *rate > 0.0),
         is_counted: false,
     })
 }
@@ -63,7 +65,7 @@ fn counted(reading: &Reading<'_>) -> Option<Commits> {
     (share <= SHARE_MAX).then_some(Commits {
         share: share.min(1.0),
         per_second,
-        records_per_second: reading.consumed.filter(|rate| *rate > 0.0)?,
+        records_per_second: reading.consumed.filter(|rate| *rate > 0.0),
         is_counted: true,
     })
 }
@@ -81,14 +83,15 @@ impl Commits {
         }
     }
 
-    fn records(&self) -> f64 {
-        self.records_per_second / self.per_second
+    fn records(&self) -> Option<f64> {
+        Some(self.records_per_second? / self.per_second)
     }
 
     pub fn summary(&self) -> String {
         let each = match self.records() {
-            records if records < 1.5 => "one for each record".to_owned(),
-            records => format!("one for every {} records", number(records)),
+            None => format!("{} a second", number(self.per_second)),
+            Some(records) if records < 1.5 => "one for each record".to_owned(),
+            Some(records) => format!("one for every {} records", number(records)),
         };
         let share = percent(self.share);
         match self.is_counted {
@@ -97,37 +100,29 @@ impl Commits {
         }
     }
 
-    pub fn line(&self) -> Evidence {
-        Evidence::new(
+    pub fn line(&self) -> Option<Evidence> {
+        let records_per_second = self.records_per_second?;
+        let line = Evidence::new(
             "F29",
             "commits",
             "X / commits/s",
-            self.records(),
+            records_per_second / self.per_second,
             "records for each commit",
+        );
+        Some(
+            line.measured("X", records_per_second, "records/s")
+                .measured("commits/s", self.per_second, ""),
         )
-        .measured("X", self.records_per_second, "records/s")
-        .measured("commits/s", self.per_second, "")
     }
 
     pub fn fewer(&self, reading: &Reading<'_>) -> Recommendation {
-        let rest = (1.0 - self.share).max(REST_MIN);
-        let most = self.records_per_second * (1.0 - PER_SECOND * self.ms() / 1_000.0).max(rest) / rest;
-        let now = self.records_per_second;
-        let written = reading
-            .produced
-            .filter(|rate| *rate > now)
-            .unwrap_or(f64::INFINITY);
-        let least = (0.7 * most).min(RATE_VARIES * written);
-        let mut promise = promise(
-            "records_per_second",
-            Some(now),
-            (least, most.min(PROMISE_WIDTH_MAX * least)),
-            "records/s",
-            "what is written, and more while it catches up",
-        );
-        if written.is_infinite() && 1.0 - self.share < REST_MIN {
-            promise.unknown = Some("how little the work on a record takes without commits".to_owned());
-        }
+        let promise = match self.records_per_second {
+            Some(now) => self.promise(reading, now),
+            None => Promise {
+                unknown: Some("how many records it reads: no poll of this window has brought any".to_owned()),
+                ..promise("records_per_second", None, (0.0, 0.0), "records/s", ASSUMPTION)
+            },
+        };
         Recommendation {
             set: match self.is_counted {
                 true => "commit once a second, or asynchronously, instead of every time".to_owned(),
@@ -143,6 +138,27 @@ impl Commits {
             next_ceiling: "the work on the records, which was not measured without the commits".to_owned(),
             cost: "after a failure the records since the last commit are read again".to_owned(),
         }
+    }
+
+    fn promise(&self, reading: &Reading<'_>, now: f64) -> Promise {
+        let rest = (1.0 - self.share).max(REST_MIN);
+        let most = now * (1.0 - PER_SECOND * self.ms() / 1_000.0).max(rest) / rest;
+        let written = reading
+            .produced
+            .filter(|rate| *rate > now)
+            .unwrap_or(f64::INFINITY);
+        let least = (0.7 * most).min(RATE_VARIES * written);
+        let mut promise = promise(
+            "records_per_second",
+            Some(now),
+            (least, most.min(PROMISE_WIDTH_MAX * least)),
+            "records/s",
+            ASSUMPTION,
+        );
+        if written.is_infinite() && 1.0 - self.share < REST_MIN {
+            promise.unknown = Some("how little the work on a record takes without commits".to_owned());
+        }
+        promise
     }
 }
 
@@ -247,6 +263,30 @@ mod tests {
         assert_eq!(counted(24.0), (true, false));
         assert_eq!(counted(2.0), (false, false), "a few");
         assert_eq!(counted(60.0), (false, false), "more than can be waited for");
+    }
+
+    /// As it was measured: a poll of 500 records is followed by 20 s of commits, and a shorter
+    /// window has no poll. The doctor advised a faster handler.
+    #[test]
+    fn commits_are_seen_where_no_poll_of_the_window_brought_records() {
+        let mut snapshot = of(Consumer {
+            records_per_second: Some(0.0),
+            bytes_per_second: Some(0.0),
+            partitions: partitions(&[(3_068.0, 203.0, 0.0)]),
+            ..each()
+        });
+        snapshot.settings.max_poll_interval_ms = super::super::samples::stated(300_000.0);
+        let diagnosis = check(&snapshot, Verdict::Processing);
+        assert!(
+            diagnosis
+                .summary
+                .contains("97.5 % of the time for its commits, 24 a second"),
+            "{}",
+            diagnosis.summary
+        );
+        let change = diagnosis.recommendation.unwrap();
+        assert!(change.set.starts_with("commit once a second"), "{}", change.set);
+        assert!(change.promise.unknown.is_some(), "{:?}", change.promise);
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
     };
     let mut found = Found::verdict(numbers, Verdict::Processing, confidence, summary)
         .finding(FindingId::C1, why)
-        .evidence(commits.map(|commits| commits.line()))
+        .evidence(commits.and_then(|commits| commits.line()))
         .evidence(work_line(reading))
         .evidence(needed_line(reading, work))
         .evidence(catch_up_line(reading))

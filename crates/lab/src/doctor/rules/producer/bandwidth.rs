@@ -350,6 +350,29 @@ mod tests {
         }
     }
 
+    /// As it was measured: a shaper lets a link's bytes through in bursts, with pauses that look
+    /// like those of a window, and the doctor promised twelve times the rate of the link.
+    #[test]
+    fn a_full_link_that_passes_bytes_in_bursts_is_known_by_its_queue() {
+        let bursts = |loaded_ms: Option<f64>, share: f64| {
+            let mut snapshot = streaming(8.9e6, 4.39, 261_000.0);
+            let own = snapshot.producer.as_mut().unwrap();
+            (own.request_ms, own.nodes[0].request_ms) = (Some(56.4), Some(56.4));
+            let side = &mut snapshot.brokers[0];
+            (side.arrival_pause_ms, side.loaded_round_trip_ms) = (Some(2.22), loaded_ms);
+            side.arriving_share = Some(share);
+            examine(&snapshot).verdict
+        };
+        assert_eq!(bursts(Some(11.0), 0.986), Verdict::NetworkBandwidth);
+        assert_eq!(bursts(Some(5.0), 0.986), Verdict::NetworkWindow, "no queue");
+        assert_eq!(
+            bursts(None, 0.986),
+            Verdict::NetworkWindow,
+            "nothing tells of one"
+        );
+        assert_ne!(bursts(Some(11.0), 0.5), Verdict::NetworkBandwidth);
+    }
+
     #[test]
     fn a_round_trip_that_does_not_grow_or_that_no_request_feels_is_no_full_link() {
         let full = queueing(1e6, [40.1, 75.0], 131_000.0);
