@@ -7,7 +7,7 @@
 //!   of time in which something that could run waited for one (PSI), and what a hypervisor gave to
 //!   others; of the client's machine where it is known, and of every broker's.
 //! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
-//!   at least 0.1 stolen.
+//!   at least 0.1 stolen, and with that at least 0.95 used.
 //! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for
 //!   a processor 80 % of the time."
 //!
@@ -17,7 +17,7 @@
 //! nothing while the broker has at least one of its requests in hand all the time: a Java client
 //! whose requests are all under way does not come to ask for a subscription either. Every other
 //! verdict's confidence falls while a machine is full, because means of such a window hold the wait
-//! for a processor.
+//! for a processor; so it does while at least 0.1 is stolen, whatever is left.
 
 use super::super::diagnosis::{Confidence, Diagnosis, Promise, Recommendation, Verdict};
 use super::super::snapshot::{Host, Snapshot};
@@ -38,6 +38,10 @@ struct Full<'a> {
 }
 
 fn full(snapshot: &Snapshot) -> Option<Full<'_>> {
+    find(snapshot, is_full)
+}
+
+fn find(snapshot: &Snapshot, is_wanted: fn(&Host) -> bool) -> Option<Full<'_>> {
     let own = snapshot
         .host
         .iter()
@@ -50,7 +54,7 @@ fn full(snapshot: &Snapshot) -> Option<Full<'_>> {
         Some((whose, side.host.as_ref()?))
     });
     own.chain(brokers)
-        .find(|(_, host)| is_full(host))
+        .find(|(_, host)| is_wanted(host))
         .map(|(whose, host)| Full { whose, host })
 }
 
@@ -59,10 +63,16 @@ pub(crate) fn is_exhausted(snapshot: &Snapshot) -> bool {
     full(snapshot).is_some()
 }
 
+/// What a hypervisor takes slows down a client only where the rest is used up.
 fn is_full(host: &Host) -> bool {
     let reaches = |value: Option<f64>, threshold: f64| value.is_some_and(|value| value >= threshold);
     let is_used = reaches(host.used, USED) && reaches(host.waiting, WAITING);
-    is_used || reaches(host.stolen, STOLEN)
+    let gone = host.used.unwrap_or(1.0) + host.stolen.unwrap_or(0.0);
+    is_used || is_robbed(host) && gone >= USED
+}
+
+fn is_robbed(host: &Host) -> bool {
+    host.stolen.is_some_and(|stolen| stolen >= STOLEN)
 }
 
 fn words(full: &Full<'_>) -> String {
@@ -131,9 +141,10 @@ fn recommend() -> Recommendation {
     }
 }
 
-/// Lowers the confidence of any verdict while a machine is full.
+/// Lowers the confidence of any verdict while a machine is full, or a hypervisor takes a part of it.
 pub(crate) fn doubt(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
-    let Some(full) = full(snapshot).filter(|_| diagnosis.verdict != Verdict::Host) else {
+    let disturbed = find(snapshot, |host| is_full(host) || is_robbed(host));
+    let Some(full) = disturbed.filter(|_| diagnosis.verdict != Verdict::Host) else {
         return;
     };
     diagnosis.confidence = diagnosis.confidence.min(Confidence::Low);
@@ -158,11 +169,35 @@ mod tests {
         assert!(is_full(&machine(0.99, 0.8)));
         assert!(!is_full(&machine(0.99, 0.05)));
         assert!(!is_full(&machine(0.7, 0.8)));
-        let stolen = Host {
+        let stolen = |used: Option<f64>| Host {
+            used,
             stolen: Some(0.3),
             ..Host::default()
         };
-        assert!(is_full(&stolen));
+        assert!(is_full(&stolen(None)));
+        assert!(is_full(&stolen(Some(0.66))));
+        assert!(!is_full(&stolen(Some(0.5))), "a fifth is idle");
+    }
+
+    /// As it was measured: a client of a small window waits for its network, and an eighth of the
+    /// processors was taken while the rest was idle.
+    #[test]
+    fn a_hypervisor_that_takes_what_is_not_needed_is_a_doubt_and_no_verdict() {
+        let robbed = Snapshot {
+            host: Some(Host {
+                stolen: Some(0.122),
+                ..machine(0.6, 0.28)
+            }),
+            ..Snapshot::default()
+        };
+        assert!(ask(&robbed, true).verdict.is_none());
+        let mut sure = Diagnosis {
+            verdict: Verdict::NetworkWindow,
+            confidence: Confidence::High,
+            ..Diagnosis::default()
+        };
+        doubt(&mut sure, &robbed);
+        assert_eq!((sure.confidence, sure.notes.len()), (Confidence::Low, 1));
     }
 
     #[test]
