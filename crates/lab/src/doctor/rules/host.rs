@@ -141,7 +141,8 @@ fn recommend() -> Recommendation {
     }
 }
 
-/// Lowers the confidence of any verdict while a machine is full, or a hypervisor takes a part of it.
+/// Lowers the confidence of any verdict while a machine is full, or a hypervisor takes a part of
+/// it.
 pub(crate) fn doubt(diagnosis: &mut Diagnosis, snapshot: &Snapshot) {
     let disturbed = find(snapshot, |host| is_full(host) || is_robbed(host));
     let Some(full) = disturbed.filter(|_| diagnosis.verdict != Verdict::Host) else {
