@@ -657,7 +657,6 @@ fn limits() -> Vec<Regime> {
                 &["FAILING"],
             )
         }
-        .not_pushed()
         .remedy(&[("request.timeout.ms", "1500")]),
     ]
 }
