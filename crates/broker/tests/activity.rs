@@ -15,6 +15,9 @@ use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, F
 use ottla_wire::messages::find_coordinator::FindCoordinatorRequest;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
 };
@@ -252,6 +255,44 @@ fn a_members_timeouts_are_known_from_its_join() {
         (member.rebalance_timeout_ms, member.session_timeout_ms),
         (8_000, 7_000)
     );
+}
+
+#[test]
+fn a_consumers_commits_are_counted_with_their_time() {
+    let (broker, mut client) = start();
+    let topic = OffsetCommitRequestTopic {
+        name: TOPIC,
+        partitions: vec![OffsetCommitRequestPartition {
+            committed_offset: 7,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let request = OffsetCommitRequest {
+        group_id: "g",
+        generation_id_or_member_epoch: -1,
+        topics: vec![topic],
+        ..Default::default()
+    };
+    let view = broker.activity();
+    let counted = || {
+        let connections = view.read().connections;
+        let sums = connections.iter().map(|one| (one.commits, one.commit_micros));
+        sums.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    };
+    assert_eq!(counted(), (0, 0));
+    for correlation_id in [2, 3] {
+        client.send(&frame(ApiKey::OffsetCommit, 8, correlation_id, |bytes| {
+            request.encode(bytes, 8)
+        }));
+        client.receive(ApiKey::OffsetCommit, 8, correlation_id);
+    }
+    // An answer is on its way before it is counted.
+    while counted().0 < 2 {
+        std::thread::yield_now();
+    }
+    let (commits, micros) = counted();
+    assert!(commits == 2 && micros > 0, "{commits} in {micros} us");
 }
 
 /// Begins a transaction with one record in partition 1; returns the producer id.

@@ -98,10 +98,13 @@ class Load:
         consumer = Consumer(self.settings)
         consumer.subscribe([self.load["topic"]])
         processing = self.number("processing.micros") / 1e6
+        commits_each = self.load.get("commit") == "record"
         while True:
             for message in consumer.consume(500, timeout=0.5):
                 if message.error() is None:
                     time.sleep(processing)
+                    if commits_each:
+                        consumer.commit(message, asynchronous=False)
                     self.finished(time.time() - message.timestamp()[1] / 1e3)
 
 

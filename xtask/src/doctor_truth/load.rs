@@ -21,7 +21,7 @@
 //! | `load.work.micros` | processor time of the sending thread for each record (Java) |
 //! | `load.callback.micros` | time that each callback takes |
 //! | `load.processing.micros` | time that a consumer takes for each record |
-//! | `load.commit` | `record`: a synchronous commit after each record (Java) |
+//! | `load.commit` | `record`: a synchronous commit after each record (Java, librdkafka) |
 //! | `load.slow.partition` | only its records take that time (Java) |
 
 use std::fs;

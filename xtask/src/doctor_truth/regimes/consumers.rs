@@ -285,30 +285,36 @@ fn work() -> Vec<Regime> {
                 &["more consumers"],
             )
         },
-        remedied(
-            consumer(
-                "commit-each",
-                "a synchronous commit after each of 200 records/s across 40 ms",
-                Way::Far,
-                (1, evenly(200, 500)),
-                &[("load.commit", "record")],
-                &["PROCESSING"],
-            ),
-            &[("load.commit", "none")],
-            &[],
-        ),
-        remedied(
-            consumer(
-                "commit-each-near",
-                "a synchronous commit after each of 600 records/s in three partitions across 4 ms",
-                Way::Near,
-                (3, evenly(600, 300)),
-                &[("load.commit", "record")],
-                &["PROCESSING"],
-            ),
-            &[("load.commit", "none")],
-            &[],
-        ),
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..remedied(
+                consumer(
+                    "commit-each",
+                    "a synchronous commit after each of 200 records/s across 40 ms",
+                    Way::Far,
+                    (1, evenly(200, 500)),
+                    &[("load.commit", "record")],
+                    &["PROCESSING"],
+                ),
+                &[("load.commit", "none")],
+                &[],
+            )
+        },
+        Regime {
+            clients: JAVA_LIBRDKAFKA,
+            ..remedied(
+                consumer(
+                    "commit-each-near",
+                    "a synchronous commit after each of 600 records/s in three partitions across 4 ms",
+                    Way::Near,
+                    (3, evenly(600, 300)),
+                    &[("load.commit", "record")],
+                    &["PROCESSING"],
+                ),
+                &[("load.commit", "none")],
+                &[],
+            )
+        },
         remedied(
             consumer(
                 "poll-1",

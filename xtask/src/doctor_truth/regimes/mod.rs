@@ -159,8 +159,8 @@ impl Regime {
         let keys = match client {
             Client::Java => queue.to_vec(),
             Client::Librdkafka => JAVA_LOADS.to_vec(),
-            Client::FranzGo => [FRANZ_GO_LACKS, &JAVA_LOADS].concat(),
-            Client::Ottla => [&queue[..], &JAVA_LOADS].concat(),
+            Client::FranzGo => [FRANZ_GO_LACKS, COMMIT_LOAD, &JAVA_LOADS].concat(),
+            Client::Ottla => [&queue[..], COMMIT_LOAD, &JAVA_LOADS].concat(),
         };
         let found = self.set.iter().find(|(key, _)| keys.contains(key));
         found.map(|(key, _)| format!("no `{key}`"))
@@ -177,9 +177,10 @@ pub const OTTLA: &[Target] = &[Target::Ottla];
 /// a client that pushes nothing does.
 const NOT_PUSHED: &[(Target, Client)] = &[(Target::Kafka, Client::Java)];
 pub const ALL: &[Client] = &crate::interop::clients::CLIENTS;
+/// A key of the load that Java's and librdkafka's programs know.
+const COMMIT_LOAD: &[&str] = &["load.commit"];
 /// Keys of the load that only Java's program knows.
-const JAVA_LOADS: [&str; 9] = [
-    "load.commit",
+const JAVA_LOADS: [&str; 8] = [
     "load.flush.records",
     "load.transaction.records",
     "load.work.micros",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ottla_core::seen::{FetchedPartition, Position, Written};
 use ottla_core::time::Moment;
+use ottla_wire::api_key::ApiKey;
 
 use super::super::loop_context::LoopContext;
 use super::super::round_trip::path;
@@ -189,9 +190,10 @@ impl Accounting {
     }
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
-    /// records, asks for a subscription to metrics (Java asks on another connection than the one
-    /// that it produces on), is denied something, or asks again and again for a topic that does not
-    /// exist: such a client moves no records.
+    /// records, commits offsets (the coordinator may have a connection of its own), asks for a
+    /// subscription to metrics (Java asks on another connection than the one that it produces on),
+    /// is denied something, or asks again and again for a topic that does not exist: such a client
+    /// moves no records.
     fn activity_index(
         &mut self,
         context: &LoopContext,
@@ -203,7 +205,8 @@ impl Accounting {
         let is_data = request.moves_records();
         let identity = &client.context().identity;
         let is_refused = identity.denied().total() > 0 || identity.unknown_topics().total() >= ASKED_AGAIN;
-        let is_known = is_data || identity.instance_id().is_some() || is_refused;
+        let is_commit = request.api_key == ApiKey::OffsetCommit;
+        let is_known = is_data || is_commit || identity.instance_id().is_some() || is_refused;
         if self.activity.is_none() && is_known {
             self.activity = Some(context.records().activities.open(who(client, socket)));
         }

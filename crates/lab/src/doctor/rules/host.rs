@@ -7,7 +7,7 @@
 //!   of time in which something that could run waited for one (PSI), and what a hypervisor gave to
 //!   others; of the client's machine where it is known, and of every broker's.
 //! - Thresholds: processors used at least 0.95, and something waiting at least 0.2 of the time; or
-//!   at least 0.1 stolen, and with that at least 0.95 used.
+//!   at least 0.1 stolen (which counts as used, too) and 0.95 used.
 //! - Says: "The broker's machine has no processor time left: 99 % is used, and something waits for
 //!   a processor 80 % of the time."
 //!
@@ -66,9 +66,8 @@ pub(crate) fn is_exhausted(snapshot: &Snapshot) -> bool {
 /// What a hypervisor takes slows down a client only where the rest is used up.
 fn is_full(host: &Host) -> bool {
     let reaches = |value: Option<f64>, threshold: f64| value.is_some_and(|value| value >= threshold);
-    let is_used = reaches(host.used, USED) && reaches(host.waiting, WAITING);
-    let gone = host.used.unwrap_or(1.0) + host.stolen.unwrap_or(0.0);
-    is_used || is_robbed(host) && gone >= USED
+    let is_waited_for = reaches(host.used, USED) && reaches(host.waiting, WAITING);
+    is_waited_for || is_robbed(host) && host.used.is_none_or(|used| used >= USED)
 }
 
 fn is_robbed(host: &Host) -> bool {
@@ -80,7 +79,7 @@ fn words(full: &Full<'_>) -> String {
     let host = full.host;
     match host.stolen.filter(|stolen| *stolen >= STOLEN) {
         Some(stolen) => format!(
-            "{whose} machine gets too little processor time: {} of it goes to other virtual machines.",
+            "{whose} machine loses processor time: {} of it goes to other virtual machines.",
             percent(stolen.min(1.0))
         ),
         None => format!(
@@ -176,12 +175,12 @@ mod tests {
             ..Host::default()
         };
         assert!(is_full(&stolen(None)));
-        assert!(is_full(&stolen(Some(0.66))));
-        assert!(!is_full(&stolen(Some(0.5))), "a fifth is idle");
+        assert!(is_full(&stolen(Some(0.96))));
+        assert!(!is_full(&stolen(Some(0.8))), "a fifth is idle");
     }
 
-    /// As it was measured: a client of a small window waits for its network, and an eighth of the
-    /// processors was taken while the rest was idle.
+    /// A client of a small window was told that its machine is full, because an eighth of the
+    /// processors was taken.
     #[test]
     fn a_hypervisor_that_takes_what_is_not_needed_is_a_doubt_and_no_verdict() {
         let robbed = Snapshot {

@@ -19,8 +19,11 @@ const PER_SECOND: f64 = 1.0;
 const REST_MIN: f64 = 0.05;
 
 const ASSUMPTION: &str = "what is written, and more while it catches up";
-/// With more than this, commits are under way at the same time: nothing waits for them.
-const SHARE_MAX: f64 = 1.1;
+/// The same of commits that only the broker counts. Less may be work on each record with an
+/// asynchronous commit after it, which takes the client no time; with more, commits are under way
+/// at the same time, and nothing waits for them.
+const COUNTED_SHARE: f64 = 0.8;
+const COUNTED_SHARE_MAX: f64 = 1.1;
 
 /// Time in synchronous commits.
 #[derive(Clone, Copy)]
@@ -36,19 +39,31 @@ pub struct Commits {
 
 /// Returns the commits that take most of the consumer's time.
 pub fn waited_for(reading: &Reading<'_>) -> Option<Commits> {
-    let commits = told(reading).or_else(|| counted(reading))?;
-    (commits.share >= SHARE).then_some(commits)
+    told(reading).or_else(|| counted(reading).filter(|commits| commits.share >= COUNTED_SHARE))
+}
+
+/// Returns a note on commits that would take much of the time if the application waits for each,
+/// which their count does not tell.
+pub fn may_be_waited_for(reading: &Reading<'_>) -> Option<String> {
+    let commits = counted(reading).filter(|commits| (SHARE..COUNTED_SHARE).contains(&commits.share))?;
+    Some(format!(
+        "its commits, {}, take {} of the time if it waits for each: then commit once a second, or asynchronously",
+        commits.each(),
+        percent(commits.share)
+    ))
 }
 
 /// As the client tells of its own thread.
 fn told(reading: &Reading<'_>) -> Option<Commits> {
     let consumer = reading.consumer;
+    let share = sane(consumer.commit_wait)?.min(1.0);
     Some(Commits {
-        share: sane(consumer.commit_wait)?.min(1.0),
+        share,
         per_second: sane(consumer.commits_per_second).filter(|rate| *rate > 0.0)?,
         records_per_second: reading.consumed.filter(|rate| *rate > 0.0),
         is_counted: false,
     })
+    .filter(|_| share >= SHARE)
 }
 
 /// As the coordinator counts them: one after the other they take this time.
@@ -62,7 +77,7 @@ fn counted(reading: &Reading<'_>) -> Option<Commits> {
     });
     let (per_second, broker_ms) = of_sides.max_by(|one, other| one.0.total_cmp(&other.0))?;
     let share = per_second * (reading.round_trip_ms? + broker_ms) / 1_000.0;
-    (share <= SHARE_MAX).then_some(Commits {
+    (share <= COUNTED_SHARE_MAX).then_some(Commits {
         share: share.min(1.0),
         per_second,
         records_per_second: reading.consumed.filter(|rate| *rate > 0.0),
@@ -87,13 +102,16 @@ impl Commits {
         Some(self.records_per_second? / self.per_second)
     }
 
-    pub fn summary(&self) -> String {
-        let each = match self.records() {
+    fn each(&self) -> String {
+        match self.records() {
             None => format!("{} a second", number(self.per_second)),
             Some(records) if records < 1.5 => "one for each record".to_owned(),
             Some(records) => format!("one for every {} records", number(records)),
-        };
-        let share = percent(self.share);
+        }
+    }
+
+    pub fn summary(&self) -> String {
+        let (share, each) = (percent(self.share), self.each());
         match self.is_counted {
             true => format!("It falls behind because its commits take {share} of the time, {each}."),
             false => format!("It falls behind because it waits {share} of the time for its commits, {each}."),
@@ -254,14 +272,12 @@ mod tests {
             }];
             let diagnosis = check(&snapshot, Verdict::Processing);
             let is_blamed = diagnosis.summary.contains("its commits take");
-            let is_guessed = diagnosis
-                .notes
-                .iter()
-                .any(|note| note.contains("synchronous commit"));
+            let is_guessed = diagnosis.notes.iter().any(|note| note.contains("commit"));
             (is_blamed, is_guessed)
         };
         assert_eq!(counted(24.0), (true, false));
         assert_eq!(counted(2.0), (false, false), "a few");
+        assert_eq!(counted(16.0), (false, true), "perhaps asynchronous ones");
         assert_eq!(counted(60.0), (false, false), "more than can be waited for");
     }
 

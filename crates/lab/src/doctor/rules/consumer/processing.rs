@@ -192,6 +192,9 @@ fn matched(reading: &Reading<'_>, numbers: String, why: &str, confidence: Confid
             number(round_trip_ms)
         ));
     }
+    if let Some(note) = commits::may_be_waited_for(reading) {
+        found = found.note(note);
+    }
     // Without these signs a fetch may still be part of it.
     let is_busy = reading.idle.is_some_and(|idle| idle < IDLE_LOW);
     if is_busy || reading.fetch_use.is_some_and(|share| share < FETCH_USE_LOW) {
