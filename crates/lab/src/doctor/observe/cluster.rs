@@ -11,10 +11,12 @@ use ottla_client::admin::{
     Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
 };
 
+use super::paths::is_this_machine;
 use super::quotas::Quotas;
 use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
+use crate::machine::host::HostCounts;
 use crate::numbers;
 
 /// At most this many groups and partitions are asked about, first by name: each reading asks every
@@ -43,6 +45,8 @@ pub struct ClusterReading {
     /// Of each group's partitions: the committed offset and the log's end.
     pub positions: BTreeMap<(String, TopicPartition), Position>,
     pub quotas: Quotas,
+    /// This machine, where every broker is on it.
+    pub host: Option<HostCounts>,
     /// What this reading lacks.
     pub shortcomings: Vec<Shortcoming>,
 }
@@ -157,6 +161,10 @@ pub fn ask(
         Writing::default()
     });
     let intervals = push_intervals(admin)?;
+    let brokers = admin.describe_cluster().wait()?.nodes;
+    let are_here = brokers
+        .values()
+        .all(|broker| is_this_machine(&broker.address.host));
     Ok(ClusterReading {
         at_ms,
         asks_for_metrics: !intervals.is_empty(),
@@ -165,6 +173,7 @@ pub fn ask(
         positions,
         quotas,
         groups,
+        host: are_here.then(HostCounts::read).flatten(),
         shortcomings,
     })
 }

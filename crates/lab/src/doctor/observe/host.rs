@@ -54,6 +54,12 @@ impl HostSums {
     }
 }
 
+/// The machine between two readings, each with its time in milliseconds since 1970.
+pub fn host_between(before: (i64, &HostCounts), now: (i64, &HostCounts)) -> Option<Host> {
+    let micros = u64::try_from(1_000 * (now.0 - before.0)).ok()?;
+    Some(HostSums::between(before.1, now.1, micros).host())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,9 @@
 //! where the client delays acknowledgements, the receiver's also where the client pauses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
-use super::host::HostSums;
+use super::host::host_between;
 use crate::doctor::history::{Observed, Path, Source};
 use crate::doctor::snapshot::{Client, Role};
 use crate::machine::host::HostCounts;
@@ -102,10 +102,7 @@ impl Paths {
             .readings
             .iter()
             .filter_map(|(at_ms, _, host)| Some((*at_ms, host.as_ref()?)));
-        let (first_ms, first) = counted.next()?;
-        let (last_ms, last) = counted.next_back()?;
-        let micros = u64::try_from(1_000 * (last_ms - first_ms)).ok()?;
-        Some(HostSums::between(first, last, micros).host())
+        host_between(counted.next()?, counted.next_back()?)
     }
 
     /// The connections that carried bytes in the window.
@@ -211,6 +208,13 @@ fn connection<'a>(all: &'a [Connection], address: IpAddr, one: &Speaking) -> Opt
 fn median(mut values: Vec<u32>) -> Option<u32> {
     values.sort_unstable();
     values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+/// Whether the name of a host leads to this machine.
+pub(super) fn is_this_machine(host: &str) -> bool {
+    let mut own = OwnAddresses::default();
+    let addresses = (host, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut all| all.any(|address| own.has(address.ip().to_canonical())))
 }
 
 /// The addresses of this machine's interfaces, as far as they were asked for.
@@ -345,5 +349,6 @@ mod tests {
         let host = observed[0].host.unwrap();
         assert_eq!((host.used, host.processors), (Some(0.98), Some(2.0)));
         assert!(!OwnAddresses::default().has(IpAddr::from([192, 0, 2, 1])));
+        assert!(is_this_machine("localhost") && !is_this_machine("192.0.2.1"));
     }
 }

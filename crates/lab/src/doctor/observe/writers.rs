@@ -12,8 +12,9 @@ use ottla_client::Error;
 use ottla_client::admin::{ActiveProducer, Admin, OffsetSpec, TopicPartition};
 
 use super::cluster::{ClusterReading, Shortcoming};
+use super::host::host_between;
 use crate::doctor::history::Observed;
-use crate::doctor::snapshot::{Client, ClusterSide, Role, SilentWriters, WrittenPartition};
+use crate::doctor::snapshot::{BrokerSide, Client, ClusterSide, Host, Role, SilentWriters, WrittenPartition};
 
 /// At most this many topics and partitions are asked for their ends, those of clients that push
 /// first; at most this many partitions for their producers, those that grew.
@@ -149,7 +150,8 @@ impl Writers {
         let mut silent: Vec<SilentWriters> = self.silent(reading, pushing).collect();
         silent.sort_by(|one, other| other.count.total_cmp(&one.count));
         silent.truncate(LISTED_MAX);
-        observed.extend(silent.into_iter().map(|writers| listed(reading, writers)));
+        let host = host(reading, earlier);
+        observed.extend(silent.into_iter().map(|writers| listed(reading, host, writers)));
         observed
     }
 
@@ -290,8 +292,20 @@ pub fn silent_name(topic: &str) -> String {
     format!("producers of {topic} that push nothing")
 }
 
-fn listed(reading: &ClusterReading, writers: SilentWriters) -> Observed {
+/// The brokers' machine over the window.
+fn host(reading: &ClusterReading, earlier: &VecDeque<ClusterReading>) -> Option<Host> {
+    let mut known = earlier
+        .iter()
+        .filter_map(|before| Some((before.at_ms, before.host.as_ref()?)));
+    host_between(known.next()?, (reading.at_ms, reading.host.as_ref()?))
+}
+
+fn listed(reading: &ClusterReading, host: Option<Host>, writers: SilentWriters) -> Observed {
     Observed {
+        broker: BrokerSide {
+            host,
+            ..BrokerSide::default()
+        },
         client: Client {
             client_id: silent_name(&writers.topic),
             role: Role::Producer,
@@ -372,6 +386,27 @@ mod tests {
         assert_eq!(two_writers(&[pushing(Some(50.0)), pushing(None)], 60), None);
         // Their first push may be under way.
         assert_eq!(two_writers(&[], 20), None);
+    }
+
+    #[test]
+    fn producers_that_push_nothing_have_the_use_of_their_brokers_machine() {
+        use crate::machine::host::HostCounts;
+        let (mut writers, mut earlier) = (Writers::default(), VecDeque::new());
+        let mut last = Vec::new();
+        for second in (0..=40).step_by(10) {
+            let mut now = reading(1_000 * second, &[(0, 100 * second, &[(7, second as i32)])]);
+            now.host = Some(HostCounts {
+                processors: 2,
+                busy: 196 * second as u64,
+                idle: 4 * second as u64,
+                stolen: 0,
+                waiting_micros: Some(600_000 * second as u64),
+            });
+            last = writers.take(&now, &earlier, &[]);
+            earlier.push_back(now);
+        }
+        let host = last[0].broker.host.expect("the machine is known");
+        assert_eq!((host.used, host.waiting), (Some(0.98), Some(0.6)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::found::Found;
 use super::inference;
 
 /// The widest range that is still a promise.
-const PROMISE_WIDTH_MAX: f64 = 2.0;
+pub(crate) const PROMISE_WIDTH_MAX: f64 = 2.0;
 /// A range counts as better than now from this change on.
 const BETTER: f64 = 1.02;
 

@@ -60,6 +60,14 @@ impl Found {
         self
     }
 
+    /// Lowers the confidence in the verdict to this at most.
+    #[must_use]
+    pub fn no_surer_than(mut self, most: Confidence) -> Found {
+        let verdict = self.verdict;
+        self.verdict = verdict.map(|(verdict, confidence)| (verdict, confidence.min(most)));
+        self
+    }
+
     /// Adds a finding that only contributes to the verdict.
     #[must_use]
     pub fn contributing(mut self, finding: impl IntoIterator<Item = Finding>) -> Found {

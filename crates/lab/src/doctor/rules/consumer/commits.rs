@@ -6,7 +6,8 @@
 //! clients Ottla counts the commits, and a commit takes a round trip and the broker's time.
 
 use super::super::super::diagnosis::{Confidence, Evidence, Promise, Recommendation};
-use super::fetches::{PROMISE_WIDTH_MAX, RATE_VARIES};
+use super::super::engine::PROMISE_WIDTH_MAX;
+use super::fetches::RATE_VARIES;
 use super::found::promise;
 use super::reading::{Reading, sane};
 use crate::numbers::{number, percent};

@@ -1,6 +1,7 @@
 //! What fetches can bring: the size that bounds them, the rate that follows, the link.
 
 use super::super::super::diagnosis::{Evidence, Promise};
+use super::super::engine::PROMISE_WIDTH_MAX;
 use super::found::promise;
 use super::reading::{Reading, SIZE_AT_LIMIT, is_known, sane};
 use crate::formulas::consumer::{catch_up_seconds, fetch_bytes_per_second};
@@ -18,9 +19,6 @@ pub const GAIN_MIN: f64 = 1.2;
 
 /// What is written varies by as much from window to window.
 pub const RATE_VARIES: f64 = 0.95;
-
-/// The widest range that is still a promise.
-pub const PROMISE_WIDTH_MAX: f64 = 2.0;
 
 /// The setting that bounds the size of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -114,7 +114,7 @@ fn weigh(reading: &Reading<'_>) -> Evidence {
     Evidence::TooLittle(too_little(reading))
 }
 
-fn of_silent_writers(writers: &SilentWriters) -> String {
+pub(crate) fn of_silent_writers(writers: &SilentWriters) -> String {
     let ids: Vec<String> = writers.producer_ids.iter().map(i64::to_string).collect();
     let more = if (ids.len() as f64) < writers.writers {
         ", …"
@@ -152,7 +152,7 @@ fn has_rate(reading: &Reading<'_>) -> bool {
 }
 
 /// The producers of a topic that push nothing, where the entry stands for them.
-fn silent_writers<'a>(reading: &Reading<'a>) -> Option<&'a SilentWriters> {
+pub(crate) fn silent_writers<'a>(reading: &Reading<'a>) -> Option<&'a SilentWriters> {
     reading.snapshot.cluster.as_ref()?.silent.as_ref()
 }
 

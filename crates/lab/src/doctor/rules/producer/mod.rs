@@ -34,8 +34,8 @@ mod pipes;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::doctor::diagnosis::{Diagnosis, Finding, Verdict};
-use crate::doctor::snapshot::Snapshot;
+use crate::doctor::diagnosis::{Confidence, Diagnosis, Finding, Verdict};
+use crate::doctor::snapshot::{SilentWriters, Snapshot};
 
 use super::engine::{self, Subject};
 use super::found::Found;
@@ -196,7 +196,22 @@ fn host_of_overdue(reading: &Reading<'_>) -> Found {
         .iter()
         .any(|pipe| backlog::served_share(pipe).is_some_and(|share| reading::reaches(share, 1.0)));
     let is_slow = is_served || inference::is_overdue(reading.snapshot);
-    host::ask(reading.snapshot, sends && is_slow)
+    match evidence::silent_writers(reading) {
+        Some(writers) if !reading.snapshot.telemetry.is_off_at_broker => host_of_writers(reading, writers),
+        _ => host::ask(reading.snapshot, sends && is_slow),
+    }
+}
+
+/// The same of producers of a topic that were asked to push and do not: without processor time a
+/// client does not come to it, but neither does a library that cannot.
+fn host_of_writers(reading: &Reading<'_>, writers: &SilentWriters) -> Found {
+    let mut found = host::ask(reading.snapshot, true).no_surer_than(Confidence::Low);
+    // What they send is not known, so neither is what would not help them.
+    found.refused.clear();
+    match found.verdict {
+        None => found,
+        Some(_) => found.note(evidence::of_silent_writers(writers)),
+    }
 }
 
 /// What a broker's own numbers say of a client of which too little is known.

@@ -51,8 +51,6 @@ const BETWEEN_MS: f64 = 0.3;
 const ON_THE_WAY: f64 = 0.9;
 /// The mean is this near to a whole number where each request has as many records.
 const ALIKE: f64 = 0.1;
-/// A little less than the width from which on a range is no promise (`engine.rs`).
-const PROMISE_WIDTH: f64 = 1.9;
 /// An application that waits for this share of the time does little else.
 const MOST: f64 = 0.7;
 
@@ -277,7 +275,7 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
         let low = 0.9 * without;
         let high = shortest_ms(reading).map_or(without, |ms| {
             let at_best = ceiling::synchronous_records_per_second(threads, 0.0, ms);
-            at_best.clamp(without, PROMISE_WIDTH * low)
+            at_best.clamp(without, promise::PROMISE_WIDTH * low)
         });
         return Some(Recommendation {
             set: format!("{LINGER}=0"),

@@ -85,6 +85,45 @@ fn producers_of_a_topic_that_push_nothing_are_counted() {
 }
 
 #[test]
+fn producers_that_push_nothing_on_a_full_machine_may_have_no_time_for_it() {
+    let mut snapshot = Snapshot::default();
+    snapshot.telemetry.pushes = Some(0);
+    snapshot.cluster = Some(ClusterSide {
+        silent: Some(SilentWriters {
+            topic: "orders".to_owned(),
+            count: 1.0,
+            writers: 1.0,
+            producer_ids: vec![4_001],
+        }),
+        ..ClusterSide::default()
+    });
+    let machine = |used| {
+        vec![BrokerSide {
+            host: Some(Host {
+                used: Some(used),
+                waiting: Some(0.7),
+                ..Host::default()
+            }),
+            ..BrokerSide::default()
+        }]
+    };
+    snapshot.brokers = machine(0.7);
+    assert_eq!(examine(&snapshot).verdict, Verdict::NotEnoughData);
+    snapshot.brokers = machine(0.99);
+    let full = examine(&snapshot);
+    assert_eq!((full.verdict, full.confidence), (Verdict::Host, Confidence::Low));
+    assert!(full.refused.is_empty(), "{:?}", full.refused);
+    assert!(
+        full.notes.iter().any(|note| note.contains("topic orders")),
+        "{:?}",
+        full.notes
+    );
+    // The cluster asks for no metrics.
+    snapshot.telemetry.is_off_at_broker = true;
+    assert_eq!(examine(&snapshot).verdict, Verdict::NotEnoughData);
+}
+
+#[test]
 fn a_slow_client_needs_half_a_minute() {
     let mut slow = pushed(3, 20.0);
     let own = slow.producer.as_mut().unwrap();
