@@ -20,7 +20,8 @@ const check = (isFine, what) => {
 };
 
 // The pages of invented brokers, from files, under the policy of the real ones.
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'";
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'";
+const FRAMED_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox";
 const TYPES = { css: "text/css", js: "text/javascript", svg: "image/svg+xml", html: "text/html; charset=utf-8" };
 const serveFiles = (directory) => new Promise((resolve) => {
   const server = createServer((request, response) => {
@@ -30,12 +31,14 @@ const serveFiles = (directory) => new Promise((resolve) => {
       server.streams.push(response.on("close", () => { response.isGone = true; }));
       return;
     }
-    const file = join(directory, path);
-    if (path.includes("..") || !existsSync(file) || !path.includes(".")) {
+    const isReport = path.startsWith("/reports/");
+    const file = join(directory, isReport ? `${path}.html` : path);
+    if (path.includes("..") || !existsSync(file) || !(isReport || path.includes("."))) {
       response.writeHead(404).end();
       return;
     }
-    response.writeHead(200, { "content-type": TYPES[path.split(".").pop()], "content-security-policy": POLICY });
+    const policy = isReport ? FRAMED_POLICY : POLICY;
+    response.writeHead(200, { "content-type": TYPES[file.split(".").pop()], "content-security-policy": policy });
     response.end(readFileSync(file));
   });
   server.listen(0, "127.0.0.1", () => resolve(server));
@@ -237,7 +240,7 @@ if (options.shots) mkdirSync(options.shots, { recursive: true });
 if (options.states) {
   const server = await serveFiles(options.states);
   const origin = `http://127.0.0.1:${server.address().port}`;
-  for (const state of readdirSync(options.states).filter((name) => name !== "assets")) {
+  for (const state of readdirSync(options.states).filter((name) => !["assets", "reports"].includes(name))) {
     const only = options.only?.split(",");
     for (const file of readdirSync(join(options.states, state)).filter((file) => !only || only.includes(file.replace(".html", "")))) {
       await inspect(`${origin}/${state}/${file}`, `${state}-${file.replace(".html", "")}`);

@@ -2,14 +2,17 @@
 //! loaded, empty, an Apache Kafka, hostile names. `cargo xtask console` opens them in a browser.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::{env, fs, io};
 
 use ottla_console::asset;
 use ottla_console::draw::text::encoded;
-use ottla_console::sample::{HOSTILE, State, site};
+use ottla_console::reports::Reports;
+use ottla_console::sample::{HOSTILE, Sample, State, site_of};
 use ottla_console::site::Ask;
+use ottla_lab::bench::{html, sample};
 
-const PAGES: [&str; 18] = [
+const PAGES: [&str; 19] = [
     "/",
     "/topics",
     "/topics/orders",
@@ -27,6 +30,7 @@ const PAGES: [&str; 18] = [
     "/access",
     "/transactions",
     "/bench",
+    "/bench/sample",
     "/help/metrics",
 ];
 
@@ -34,6 +38,18 @@ const PAGES: [&str; 18] = [
 fn hostile(page: &str) -> String {
     let (place, name) = page.rsplit_once('/').unwrap_or_default();
     format!("{place}/{}", encoded(&format!("{name}{HOSTILE}")))
+}
+
+/// A report whose texts all try to break out, and a later one, each with its page.
+fn write_reports(to: &Path) -> io::Result<Arc<Reports>> {
+    fs::create_dir_all(to)?;
+    let mut report = sample::report();
+    for name in ["sample", "later"] {
+        fs::write(to.join(format!("{name}.json")), serde_json::to_vec(&report)?)?;
+        fs::write(to.join(format!("{name}.html")), html::render(&report))?;
+        report.manifest.started_at += 3_600;
+    }
+    Ok(Arc::new(Reports::of(to)))
 }
 
 fn main() -> io::Result<()> {
@@ -46,23 +62,28 @@ fn main() -> io::Result<()> {
         fs::create_dir_all(path.parent().unwrap_or(to))?;
         fs::write(path, asset.bytes)?;
     }
+    let reports = write_reports(&to.join("reports"))?;
     for (name, state) in [
         ("loaded", State::Loaded),
         ("empty", State::Empty),
         ("stock", State::Stock),
         ("hostile", State::Hostile),
     ] {
-        let site = site(state, if state == State::Loaded { 150 } else { 0 });
+        let site = site_of(Sample {
+            state,
+            more_topics: if state == State::Loaded { 150 } else { 0 },
+            reports: Some(reports.clone()),
+        });
         fs::create_dir_all(to.join(name))?;
         for page in PAGES {
             let path = match (state, page.matches('/').count()) {
-                (State::Hostile, 2) if page != "/help/metrics" => hostile(page),
+                (State::Hostile, 2) if !matches!(page, "/help/metrics" | "/bench/sample") => hostile(page),
                 _ => page.to_owned(),
             };
-            let query = if page == "/clients/orders-writer" {
-                "linger.ms=5"
-            } else {
-                ""
+            let query = match page {
+                "/clients/orders-writer" => "linger.ms=5",
+                "/bench" => "a=sample&b=later",
+                _ => "",
             };
             let answer = site.answer(Ask {
                 path: &path,

@@ -15,5 +15,6 @@ pub mod asset;
 pub mod draw;
 pub mod series;
 pub mod source;
+pub mod reports;
 pub mod stage;
 pub mod sample;

@@ -12,6 +12,7 @@ use ottla_lab::doctor::promises::score::Score;
 use ottla_lab::doctor::snapshot::{Consumer, Producer, Role};
 use ottla_lab::doctor::time::{TimePart, TimeShare};
 
+use crate::reports::Reports;
 use crate::series::Series;
 use crate::site::Site;
 use crate::source::{
@@ -45,13 +46,22 @@ pub struct Sample {
     pub state: State,
     /// Topics beside those that are always there.
     pub more_topics: usize,
+    pub reports: Option<Arc<Reports>>,
 }
 
 /// A site with fifteen minutes of samples.
 pub fn site(state: State, more_topics: usize) -> Site {
-    let source = Sample { state, more_topics };
+    site_of(Sample {
+        state,
+        more_topics,
+        reports: None,
+    })
+}
+
+/// The same of a broker that was made up elsewhere.
+pub fn site_of(source: Sample) -> Site {
     let mut series = Series::default();
-    if state != State::Stock {
+    if source.state != State::Stock {
         for step in 0..=180 {
             series.add(source.counts_at(step * 5), NOW_MS - 900_000 + step as i64 * 5_000);
         }
@@ -550,6 +560,10 @@ impl Source for Sample {
                 &["orders 0", "orders 3", "__consumer_offsets 17"],
             ),
         ])
+    }
+
+    fn reports(&self) -> Option<&Reports> {
+        self.reports.as_deref()
     }
 
     fn now_ms(&self) -> i64 {

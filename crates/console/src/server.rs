@@ -25,6 +25,9 @@ use crate::site::{Answer, Ask, Site};
 /// site may hold one of these in a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// A report has its style in itself and does nothing, not even what a page of this address may.
+const FRAMED_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox";
+
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 /// Smaller answers are not worth compressing.
@@ -131,10 +134,17 @@ fn of_page(answer: Answer, takes_gzip: bool) -> Response {
     };
     let mut response = (status, [(CONTENT_TYPE, answer.content_type)], body).into_response();
     let headers = response.headers_mut();
+    let policy = match answer.is_framed {
+        true => FRAMED_POLICY,
+        // A document in a sandbox cannot have it: browsers show an error instead.
+        false => {
+            headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+            POLICY
+        }
+    };
     for (name, value) in [
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, policy),
         (REFERRER_POLICY, "no-referrer"),
-        (OPENER_POLICY, "same-origin"),
         (CACHE_CONTROL, "no-store"),
         (VARY, "accept, accept-encoding"),
     ] {

@@ -36,6 +36,8 @@ pub struct Answer {
     pub status: u16,
     pub content_type: &'static str,
     pub body: String,
+    /// A document of its own, which a page of the console has in a frame.
+    pub is_framed: bool,
 }
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -103,6 +105,9 @@ impl Site {
         {
             return self.predict(client, &query);
         }
+        if let Some(name) = path.strip_prefix("/reports/") {
+            return self.report(name, is_json);
+        }
         let form = if is_json { Form::Json } else { Form::Html };
         let (status, page) = match self.page(path, &query, form) {
             Some(page) => (200, page),
@@ -120,6 +125,7 @@ impl Site {
             status,
             content_type: HTML,
             body: shell::render(&page, &identity, &address),
+            is_framed: false,
         }
     }
 
@@ -144,7 +150,7 @@ impl Site {
             "/config" => page::config::page(&view),
             "/access" => page::access::page(&view),
             "/transactions" => page::transactions::page(&view),
-            "/bench" => page::bench::page(&view),
+            "/bench" => page::bench::list(&view),
             "/help/metrics" => page::help::page(&view),
             _ => return self.named_page(path, &view),
         };
@@ -159,6 +165,7 @@ impl Site {
             "messages" => page::messages::page(view, &name),
             "clients" => page::client::page(view, &name),
             "groups" => page::groups::one(view, &name),
+            "bench" => page::bench::one(view, &name),
             _ => None,
         }
     }
@@ -185,6 +192,27 @@ impl Site {
             Err(invalid) => refused(400, invalid.to_string()),
         }
     }
+
+    /// `GET /reports/NAME`: a report without the console around it; as JSON as `ottla bench` wrote
+    /// it.
+    fn report(&self, name: &str, is_json: bool) -> Answer {
+        let refused = |status, reason: String| answer_json(status, &json!({"error": reason}));
+        let missing = || refused(404, String::from("there is no report of this name"));
+        let (Some(name), Some(reports)) = (decoded(name, false), self.source.reports()) else {
+            return missing();
+        };
+        match reports.one(&name) {
+            Err(untold) => refused(500, untold.to_string()),
+            Ok(None) => missing(),
+            Ok(Some(report)) if is_json => answer_json(200, &report),
+            Ok(Some(report)) => Answer {
+                status: 200,
+                content_type: HTML,
+                body: ottla_lab::bench::html::render(&report),
+                is_framed: true,
+            },
+        }
+    }
 }
 
 fn answer_json(status: u16, document: &impl serde::Serialize) -> Answer {
@@ -195,6 +223,7 @@ fn answer_json(status: u16, document: &impl serde::Serialize) -> Answer {
         status,
         content_type: JSON,
         body: printable_json(&text).into_owned(),
+        is_framed: false,
     }
 }
 

@@ -12,6 +12,7 @@ use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::promises::document::Promises;
 use serde::Serialize;
 
+use crate::reports::Reports;
 use crate::stage::StageMicros;
 
 /// Why something is not known, as a sentence.
@@ -55,6 +56,10 @@ pub trait Source: Send + Sync {
     fn peek(&self, ask: &Peek) -> Told<Peeked>;
     fn access(&self) -> Told<Access>;
     fn transactions(&self) -> Told<Vec<OpenTransaction>>;
+    /// Reports of `ottla bench`; `None`: no directory was given.
+    fn reports(&self) -> Option<&Reports> {
+        None
+    }
     /// How old an answer is that was kept; `None`: it is of this moment.
     fn as_of(&self, _part: Part<'_>) -> Option<AsOf> {
         None

@@ -5,8 +5,10 @@
 use ottla_console::asset;
 use ottla_console::draw::text::encoded;
 use ottla_console::page::{Form, Query};
-use ottla_console::sample::{HOSTILE, State, site};
+use ottla_console::reports::Reports;
+use ottla_console::sample::{HOSTILE, Sample, State, site, site_of};
 use ottla_console::site::{Answer, Ask, Site};
+use ottla_lab::bench::sample;
 
 const STATES: [State; 4] = [State::Loaded, State::Empty, State::Stock, State::Hostile];
 
@@ -311,4 +313,75 @@ fn the_json_of_a_page_is_made_only_for_those_who_ask_for_it() {
         .map(|block| block.html.as_str().len())
         .sum();
     assert!(bytes < 120_000, "{bytes} bytes for a viewer of 40,000 topics");
+}
+
+/// A site with two reports whose texts try to break out, in a directory of the test's own.
+fn site_with_reports() -> (Site, std::path::PathBuf) {
+    let directory = std::env::temp_dir().join(format!("ottla-console-reports-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, started_at) in [("first", 1_793_380_000), ("second", 1_793_385_598)] {
+        let mut report = sample::report();
+        report.manifest.started_at = started_at;
+        let json = serde_json::to_vec(&report).unwrap();
+        std::fs::write(directory.join(format!("{name}.json")), json).unwrap();
+    }
+    let source = Sample {
+        state: State::Stock,
+        more_topics: 0,
+        reports: Some(std::sync::Arc::new(Reports::of(&directory))),
+    };
+    (site_of(source), directory)
+}
+
+#[test]
+fn reports_are_listed_shown_in_a_frame_and_compared() {
+    let (site, directory) = site_with_reports();
+    let json = |path: &str, query: &str| -> serde_json::Value {
+        let answer = get(&site, path, query);
+        assert_eq!(
+            (answer.status, answer.content_type),
+            (200, "application/json"),
+            "{path}"
+        );
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    let list = json("/bench.json", "");
+    assert_eq!(list["reports"][0]["name"], "second");
+    assert_eq!(list["reports"][1]["verdict"], "INVALID");
+    assert_eq!(
+        (&list["version"], &list["comparison"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
+    let compared = json("/bench.json", "a=first&b=second");
+    assert_eq!(compared["comparison"]["rows"][0]["ratio"], 1.0);
+    let missing = json("/bench.json", "a=first&b=../first");
+    assert_eq!(missing["comparison_untold"], "There is no report ../first.");
+
+    let html = get(&site, "/bench", "a=first&b=second").body;
+    assert!(html.contains("<option value=\"first\" selected=\"\">"), "{html}");
+    assert!(html.contains("2026-10-30 18:39:58"), "{html}");
+    let one = get(&site, "/bench/first", "").body;
+    assert!(
+        one.contains("src=\"/reports/first\"") && one.contains("sandbox=\"\""),
+        "{one}"
+    );
+    for page in [&html, &one] {
+        assert!(
+            !page.contains("<img") && page.matches("<script").count() == 1,
+            "{page}"
+        );
+    }
+    let framed = get(&site, "/reports/first", "");
+    assert!(framed.is_framed && framed.body.contains("id=\"report\""));
+    assert!(!framed.body.contains("<img"));
+    assert_eq!(json("/reports/first.json", "")["schema"], "ottla.bench.report/1");
+    for path in [
+        "/reports/none",
+        "/bench/none",
+        "/reports/..%2Ffirst",
+        "/reports/%ff",
+    ] {
+        assert_eq!(get(&site, path, "").status, 404, "{path}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
 }

@@ -324,7 +324,7 @@ fn values(on: &OnTarget, figure: &str) -> Vec<f64> {
 }
 
 /// Not interleaved, so slow drift of the machine affects the ratio.
-const TWO_RUNS: &str = "The two were measured one after the other: what the machine did meanwhile is in the ratios. \
+pub const TWO_RUNS: &str = "The two were measured one after the other: what the machine did meanwhile is in the ratios. \
                         For a comparison in turn name both clusters in one run.";
 
 impl fmt::Display for Comparison {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ottla_client::Error;
 use ottla_client::admin::{Admin, NodeId};
 use ottla_client::config::Config;
+use ottla_console::reports::Reports;
 use ottla_console::source::{
     Access, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Part, Peek, Peeked, SlowRequest,
     Source, Told, Topic, TopicDetail, Untold,
@@ -36,6 +37,7 @@ pub struct Cluster {
     config: Config,
     collector: Arc<Collector>,
     shows_records: bool,
+    reports: Option<Reports>,
     sizes: Kept<Arc<Sizes>>,
     topics: Kept<Arc<Vec<Topic>>>,
     topic: KeptBy<String, Option<TopicDetail>>,
@@ -56,6 +58,7 @@ impl Cluster {
         config: Config,
         collector: Arc<Collector>,
         shows_records: bool,
+        reports: Option<Reports>,
     ) -> Result<Arc<Cluster>, Failure> {
         let admin = Admin::new(&config).map_err(Failure::unanswered)?;
         let described = admin.describe_cluster().wait();
@@ -80,6 +83,7 @@ impl Cluster {
             config,
             collector,
             shows_records,
+            reports,
             sizes: Kept::new(KEPT_FOR),
             topics: Kept::new(KEPT_FOR),
             topic: KeptBy::new(KEPT_SHORTLY),
@@ -185,6 +189,10 @@ impl Source for Cluster {
             let known = survey::known(&self.admin).map_err(|error| untold(&error))?;
             Ok(known.into_iter().filter(Row::is_open).map(open).collect())
         })
+    }
+
+    fn reports(&self) -> Option<&Reports> {
+        self.reports.as_ref()
     }
 
     fn as_of(&self, part: Part<'_>) -> Option<AsOf> {

@@ -10,10 +10,11 @@ mod access;
 mod kept;
 mod server;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use ottla_console::reports::Reports;
 use ottla_console::site::Site;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -55,6 +56,10 @@ pub struct Console {
     #[arg(long, value_name = "ADDRESS", default_value = place::COLLECTOR_ADDRESS)]
     telemetry: String,
 
+    /// Directory with reports of `ottla bench`, which `/bench` lists, shows and compares
+    #[arg(long, value_name = "DIRECTORY")]
+    reports: Option<PathBuf>,
+
     #[command(flatten)]
     kept: Kept,
 }
@@ -75,6 +80,7 @@ impl Console {
             .client
             .read()?
             .set("bootstrap.servers", &self.bootstrap_server);
+        let reports = self.reports.as_deref().map(reports_of).transpose()?;
         let address = server::bind(&self.listen, self.token_file.as_deref())?;
         let collecting = Collecting::start(PROGRAM, &self.telemetry, &self.kept, Some(config.clone()))?;
         let cluster = Cluster::ask(
@@ -82,6 +88,7 @@ impl Console {
             config,
             collecting.collector.clone(),
             address.shows_records(),
+            reports,
         )?;
         let site = Site::start(cluster)
             .map_err(|error| Failure::unanswered(format!("cannot start a thread: {error}")))?;
@@ -93,5 +100,14 @@ impl Console {
         ))?;
         signals.forever().next();
         Ok(())
+    }
+}
+
+/// - Errors: it cannot be listed now. Where that comes later, the page says so.
+fn reports_of(directory: &Path) -> Result<Reports, Failure> {
+    let reports = Reports::of(directory);
+    match reports.list() {
+        Ok(_) => Ok(reports),
+        Err(untold) => Err(Failure::usage(format!("--reports: {untold}"))),
     }
 }
