@@ -1,7 +1,7 @@
 //! Reports of `ottla bench` in a directory.
 //!
-//! No file is passed on as it is: a page is made from a report's figures, because whoever writes
-//! into the directory could otherwise put any page under the console's address.
+//! No file is passed on as it is: a page is made from a report's figures, because a program that
+//! writes into the directory could otherwise put any page under the console's address.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -151,6 +151,74 @@ fn browsers_get_pages_and_programs_the_documents_that_they_always_got() {
     assert!(head.starts_with("HTTP/1.1 403"), "{head}");
 }
 
+/// A started `ottla console`.
+struct Console(Child);
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn console(kafka: SocketAddr, reports: &std::path::Path) -> (Console, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .args(["console", "--bootstrap-server", &kafka.to_string()])
+        .args([
+            "--listen",
+            "127.0.0.1:0",
+            "--telemetry",
+            "127.0.0.1:0",
+            "--reports",
+        ])
+        .arg(reports)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let stdout = child.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut ready).unwrap();
+    (Console(child), ready)
+}
+
+#[test]
+fn reports_are_served_in_a_sandbox_and_their_pages_are_not() {
+    let served = serve("reports");
+    let reports = served.directory.join("reports");
+    let (mut refused, ready) = console(served.kafka, &reports);
+    let mut problem = String::new();
+    refused
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut problem)
+        .unwrap();
+    assert_eq!(
+        (&*ready, refused.0.wait().unwrap().code()),
+        ("", Some(2)),
+        "{problem}"
+    );
+    assert!(problem.contains("--reports: The directory"), "{problem}");
+
+    std::fs::create_dir_all(&reports).unwrap();
+    let report = serde_json::to_vec(&ottla_lab::bench::sample::report()).unwrap();
+    std::fs::write(reports.join("first.json"), report).unwrap();
+    let (_console, ready) = console(served.kafka, &reports);
+    let (_, rest) = ready.split_once("http://").unwrap();
+    let address: SocketAddr = rest.split(' ').next().unwrap().parse().unwrap();
+    let (head, html) = page(address, "/bench", BROWSER);
+    assert!(head.contains("cross-origin-opener-policy: same-origin"), "{head}");
+    assert!(html.contains("href=\"/bench/first\""), "{html}");
+    let (head, html) = page(address, "/reports/first", BROWSER);
+    assert!(
+        head.contains("frame-ancestors 'self'; sandbox") && !head.contains("opener-policy"),
+        "{head}"
+    );
+    assert!(html.contains("id=\"report\"") && !html.contains("<img"), "{html}");
+}
+
 /// A group whose consumers had died was not on the page at all.
 #[test]
 fn a_group_without_members_has_its_lag_on_the_pages() {
