@@ -250,7 +250,7 @@ fn figures(rows: &[compare::Row], view: &View<'_>, page: &mut Markup) {
         numbers("a"),
         numbers("b"),
         numbers("b/a"),
-        words("spread"),
+        numbers("spread"),
         words("better"),
     ];
     let mut table = Table::new("a beside b", columns);
