@@ -15,9 +15,6 @@ use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, F
 use ottla_wire::messages::find_coordinator::FindCoordinatorRequest;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
-use ottla_wire::messages::offset_commit::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
 };
@@ -226,14 +223,7 @@ fn a_sessions_later_fetches_keep_the_limits_of_its_partitions() {
 #[test]
 fn a_members_timeouts_are_known_from_its_join() {
     let (broker, mut client) = start();
-    let request = FindCoordinatorRequest {
-        coordinator_keys: vec!["g"],
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::FindCoordinator, 4, 2, |bytes| {
-        request.encode(bytes, 4)
-    }));
-    client.receive(ApiKey::FindCoordinator, 4, 2);
+    client.find_coordinator("g");
     let request = JoinGroupRequest {
         group_id: "g",
         session_timeout_ms: 7_000,
@@ -260,20 +250,6 @@ fn a_members_timeouts_are_known_from_its_join() {
 #[test]
 fn a_consumers_commits_are_counted_with_their_time() {
     let (broker, mut client) = start();
-    let topic = OffsetCommitRequestTopic {
-        name: TOPIC,
-        partitions: vec![OffsetCommitRequestPartition {
-            committed_offset: 7,
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    let request = OffsetCommitRequest {
-        group_id: "g",
-        generation_id_or_member_epoch: -1,
-        topics: vec![topic],
-        ..Default::default()
-    };
     let view = broker.activity();
     let counted = || {
         let connections = view.read().connections;
@@ -281,11 +257,9 @@ fn a_consumers_commits_are_counted_with_their_time() {
         sums.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
     };
     assert_eq!(counted(), (0, 0));
-    for correlation_id in [2, 3] {
-        client.send(&frame(ApiKey::OffsetCommit, 8, correlation_id, |bytes| {
-            request.encode(bytes, 8)
-        }));
-        client.receive(ApiKey::OffsetCommit, 8, correlation_id);
+    client.find_coordinator("g");
+    for offset in [7, 8] {
+        client.commit("g", TOPIC, offset);
     }
     // An answer is on its way before it is counted.
     while counted().0 < 2 {

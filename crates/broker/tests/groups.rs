@@ -9,12 +9,8 @@ use ottla_broker::broker::TemporaryDirectory;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
-use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse};
 use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse};
-use ottla_wire::messages::offset_commit::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
-};
 use ottla_wire::messages::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse};
 use ottla_wire::primitives::Reader;
 use support::{Client, frame};
@@ -36,47 +32,6 @@ fn create_topic(client: &mut Client) {
         request.encode(bytes, 5)
     }));
     client.receive(ApiKey::CreateTopics, 5, 1);
-}
-
-fn find_coordinator(client: &mut Client) {
-    let request = FindCoordinatorRequest {
-        coordinator_keys: vec![GROUP],
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::FindCoordinator, 4, 2, |bytes| {
-        request.encode(bytes, 4)
-    }));
-    let body = client.receive(ApiKey::FindCoordinator, 4, 2);
-    let response = FindCoordinatorResponse::decode(&mut Reader::new(&body), 4).unwrap();
-    assert_eq!(response.coordinators[0].error_code, ErrorCode::None.code());
-    assert_eq!(response.coordinators[0].node_id, 1);
-}
-
-fn commit(client: &mut Client, offset: i64) {
-    let partition = OffsetCommitRequestPartition {
-        committed_offset: offset,
-        ..Default::default()
-    };
-    let topic = OffsetCommitRequestTopic {
-        name: "t",
-        partitions: vec![partition],
-        ..Default::default()
-    };
-    let request = OffsetCommitRequest {
-        group_id: GROUP,
-        generation_id_or_member_epoch: -1,
-        topics: vec![topic],
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::OffsetCommit, 8, 3, |bytes| {
-        request.encode(bytes, 8)
-    }));
-    let body = client.receive(ApiKey::OffsetCommit, 8, 3);
-    let response = OffsetCommitResponse::decode(&mut Reader::new(&body), 8).unwrap();
-    assert_eq!(
-        response.topics[0].partitions[0].error_code,
-        ErrorCode::None.code()
-    );
 }
 
 fn committed(client: &mut Client) -> i64 {
@@ -122,8 +77,8 @@ fn a_restarted_broker_loads_its_groups_without_being_asked() {
             assert_eq!(listed, Some((0, 1)));
             assert_eq!(committed(&mut client), offset - 1);
         }
-        find_coordinator(&mut client);
-        commit(&mut client, offset);
+        client.find_coordinator(GROUP);
+        client.commit(GROUP, "t", offset);
         assert_eq!(committed(&mut client), offset);
     }
 }
@@ -132,7 +87,7 @@ fn a_restarted_broker_loads_its_groups_without_being_asked() {
 fn a_waiting_join_blocks_no_other_connection() {
     let broker = Broker::start_temporary(&[("group.initial.rebalance.delay.ms", "200")]).unwrap();
     let mut waiting = Client::connect(broker.address());
-    find_coordinator(&mut waiting);
+    waiting.find_coordinator(GROUP);
     let request = JoinGroupRequest {
         group_id: GROUP,
         session_timeout_ms: 10_000,
@@ -146,7 +101,7 @@ fn a_waiting_join_blocks_no_other_connection() {
     };
     waiting.send(&frame(ApiKey::JoinGroup, 3, 6, |bytes| request.encode(bytes, 3)));
     let mut other = Client::connect(broker.address());
-    find_coordinator(&mut other);
+    other.find_coordinator(GROUP);
     // The delay ends by the broker's own clock: no request arrives that could wake it.
     let body = waiting.receive(ApiKey::JoinGroup, 3, 6);
     let response = JoinGroupResponse::decode(&mut Reader::new(&body), 3).unwrap();

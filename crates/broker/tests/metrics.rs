@@ -12,10 +12,6 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use ottla_wire::messages::delete_topics::{DeleteTopicsRequest, DeleteTopicsResponse};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
-use ottla_wire::messages::offset_commit::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
-};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
 };
@@ -127,44 +123,6 @@ fn delete(client: &mut Client, topic: &str) {
 }
 
 /// The group's coordinator is this broker; asking for it creates the offsets topic.
-fn find_coordinator(client: &mut Client) {
-    let request = FindCoordinatorRequest {
-        key: "g",
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::FindCoordinator, 3, 5, |bytes| {
-        request.encode(bytes, 3)
-    }));
-    let body = client.receive(ApiKey::FindCoordinator, 3, 5);
-    let response = FindCoordinatorResponse::decode(&mut Reader::new(&body), 3).unwrap();
-    assert_eq!(response.error_code, ErrorCode::None.code());
-}
-
-fn commit(client: &mut Client, topic: &str, committed_offset: i64) {
-    let partition = OffsetCommitRequestPartition {
-        committed_offset,
-        ..Default::default()
-    };
-    let topic = OffsetCommitRequestTopic {
-        name: topic,
-        partitions: vec![partition],
-        ..Default::default()
-    };
-    let request = OffsetCommitRequest {
-        group_id: "g",
-        generation_id_or_member_epoch: -1,
-        topics: vec![topic],
-        ..Default::default()
-    };
-    client.send(&frame(ApiKey::OffsetCommit, 8, 6, |bytes| {
-        request.encode(bytes, 8)
-    }));
-    let body = client.receive(ApiKey::OffsetCommit, 8, 6);
-    let response = OffsetCommitResponse::decode(&mut Reader::new(&body), 8).unwrap();
-    let code = response.topics[0].partitions[0].error_code;
-    assert_eq!(code, ErrorCode::None.code());
-}
-
 #[track_caller]
 fn check(page: &str, lines: &[String]) {
     for line in lines {
@@ -224,10 +182,10 @@ fn produces_and_fetches_move_the_counters_of_their_topic_exactly() {
 fn lag_is_exact_in_records_and_in_time_without_members() {
     let (broker, mut client) = broker();
     create_topics(&mut client, &["orders"]);
-    find_coordinator(&mut client);
+    client.find_coordinator("g");
     let records = batch(&[b"a", b"b", b"c"]);
     assert_eq!(produce(&mut client, "orders", &records), ErrorCode::None);
-    commit(&mut client, "orders", 1);
+    client.commit("g", "orders", 1);
     let page = get(&broker, "/metrics");
     let partition = "topic=\"orders\",partition=\"0\"}";
     check(
@@ -246,7 +204,7 @@ fn lag_is_exact_in_records_and_in_time_without_members() {
     let age = seconds(&page);
     let record_s = RECORD_MS as f64 / 1e3;
     assert!(age > 1.6e9 && age <= now_s - record_s, "{age}");
-    commit(&mut client, "orders", 3);
+    client.commit("g", "orders", 3);
     let page = get(&broker, "/metrics");
     assert_eq!(seconds(&page), 0.0);
     check(

@@ -161,7 +161,7 @@ impl Found {
 }
 
 impl Heading {
-    pub fn of(name: &str, report: &Report) -> Heading {
+    fn of(name: &str, report: &Report) -> Heading {
         let manifest = &report.manifest;
         Heading {
             name: name.to_owned(),

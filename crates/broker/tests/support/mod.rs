@@ -17,7 +17,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
+use ottla_wire::error_code::ErrorCode;
 use ottla_wire::frame::{RequestHeader, decode_response_header};
+use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::messages::offset_commit::{
+    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
+};
 use ottla_wire::primitives::Reader;
 use rustix::net::{AddressFamily, SocketType};
 
@@ -47,6 +52,52 @@ impl Client {
         socket.set_write_timeout(Some(HANG)).unwrap();
         socket.set_nodelay(true).unwrap();
         Client { socket }
+    }
+
+    /// Finds the group's coordinator, which makes the topic of offsets where there is none.
+    pub fn find_coordinator(&mut self, group_id: &str) {
+        const CORRELATION_ID: i32 = 61;
+        let request = FindCoordinatorRequest {
+            coordinator_keys: vec![group_id],
+            ..Default::default()
+        };
+        self.send(&frame(ApiKey::FindCoordinator, 4, CORRELATION_ID, |bytes| {
+            request.encode(bytes, 4)
+        }));
+        let body = self.receive(ApiKey::FindCoordinator, 4, CORRELATION_ID);
+        let response = FindCoordinatorResponse::decode(&mut Reader::new(&body), 4).unwrap();
+        let coordinator = &response.coordinators[0];
+        assert_eq!(
+            (coordinator.error_code, coordinator.node_id),
+            (ErrorCode::None.code(), 1)
+        );
+    }
+
+    /// Commits an offset of partition 0 for a group without members.
+    pub fn commit(&mut self, group_id: &str, topic: &str, committed_offset: i64) {
+        const CORRELATION_ID: i32 = 60;
+        let partition = OffsetCommitRequestPartition {
+            committed_offset,
+            ..Default::default()
+        };
+        let topic = OffsetCommitRequestTopic {
+            name: topic,
+            partitions: vec![partition],
+            ..Default::default()
+        };
+        let request = OffsetCommitRequest {
+            group_id,
+            generation_id_or_member_epoch: -1,
+            topics: vec![topic],
+            ..Default::default()
+        };
+        self.send(&frame(ApiKey::OffsetCommit, 8, CORRELATION_ID, |bytes| {
+            request.encode(bytes, 8)
+        }));
+        let body = self.receive(ApiKey::OffsetCommit, 8, CORRELATION_ID);
+        let response = OffsetCommitResponse::decode(&mut Reader::new(&body), 8).unwrap();
+        let code = response.topics[0].partitions[0].error_code;
+        assert_eq!(code, ErrorCode::None.code());
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

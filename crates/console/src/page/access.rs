@@ -3,7 +3,7 @@
 use ottla_lab::numbers::count;
 use serde_json::json;
 
-use super::{Page, View, draw_pager, paged};
+use super::{Page, View, draw_pager, lead_of, paged};
 use crate::draw::block::{block, head, nothing};
 use crate::draw::table::{Cell, Table, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
@@ -11,10 +11,7 @@ use crate::source::{Access, Part};
 
 pub fn page(view: &View<'_>) -> Page {
     let access = view.source.access();
-    let lead = match &access {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(access) => lead(access),
-    };
+    let lead = lead_of(&access, lead);
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),

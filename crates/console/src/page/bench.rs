@@ -6,7 +6,7 @@ use ottla_lab::numbers::number;
 use ottla_lab::report::{Report, label};
 use serde_json::{Value, json};
 
-use super::{Page, View, draw_pager, paged};
+use super::{Page, View, draw_pager, lead_of, paged};
 use crate::draw::block::{Block, block, facts, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, date, link, name, plain, strong, text};
@@ -21,27 +21,48 @@ pub fn list(view: &View<'_>) -> Page {
         return without_reports(view);
     };
     let listing = reports.list();
-    let lead = match &listing {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(listing) => lead(listing),
-    };
-    let compared = compared(reports, view);
+    if let Some(compared) = compared(reports, view) {
+        return beside(view, &listing, &compared);
+    }
+    let lead = lead_of(&listing, lead);
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),
             "untold": listing.as_ref().err(),
             "reports": listing.as_ref().map(|listing| &*listing.reports).unwrap_or_default(),
             "unreadable": listing.as_ref().map(|listing| &*listing.unreadable).unwrap_or_default(),
-            "comparison": compared.as_ref().and_then(|compared| compared.as_ref().ok()),
-            "comparison_untold": compared.as_ref().and_then(|compared| compared.as_ref().err()),
+            "cut": listing.as_ref().map(|listing| listing.cut).unwrap_or_default(),
         })
     });
-    let mut blocks = vec![head("Bench", "", &lead, &[]), listed(&listing, view)];
-    if let Some(compared) = &compared {
-        blocks.push(comparison(compared, view));
-    }
-    blocks.push(how(view));
+    let blocks = vec![head("Bench", "", &lead, &[]), listed(&listing, view), how(view)];
     page("Bench", document, blocks)
+}
+
+/// Two reports; the list has its own page, because both may be long.
+fn beside(view: &View<'_>, listing: &Told<Listing>, compared: &Told<Comparison>) -> Page {
+    let lead = lead_of(compared, |compared| {
+        let side = |side: &compare::Side| strong(name(&side.scenario));
+        vec![
+            text("a is "),
+            side(&compared.a),
+            text(", b is "),
+            side(&compared.b),
+            text("."),
+        ]
+    });
+    let document = view.document(|| {
+        json!({
+            "summary": plain(&lead),
+            "untold": compared.as_ref().err(),
+            "comparison": compared.as_ref().ok(),
+        })
+    });
+    let more = [link("/bench", "All reports")];
+    let blocks = vec![
+        head("Bench", "a beside b", &lead, &more),
+        comparison(listing, compared, view),
+    ];
+    page("a beside b", document, blocks)
 }
 
 fn page(title: &str, json: Value, blocks: Vec<Block>) -> Page {
@@ -186,22 +207,23 @@ fn option(heading: &Heading, chosen: Option<&str>, page: &mut Markup) {
 }
 
 fn remarks(listing: &Listing, page: &mut Markup) {
-    for (file, what) in listing.unreadable.iter().take(NAMED_MAX) {
-        page.leaf(
-            "p",
-            &[("class", &"q")],
-            format_args!("{}: {}", name(file), name(what)),
-        );
+    let unreadable = listing.unreadable.iter();
+    let lines = unreadable.map(|(file, what)| format!("{}: {}", name(file), name(what)));
+    named(lines.collect(), page);
+    if listing.cut > 0 {
+        let line = format!("{} not listed: they are older.", counted(listing.cut, "file"));
+        page.leaf("p", &[("class", &"q")], line);
     }
-    let more = listing.unreadable.len().saturating_sub(NAMED_MAX);
-    for (many, text) in [
-        (more, "more cannot be read"),
-        (listing.cut, "older are not listed"),
-    ] {
-        if many > 0 {
-            let line = format!("{} {text}.", counted(many, "file"));
-            page.leaf("p", &[("class", &"q")], line);
-        }
+}
+
+/// The first lines, and how many more there are.
+fn named(lines: Vec<String>, page: &mut Markup) {
+    for line in lines.iter().take(NAMED_MAX) {
+        page.leaf("p", &[("class", &"q")], line);
+    }
+    let more = lines.len().saturating_sub(NAMED_MAX);
+    if more > 0 {
+        page.leaf("p", &[("class", &"q")], format_args!("and {more} more"));
     }
 }
 
@@ -216,8 +238,11 @@ fn compared(reports: &Reports, view: &View<'_>) -> Option<Told<Comparison>> {
     Some(both.map(|(a, b)| compare::compare(&a, &b)))
 }
 
-fn comparison(compared: &Told<Comparison>, view: &View<'_>) -> Block {
+fn comparison(listing: &Told<Listing>, compared: &Told<Comparison>, view: &View<'_>) -> Block {
     block("comparison", "a beside b", compare::TWO_RUNS, |page| {
+        if let Ok(listing) = listing {
+            choice(listing, view, page);
+        }
         let compared = match compared {
             Err(untold) => return nothing(&untold.to_string(), page),
             Ok(compared) => compared,
@@ -232,9 +257,7 @@ fn comparison(compared: &Told<Comparison>, view: &View<'_>) -> Block {
         };
         facts(&[("a", side(&compared.a)), ("b", side(&compared.b))], page);
         let remarks = compared.differences.iter().chain(&compared.unmatched);
-        for remark in remarks.take(NAMED_MAX) {
-            page.leaf("p", &[("class", &"q")], name(remark));
-        }
+        named(remarks.map(|remark| name(remark)).collect(), page);
         match compared.rows.is_empty() {
             true => nothing("No point and figure is in both.", page),
             false => figures(&compared.rows, view, page),
@@ -289,10 +312,7 @@ fn better(row: &compare::Row) -> String {
 /// `/bench/NAME`; `None`: there is no such report.
 pub fn one(view: &View<'_>, report_name: &str) -> Option<Page> {
     let read = view.source.reports()?.one(report_name).transpose()?;
-    let lead = match &read {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(report) => lead_of_one(report),
-    };
+    let lead = lead_of(&read, lead_of_one);
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),
@@ -314,10 +334,16 @@ pub fn one(view: &View<'_>, report_name: &str) -> Option<Page> {
 }
 
 fn lead_of_one(report: &Report) -> Vec<Piece> {
-    let heading = Heading::of("", report);
-    let sentence = heading.answer.as_ref().unwrap_or(&heading.question);
-    let mut pieces = vec![text(format!("{} ", name(sentence))), strong(heading.verdict)];
-    pieces.extend(heading.reason.map(|reason| text(format!(": {}", name(&reason)))));
+    let answer = report.answer.as_ref().map(|answer| &answer.sentence);
+    let sentence = name(answer.unwrap_or(&report.scenario.question));
+    let verdict = &report.verdict;
+    let mut pieces = vec![text(format!("{sentence} ")), strong(verdict.word())];
+    pieces.extend(
+        verdict
+            .reasons
+            .first()
+            .map(|reason| text(format!(": {}", name(reason)))),
+    );
     pieces.push(text("."));
     pieces
 }

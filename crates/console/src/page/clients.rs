@@ -7,7 +7,7 @@ use ottla_lab::markup::Markup;
 use serde_json::json;
 
 use super::overview::mark;
-use super::{Page, Query, View, draw_pager, draw_search, paged};
+use super::{Page, Query, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::parts;
 use crate::draw::text::{Keys, Piece, address, counted, name, plain, strong, text};
@@ -15,10 +15,7 @@ use crate::source::Told;
 
 pub fn page(view: &View<'_>) -> Page {
     let examination = view.source.examination();
-    let lead = match &examination {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(examination) => lead(examination),
-    };
+    let lead = lead_of(&examination, lead);
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),

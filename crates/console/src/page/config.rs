@@ -3,7 +3,7 @@
 use ottla_lab::markup::Markup;
 use serde_json::json;
 
-use super::{Page, View};
+use super::{Page, View, lead_of};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
@@ -18,10 +18,7 @@ pub fn page(view: &View<'_>) -> Page {
             .topic(topic)
             .map(|detail| detail.unwrap_or_default().settings),
     };
-    let lead = match &settings {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(settings) => lead(settings),
-    };
+    let lead = lead_of(&settings, |settings| lead(settings));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),

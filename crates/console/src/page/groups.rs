@@ -7,7 +7,7 @@ use ottla_lab::numbers::{count, duration, number};
 use serde_json::{Value, json};
 
 use super::overview::mark;
-use super::{Page, View, draw_pager, draw_search, paged};
+use super::{Page, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, link, name, plain, strong, text};
@@ -102,10 +102,7 @@ pub fn list(view: &View<'_>) -> Page {
         .map(|groups| judged(&groups.groups, now_ms))
         .map_err(Clone::clone);
     let cut = told.as_deref().map_or(0, |groups| groups.cut);
-    let lead = match &rows {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(rows) => lead_of_all(rows, cut),
-    };
+    let lead = lead_of(&rows, |rows| lead_of_all(rows, cut));
     let document = view.document(|| {
         let shown = rows.iter().flatten();
         json!({

@@ -92,6 +92,14 @@ pub struct Now {
     pub minute: Option<Minute>,
 }
 
+/// The sentence of a page; where what it is about is not told, why not.
+pub fn lead_of<T>(told: &Told<T>, lead: impl FnOnce(&T) -> Vec<Piece>) -> Vec<Piece> {
+    match told {
+        Err(untold) => vec![text(untold.to_string())],
+        Ok(told) => lead(told),
+    }
+}
+
 /// The parameters of an address, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(pub Vec<(String, String)>);

@@ -3,7 +3,7 @@
 use ottla_lab::markup::Markup;
 use serde_json::{Value, json};
 
-use super::{Page, Query, View};
+use super::{Page, Query, View, lead_of};
 use crate::draw::bar::Stages;
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::text::{Keys, Piece, address, clock_ms, name, plain, strong, text};
@@ -15,10 +15,7 @@ const SHOWN_MAX: usize = 30;
 
 pub fn page(view: &View<'_>) -> Page {
     let requests = view.source.slow_requests();
-    let lead = match &requests {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(requests) => lead(requests),
-    };
+    let lead = lead_of(&requests, |requests| lead(requests));
     let shown: Vec<Value> = requests.iter().flatten().map(json_of).collect();
     let document = view.document(|| {
         json!({

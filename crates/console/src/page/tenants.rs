@@ -5,7 +5,7 @@ use ottla_lab::numbers::{count, number, percent};
 use ottla_lab::tenants::document::{Document, Tenant};
 use serde_json::{Value, json};
 
-use super::{Form, Page, View, draw_pager, paged};
+use super::{Form, Page, View, draw_pager, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::line;
 use crate::draw::table::{Cell, Table, numbers, words};
@@ -21,10 +21,7 @@ pub fn page(view: &View<'_>) -> Page {
         .as_ref()
         .map_err(Clone::clone)
         .and_then(|text| Document::read(text).map_err(Untold));
-    let lead = match &read {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(read) => lead(read),
-    };
+    let lead = lead_of(&read, lead);
     Page {
         title: String::from("Tenants"),
         place: "/tenants",

@@ -4,7 +4,7 @@ use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count, number};
 use serde_json::{Value, json};
 
-use super::{Now, Page, Query, View, draw_pager, draw_search, paged};
+use super::{Now, Page, Query, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
@@ -22,10 +22,7 @@ pub fn list(view: &View<'_>) -> Page {
         .as_deref()
         .map(|topics| rows(topics, view))
         .map_err(Clone::clone);
-    let lead = match &rows {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(rows) => lead(rows),
-    };
+    let lead = lead_of(&rows, |rows| lead(rows));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),
@@ -184,10 +181,7 @@ pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
     };
     let minute = view.now().ok().and_then(|now| now.minute);
     let rates = minute.and_then(|minute| minute.topics.get(topic).copied());
-    let lead = match &detail {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(detail) => lead_of_one(detail, rates),
-    };
+    let lead = lead_of(&detail, |detail| lead_of_one(detail, rates));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),

@@ -4,7 +4,7 @@
 use ottla_lab::numbers::duration;
 use serde_json::json;
 
-use super::{Page, View};
+use super::{Page, View, lead_of};
 use crate::draw::block::{block, head, nothing};
 use crate::draw::table::{Table, numbers, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
@@ -13,10 +13,7 @@ use crate::source::{OpenTransaction, Part};
 pub fn page(view: &View<'_>) -> Page {
     let open = view.source.transactions();
     let now_ms = view.source.now_ms();
-    let lead = match &open {
-        Err(untold) => vec![text(untold.to_string())],
-        Ok(open) => lead(open, now_ms),
-    };
+    let lead = lead_of(&open, |open| lead(open, now_ms));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),

@@ -161,10 +161,8 @@ pub fn ask(
         Writing::default()
     });
     let intervals = push_intervals(admin)?;
-    let brokers = admin.describe_cluster().wait()?.nodes;
-    let are_here = brokers
-        .values()
-        .all(|broker| is_this_machine(&broker.address.host));
+    let mut brokers = admin.describe_cluster().wait()?.nodes.into_values();
+    let are_here = brokers.len() > 0 && brokers.all(|broker| is_this_machine(&broker.address.host));
     Ok(ClusterReading {
         at_ms,
         asks_for_metrics: !intervals.is_empty(),

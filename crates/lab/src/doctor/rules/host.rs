@@ -16,7 +16,8 @@
 //! sends records, was asked to push and does not come to it for 2.5 of its intervals, or pushes
 //! nothing while the broker has at least one of its requests in hand all the time: a Java client
 //! whose requests are all under way does not come to ask for a subscription either. Beside Apache
-//! Kafka it is one of low confidence where producers write to a topic and push nothing. Every other
+//! Kafka it is one of low confidence where the collector is on the machine of all brokers, and
+//! producers write to a topic and push nothing. Every other
 //! verdict's confidence falls while a machine is full, because means of such a window hold the wait
 //! for a processor; so it does while at least 0.1 is stolen, whatever is left.
 

@@ -29,7 +29,7 @@ const COMPRESSES_BETTER: f64 = 1.2;
 pub(crate) const PROMISE_WIDTH: f64 = 1.9;
 /// The time of a request, to that of round trip and broker: what is above is the client's own and
 /// passes with its start, or with the number of its requests; at most this much of it counts. Rates
-/// of clients in their first half minute were 15 to 22 % above what the time of their requests had
+/// of clients in their first half minute were 9 to 23 % above what the time of their requests had
 /// let expect.
 const OWN_PART_MAX: f64 = 1.5;
 /// From here on something else takes the time.
@@ -332,8 +332,12 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     // A pipe of one was not full where the rate is of a longer time than L, or the client took its
     // turn between two requests: more of them leave no such gaps.
     let used = reading.used().map_or(1.0, |used| used.clamp(USED_LOW, 1.0));
-    let high = cut(&ceilings, raw * may_fall(reading) / used);
-    let promise = records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high);
+    let may_fall = may_fall(reading);
+    let high = cut(&ceilings, raw * may_fall / used);
+    let mut promise = records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high);
+    if may_fall > 1.0 {
+        promise.assumption = MAY_FALL.to_owned();
+    }
     Some((within_a_guessed_window(reading, promise), next(&ceilings)))
 }
 
