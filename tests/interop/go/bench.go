@@ -34,6 +34,7 @@ type workload struct {
 	Codec      string  `json:"compression"`
 	Pid        int     `json:"broker_pid"`
 	Passes     int     `json:"passes"`
+	Producers  int     `json:"producers"`
 }
 
 // result is one line of JSON. Latencies are in milliseconds; intended counts from the scheduled time, service from the call.
@@ -90,6 +91,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	flags.StringVar(&w.Codec, "compression", "none", "none, gzip, snappy, lz4 or zstd")
 	flags.IntVar(&w.Pid, "pid", 0, "the broker's process")
 	flags.IntVar(&w.Passes, "passes", 1, "")
+	flags.IntVar(&w.Producers, "producers", 1, "transactional ids; -records is of each transaction")
 	must(flags.Parse(arguments))
 	s := newSuite(bootstrap)
 	var r *result
@@ -107,6 +109,8 @@ func bench(kind, bootstrap string, arguments []string) {
 		r = paced(s, w, true)
 	case "bench-consume":
 		r = consumeAll(s, w)
+	case "bench-transactions":
+		r = transact(s, w)
 	}
 	if r.Errors > 0 || r.Duplicates > 0 || r.Disordered > 0 {
 		r.Invalid = append(r.Invalid, fmt.Sprintf("%d errors, %d duplicates, %d out of order", r.Errors, r.Duplicates, r.Disordered))
@@ -351,6 +355,68 @@ func paced(s *suite, w workload, endToEnd bool) *result {
 		receiver.report(r)
 	}
 	r.validate()
+	return r
+}
+
+// transact commits one transaction after the other with each transactional id. Acknowledged counts transactions; service is the time
+// of the commit, intended that of the whole transaction.
+func transact(s *suite, w workload) *result {
+	r := &result{Workload: w, Invalid: []string{}}
+	content := newPayload(w)
+	commit, whole := newHistogram(), newHistogram()
+	var lock sync.Mutex
+	begin := time.Now().Add(time.Duration(w.Warmup * 1e9))
+	end := begin.Add(time.Duration(w.Seconds * 1e9))
+	one := func(client *kgo.Client, number int64) {
+		started, failed := time.Now(), int64(0)
+		err := client.BeginTransaction()
+		for i := range w.Records {
+			client.Produce(background, content.record(w, number+i, started), func(_ *kgo.Record, err error) {
+				if err != nil {
+					atomic.AddInt64(&failed, 1)
+				}
+			})
+		}
+		if err == nil {
+			err = client.Flush(background)
+		}
+		sent := time.Now()
+		if err == nil {
+			err = client.EndTransaction(background, kgo.TryCommit)
+		}
+		done := time.Now()
+		lock.Lock()
+		defer lock.Unlock()
+		if err != nil || atomic.LoadInt64(&failed) > 0 {
+			r.Errors++
+		} else if done.After(begin) && !done.After(end) {
+			r.Acknowledged++
+			r.Sent += w.Records
+			commit.add(done.Sub(sent))
+			whole.add(done.Sub(started))
+		}
+	}
+	var running sync.WaitGroup
+	for i := range w.Producers {
+		id := kgo.TransactionalID(fmt.Sprintf("%s-%d", w.Topic, i))
+		client := s.client(append(producerOptions(w), id)...)
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			defer client.Close()
+			for number := int64(0); time.Now().Before(end); number += w.Records {
+				one(client, number)
+			}
+		}()
+	}
+	time.Sleep(time.Until(begin))
+	before := measure(w)
+	time.Sleep(time.Until(end))
+	after := measure(w)
+	running.Wait()
+	r.account(before, after)
+	r.Rate = float64(r.Acknowledged) / r.Seconds
+	r.Intended, r.Service = whole.percentiles(), commit.percentiles()
 	return r
 }
 

@@ -249,6 +249,42 @@ pub const METRICS: &[Metric] = &[
         None,
     ),
     metric(
+        "transaction_one_ms",
+        "transactions of one record, one producer: time of each",
+        "ms",
+        Some(0.2),
+    ),
+    metric(
+        "transaction_one_p99",
+        "the same: p99 of the commit",
+        "ms",
+        Some(0.5),
+    ),
+    metric(
+        "transaction_one_cpu",
+        "the same: broker CPU per thousand commits",
+        "s",
+        None,
+    ),
+    metric(
+        "transaction_hundred_ms",
+        "transactions of 100 records, 100 producers: time between commits",
+        "ms",
+        None,
+    ),
+    metric(
+        "transaction_hundred_p99",
+        "the same: p99 of the commit",
+        "ms",
+        None,
+    ),
+    metric(
+        "transaction_hundred_cpu",
+        "the same: broker CPU per thousand commits",
+        "s",
+        Some(0.5),
+    ),
+    metric(
         "sync_p50",
         "the disk's own fdatasync, 4 KiB appended: p50",
         "ms",

@@ -1,5 +1,5 @@
 //! `cargo xtask bench-kafka`: measures Ottla and Apache Kafka 4.3 side by side on this machine;
-//! writes docs/measurements/benchmarks.md and tails.md.
+//! writes docs/measurements/benchmarks.md, transactions.md and tails.md.
 //!
 //! The two run in turn, A B then B A, with the same generator, the same durability and the same
 //! configuration files. A number is the ratio of two medians of one run, with the spread of the
@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod report;
 mod session;
 mod tails;
+mod transactions;
 
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Target};
@@ -30,6 +31,7 @@ pub struct Plan {
     pub warmup_seconds: u32,
     pub idle_seconds: u32,
     pub tail_seconds: u32,
+    pub transaction_seconds: u32,
     pub sustained_seconds: u32,
     /// A run ends earlier when it has written this much.
     pub sustained_gigabytes: u32,
@@ -37,7 +39,7 @@ pub struct Plan {
     pub behind_gigabytes: u32,
     /// Of the pairs only this; the whole otherwise.
     pub only: Option<Part>,
-    /// Tails are a page of their own: they take as long as all pairs.
+    /// Tails and transactions are pages of their own: tails take as long as all pairs.
     pub skip_pairs: bool,
     /// Where the pages are written.
     pub directory: PathBuf,
@@ -56,6 +58,7 @@ impl Plan {
     fn select(&mut self, part: Part) {
         self.only = Some(part);
         self.tail_seconds = 0;
+        self.transaction_seconds = 0;
         self.directory = toolchain::target_directory();
     }
 
@@ -73,6 +76,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         warmup_seconds: 8,
         idle_seconds: 30,
         tail_seconds: 600,
+        transaction_seconds: 20,
         sustained_seconds: 60,
         sustained_gigabytes: 20,
         behind_gigabytes: 20,
@@ -98,6 +102,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                     warmup_seconds: 3,
                     idle_seconds: 5,
                     tail_seconds: 20,
+                    transaction_seconds: 5,
                     sustained_seconds: 10,
                     behind_gigabytes: 1,
                     directory: toolchain::target_directory(),
@@ -114,7 +119,8 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--only-sustained" => plan.select(Part::Sustained),
             "--only-delivered" => plan.select(Part::Delivered),
             "--only-pages" => plan.select(Part::Pages),
-            "--only-tails" => plan.skip_pairs = true,
+            "--only-tails" => (plan.skip_pairs, plan.transaction_seconds) = (true, 0),
+            "--only-transactions" => (plan.skip_pairs, plan.tail_seconds) = (true, 0),
             _ => bail!("unknown argument {argument}"),
         }
     }
@@ -177,9 +183,19 @@ pub fn run(arguments: &[String]) -> Result<()> {
         clients: Clients::prepare()?,
     };
     if !plan.skip_pairs {
-        let samples = pairs(&lab, &plan)?;
+        let mut samples = Samples::default();
+        if plan.has(Part::Pages) {
+            session::calibrate(&lab, &plan, &mut samples)?;
+        }
+        pairs(&lab, &plan, &mut samples, one_turn)?;
         let text = report::pairs(&plan, &machine, &samples);
         write(&plan, "benchmarks", &text, &samples.raw_json()?)?;
+    }
+    if plan.transaction_seconds > 0 {
+        let mut samples = Samples::default();
+        pairs(&lab, &plan, &mut samples, transactions::run)?;
+        let text = report::transactions(&plan, &machine, &samples);
+        write(&plan, "transactions", &text, &samples.raw_json()?)?;
     }
     if plan.tail_seconds > 0 {
         let (curves, busy) = tails(&lab, &plan)?;
@@ -189,11 +205,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn pairs(lab: &Lab, plan: &Plan) -> Result<Samples> {
-    let mut samples = Samples::default();
-    if plan.has(Part::Pages) {
-        session::calibrate(lab, plan, &mut samples)?;
-    }
+/// One broker's part of a pair.
+type Turn = fn(&Lab, &Plan, Target, &mut Samples) -> Result<()>;
+
+fn pairs(lab: &Lab, plan: &Plan, samples: &mut Samples, turn: Turn) -> Result<()> {
     for pair in 0..plan.pairs {
         let order = if pair % 2 == 0 {
             [Target::Kafka, Target::Ottla]
@@ -203,10 +218,10 @@ fn pairs(lab: &Lab, plan: &Plan) -> Result<Samples> {
         for target in order {
             println!("pair {} of {}: {}", pair + 1, plan.pairs, target.name());
             samples.busy.push(machine::busy_share(Duration::from_secs(3))?);
-            one_turn(lab, plan, target, &mut samples)?;
+            turn(lab, plan, target, samples)?;
         }
     }
-    Ok(samples)
+    Ok(())
 }
 
 /// Returns the curves, and how busy other programs kept the machine before each.

@@ -1,4 +1,4 @@
-//! Renders docs/measurements/benchmarks.md and tails.md.
+//! Renders docs/measurements/benchmarks.md, transactions.md and tails.md.
 
 use super::Plan;
 use super::metrics::{METRICS, Metric, Samples, median};
@@ -21,7 +21,34 @@ pub fn pairs(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> St
     table(&mut text, plan, samples);
     durable(&mut text, samples);
     calibration(&mut text, samples);
-    invalid(&mut text, samples.invalid.clone(), &samples.busy);
+    conclude(&mut text, samples);
+    text
+}
+
+pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> String {
+    let mut text = String::from(
+        "# Transactions: Ottla beside Apache Kafka 4.3\n\n\
+         Written by `cargo xtask bench-kafka --only-transactions`; do not edit. Both brokers with their defaults: Ottla answers a \
+         commit when it and its markers are on disk, Apache Kafka when they are in the page cache. Broker and generator share the \
+         machine below.\n\n",
+    );
+    manifest(&mut text, plan, machine);
+    let _ = writeln!(
+        text,
+        "| pairs | {}, order alternated (Kafka first in odd pairs) |\n\
+         | load | franz-go, records of 256 B over 6 partitions, linger 0; each transactional id begins the next transaction when \
+         the one before is committed; {} s after a warm-up of {} s |\n\
+         | commit | from the call, when every record is acknowledged, to its answer |\n",
+        plan.pairs, plan.transaction_seconds, plan.warmup_seconds,
+    );
+    table(&mut text, plan, samples);
+    conclude(&mut text, samples);
+    text
+}
+
+/// What is invalid, and which aims are missed.
+fn conclude(text: &mut String, samples: &Samples) {
+    invalid(text, samples.invalid.clone(), &samples.busy);
     let short = METRICS
         .iter()
         .filter(|metric| verdict(metric, samples) == "**falls short**");
@@ -30,8 +57,7 @@ pub fn pairs(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> St
         let aim = metric.aim.unwrap_or(f64::NAN);
         format!("{}: ratio {}, aim {}", metric.title, number(middle), number(aim))
     });
-    shortfalls(&mut text, lines);
-    text
+    shortfalls(text, lines);
 }
 
 pub fn tails(plan: &Plan, machine: &[(String, String)], curves: &[Curve], busy: &[f64]) -> String {

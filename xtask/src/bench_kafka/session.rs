@@ -384,17 +384,18 @@ pub fn sustained(
     samples.add(target, rate_key, rate);
     samples.add(target, cpu_key, cpu);
     samples.add(target, drift_key, drift(&result));
-    if is_default(target, durability) {
+    if durability == default_of(target) {
         samples.add(target, "sustained_default_rate", rate);
         samples.add(target, "sustained_default_cpu", cpu);
     }
     Ok(())
 }
 
-fn is_default(target: Target, durability: Durability) -> bool {
+/// What an acknowledgement means by default.
+pub fn default_of(target: Target) -> Durability {
     match target {
-        Target::Kafka => durability == Durability::PageCache,
-        Target::Ottla => durability == Durability::Disk,
+        Target::Kafka => Durability::PageCache,
+        Target::Ottla => Durability::Disk,
     }
 }
 

@@ -535,8 +535,28 @@ pub struct ClusterSide {
     /// `request_percentage` of its client id, as a share of one processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_request_share: Option<f64>,
+    #[serde(skip_serializing_if = "BrokerSockets::is_unknown")]
+    pub sockets: BrokerSockets,
     /// The entry stands for producers that push nothing.
     pub silent: Option<SilentWriters>,
+}
+
+/// The buffers that brokers set for their sockets, the smallest of all brokers; `None`: not known,
+/// or a kernel chooses the size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BrokerSockets {
+    pub brokers: f64,
+    /// socket.receive.buffer.bytes.
+    pub receive_buffer_bytes: Option<f64>,
+    /// socket.send.buffer.bytes.
+    pub send_buffer_bytes: Option<f64>,
+}
+
+impl BrokerSockets {
+    pub fn is_unknown(&self) -> bool {
+        self.receive_buffer_bytes.is_none() && self.send_buffer_bytes.is_none()
+    }
 }
 
 /// Producers of a topic that push nothing.

@@ -173,6 +173,7 @@ const FAST: f64 = 10_000.0;
 pub const JAVA: &[Client] = &[Client::Java];
 pub const BOTH: &[Target] = &[Target::Ottla, Target::Kafka];
 pub const OTTLA: &[Target] = &[Target::Ottla];
+pub const KAFKA: &[Target] = &[Target::Kafka];
 /// A Java client pushes on the connection that it produces on, and Apache Kafka does not tell what
 /// a client that pushes nothing does.
 const NOT_PUSHED: &[(Target, Client)] = &[(Target::Kafka, Client::Java)];

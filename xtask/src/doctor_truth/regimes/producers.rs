@@ -1,7 +1,8 @@
 //! Producers with a bottleneck.
 
 use super::{
-    ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, NOT_PUSHED, OTTLA, Pairs, Regime, Remedy, Way,
+    ALL, Around, BOTH, Client, Figure, JAVA, JAVA_LIBRDKAFKA, KAFKA, NOT_PUSHED, OTTLA, Pairs, Regime,
+    Remedy, Way,
 };
 
 /// The rate of a client across a round trip, batches full.
@@ -391,6 +392,24 @@ fn network() -> Vec<Regime> {
         .partitions(12)
         .remedy(&[("max.in.flight.requests.per.connection", "5")])
         .clients(JAVA_OTTLA),
+        // Ottla leaves the size of that buffer to the kernel.
+        Regime {
+            brokers: KAFKA,
+            ..producer(
+                "brokers-receive-buffer",
+                "batch.size=65536, 8,000 records/s of 900 bytes of text across 40 ms: more than the broker's socket.receive.buffer.bytes",
+                Way::Far,
+                &[
+                    ("batch.size", "65536"),
+                    ("send.buffer.bytes", "1048576"),
+                    ("load.rate", "8000"),
+                    ("load.record.bytes", "900"),
+                    ("load.values", "text"),
+                ],
+                &["NETWORK_WINDOW"],
+            )
+        }
+        .remedy(&[("compression.type", "lz4")]),
         producer(
             "full-link",
             "batch.size=262144, 15,000 records/s of 1,000 bytes over a link of 10 MB/s across 4 ms",

@@ -8,14 +8,15 @@ use std::fmt;
 
 use ottla_client::Error;
 use ottla_client::admin::{
-    Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
+    Admin, ClientMetricsSubscription, ConfigEntries, ConfigResource, ConfigResourceKind, ConfigSource,
+    GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
 };
 
 use super::paths::is_this_machine;
 use super::quotas::Quotas;
 use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
-use crate::doctor::snapshot::{BrokerSide, Client, ConsumedPartition, Role};
+use crate::doctor::snapshot::{BrokerSide, BrokerSockets, Client, ClusterSide, ConsumedPartition, Role};
 use crate::machine::host::HostCounts;
 use crate::numbers;
 
@@ -23,6 +24,9 @@ use crate::numbers;
 /// group's coordinator and every partition's leader.
 const GROUPS_MAX: usize = 500;
 const PARTITIONS_MAX: usize = 20_000;
+
+/// At most this many brokers are asked for their settings.
+const BROKERS_MAX: usize = 50;
 
 /// The limits of each entity, by the quota's name.
 type Described = BTreeMap<QuotaEntity, BTreeMap<String, f64>>;
@@ -45,6 +49,7 @@ pub struct ClusterReading {
     /// Of each group's partitions: the committed offset and the log's end.
     pub positions: BTreeMap<(String, TopicPartition), Position>,
     pub quotas: Quotas,
+    pub sockets: BrokerSockets,
     /// This machine, where every broker is on it.
     pub host: Option<HostCounts>,
     /// What this reading lacks.
@@ -161,7 +166,21 @@ pub fn ask(
         Writing::default()
     });
     let intervals = push_intervals(admin)?;
-    let mut brokers = admin.describe_cluster().wait()?.nodes.into_values();
+    let brokers = admin.describe_cluster().wait()?.nodes;
+    let ids = brokers.keys().take(BROKERS_MAX);
+    let settings = ids.map(|id| ConfigResource::new(ConfigResourceKind::Broker, id.0.to_string()));
+    // Without permission to see settings less is known.
+    let settings = admin
+        .describe_configs(settings.collect())
+        .wait()
+        .unwrap_or_default();
+    let settings: Vec<ConfigEntries> = settings.into_values().flatten().collect();
+    let sockets = BrokerSockets {
+        brokers: brokers.len() as f64,
+        receive_buffer_bytes: least_buffer(&settings, "socket.receive.buffer.bytes"),
+        send_buffer_bytes: least_buffer(&settings, "socket.send.buffer.bytes"),
+    };
+    let mut brokers = brokers.into_values();
     let are_here = brokers.len() > 0 && brokers.all(|broker| is_this_machine(&broker.address.host));
     Ok(ClusterReading {
         at_ms,
@@ -171,6 +190,7 @@ pub fn ask(
         positions,
         quotas,
         groups,
+        sockets,
         host: are_here.then(HostCounts::read).flatten(),
         shortcomings,
     })
@@ -241,6 +261,23 @@ fn push_intervals(admin: &Admin) -> Result<Vec<i64>, Error> {
         .into_values()
         .map(|entries| entries.ok().and_then(|entries| interval_ms(&entries)));
     Ok(intervals.map(|ms| ms.map_or(INTERVAL_MS, i64::from)).collect())
+}
+
+fn least_buffer(brokers: &[ConfigEntries], key: &str) -> Option<f64> {
+    let set = brokers.iter().filter_map(|entries| {
+        let entry = entries.get(key)?;
+        let is_ottla = entries.contains_key("ottla.durability");
+        buffer_set(entry.value.as_deref()?, entry.source, is_ottla)
+    });
+    set.reduce(f64::min)
+}
+
+/// The size that a broker sets: Apache Kafka also the 100 KiB of its default; Ottla leaves it to
+/// the kernel where its owner has set none.
+fn buffer_set(value: &str, source: ConfigSource, is_ottla: bool) -> Option<f64> {
+    let is_left_alone = is_ottla && source == ConfigSource::Default;
+    let bytes: f64 = value.parse().ok()?;
+    (bytes > 0.0 && !is_left_alone).then_some(bytes)
 }
 
 /// Clusters may forbid to describe them: `DescribeConfigs` of the cluster is needed.
@@ -316,6 +353,10 @@ fn observation(
             ..BrokerSide::default()
         },
         is_off_at_broker: !reading.asks_for_metrics,
+        cluster: (!reading.sockets.is_unknown()).then(|| ClusterSide {
+            sockets: reading.sockets,
+            ..ClusterSide::default()
+        }),
         partitions: (member.assignment.iter())
             .filter_map(|partition| consumed(reading, earlier, commits, group, partition))
             .collect(),
@@ -577,6 +618,15 @@ mod tests {
         let entity = BTreeMap::from([("client-id".to_owned(), None)]);
         let limits = BTreeMap::from([(kind.to_owned(), limit)]);
         Quotas::new([(entity, limits)].into_iter().collect())
+    }
+
+    #[test]
+    fn a_socket_s_buffer_counts_where_the_broker_sets_it() {
+        let (default, set) = (ConfigSource::Default, ConfigSource::StaticBroker);
+        assert_eq!(buffer_set("102400", default, false), Some(102_400.0));
+        assert_eq!(buffer_set("102400", default, true), None);
+        assert_eq!(buffer_set("1048576", set, true), Some(1_048_576.0));
+        assert_eq!(buffer_set("-1", set, false), None);
     }
 
     #[test]

@@ -265,7 +265,9 @@ fn complement(
     let own: f64 = pushing.topics.values().sum();
     let count = partitions.len();
     partitions.truncate(HEAVIEST);
-    (count > 0 || quota.is_some() || request_quota.is_some()).then(|| Observed {
+    let sockets = reading.sockets;
+    let is_any = quota.is_some() || request_quota.is_some() || !sockets.is_unknown();
+    (count > 0 || is_any).then(|| Observed {
         client: Client {
             client_id: pushing.client.client_id.clone(),
             instance_id: pushing.client.instance_id.clone(),
@@ -280,6 +282,7 @@ fn complement(
             is_alone: own >= ALONE * all,
             quota_bytes_per_second: quota,
             quota_request_share: request_quota.map(|percent| percent / 100.0),
+            sockets,
             silent: None,
         }),
         ..Observed::default()

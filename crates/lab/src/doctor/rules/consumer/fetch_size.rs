@@ -197,9 +197,11 @@ fn larger(reading: &Reading<'_>, limit: &SizeLimit, fetch_ms: f64, wanted: f64) 
     let fixed = reading.round_trip_ms.unwrap_or(0.0);
     let rates = (now * gain(growth, fetch_ms, fixed), now * growth);
     let unknown = "how much of a fetch's time is the round trip: only that part does not grow with the size";
-    // A larger answer may meet the receive window, which only matters where its size is not sure.
-    let window = receive_window::ceiling(reading).map(|(rate, _)| rate);
-    let high = window.map_or(rates.1, |window| rates.1.min(window.max(now)));
+    let window = receive_window::ceiling(reading).filter(|window| window.rates.1 < rates.1);
+    let (low, high) = window.as_ref().map_or(rates, |window| {
+        let (low, high) = window.rates;
+        (rates.0.min(low.max(now)), high.max(now))
+    });
     let unknown = reading.round_trip_ms.is_none().then_some(unknown);
     let partitions = reading.partitions.unwrap_or(1.0).max(1.0);
     let most = if limit.name == "fetch.max.bytes" {
@@ -210,11 +212,8 @@ fn larger(reading: &Reading<'_>, limit: &SizeLimit, fetch_ms: f64, wanted: f64) 
     Recommendation {
         set: format!("{}={}", limit.name, plain(wanted)),
         why: String::from("one fetch is under way at a time: what it may bring sets the rate"),
-        promise: fetches::promised_rate(reading, (rates.0.min(high), high), unknown),
-        next_ceiling: match receive_window::ceiling(reading) {
-            Some((rate, words)) if rate < rates.1 => words,
-            _ => fetches::ceiling_after(reading),
-        },
+        promise: fetches::promised_rate(reading, (low, high), unknown),
+        next_ceiling: window.map_or_else(|| fetches::ceiling_after(reading), |window| window.words),
         cost: format!("up to {} of memory at the consumer", bytes(most)),
     }
 }
@@ -239,6 +238,7 @@ mod tests {
             partitions: partitions(&[(9_000.0, 400.0, 267.0); 6]),
             ..Consumer::default()
         });
+        snapshot.settings.receive_buffer_bytes = stated(2_097_152.0);
         snapshot.network.round_trip_ms = Some(40.0);
         snapshot.brokers = vec![BrokerSide {
             requests_per_second: Some(16.8),
@@ -278,6 +278,34 @@ mod tests {
         let change = diagnosis.recommendation.clone().unwrap();
         assert_eq!(change.set, "max.partition.fetch.bytes=1048576");
         assert!(!diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
+    }
+
+    /// Measured over 40 ms with max.partition.fetch.bytes=40000 and two partitions of 3,000
+    /// records/s: with the default it read 1,850 and 2,061, because Java's receive buffer has 64
+    /// KiB.
+    #[test]
+    fn larger_fetches_carry_no_more_than_the_receive_buffer_of_java_s_default() {
+        let mut snapshot = small_fetches();
+        snapshot.settings.receive_buffer_bytes = None;
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.records_per_second = Some(1_000.0);
+        consumer.bytes_per_second = Some(1_020_000.0);
+        consumer.fetches_per_second = Some(13.5);
+        consumer.fetch_bytes = Some(75_000.0);
+        consumer.fetch_ms = Some(72.0);
+        consumer.assigned_partitions = Some(2.0);
+        consumer.partitions = partitions(&[(9_000.0, 2_500.0, 500.0); 2]);
+        let promised = |snapshot: &Snapshot| {
+            let change = check(snapshot, Verdict::FetchSize).recommendation.unwrap();
+            (change.promise, change.next_ceiling)
+        };
+        let (promise, next) = promised(&snapshot);
+        for measured in [1_850.0, 2_061.0] {
+            assert!((promise.low..=promise.high).contains(&measured), "{promise:?}");
+        }
+        assert!(next.contains("Java's default"), "{next}");
+        snapshot.settings.receive_buffer_bytes = stated(1_048_576.0);
+        assert!(promised(&snapshot).0.high > promise.high);
     }
 
     // Without a lag that they could have caused, and where the round trip is next to nothing.

@@ -5,7 +5,9 @@ use super::super::engine::PROMISE_WIDTH_MAX;
 use super::found::promise;
 use super::reading::{Reading, SIZE_AT_LIMIT, is_known, sane};
 use crate::formulas::consumer::{catch_up_seconds, fetch_bytes_per_second};
-use crate::numbers::number;
+use crate::model::ceilings::by_window;
+use crate::model::pipe::SEND_WINDOW_SHARE;
+use crate::numbers::{bytes, number};
 
 /// F15: a link that carries this share of its bandwidth is full.
 const LINK_USE_HIGH: f64 = 0.85;
@@ -135,10 +137,51 @@ fn others_allow(reading: &Reading<'_>) -> Option<f64> {
         .reduce(f64::min)
 }
 
+/// What the brokers' send buffers let through.
+pub struct BrokersWindow {
+    pub buffer_bytes: f64,
+    /// In records per second: what they let through at least, and at most.
+    pub rates: (f64, f64),
+}
+
+/// As many send buffers as brokers send to it, where brokers set them.
+pub fn brokers_window(reading: &Reading<'_>) -> Option<BrokersWindow> {
+    let sockets = reading.snapshot.cluster.as_ref()?.sockets;
+    let buffer_bytes = sane(sockets.send_buffer_bytes)?;
+    let senders = sockets.brokers.min(reading.partitions.unwrap_or(f64::INFINITY));
+    let rate = by_window(
+        buffer_bytes,
+        reading.round_trip_ms?,
+        senders.max(1.0),
+        reading.record_bytes()?,
+    );
+    (rate.is_finite() && rate > 0.0).then_some(BrokersWindow {
+        buffer_bytes,
+        rates: (SEND_WINDOW_SHARE.0 * rate, SEND_WINDOW_SHARE.1 * rate),
+    })
+}
+
 /// The rate after a change with which fetches bring between `low` and `high` records per second:
 /// what is written once the consumer has caught up, more until then, never more than the
-/// application and the link allow.
+/// application, the link and the brokers' send buffers allow.
 pub fn promised_rate(reading: &Reading<'_>, (low, high): (f64, f64), unknown: Option<&str>) -> Promise {
+    let now = reading.consumed.unwrap_or(0.0);
+    let bounds = match brokers_window(reading) {
+        Some(window) => (
+            low.min(window.rates.0.max(now)),
+            high.min(window.rates.1.max(now)),
+        ),
+        None => (low, high),
+    };
+    promised_with_other_brokers(reading, bounds, unknown)
+}
+
+/// The same where the brokers' send buffers change.
+pub fn promised_with_other_brokers(
+    reading: &Reading<'_>,
+    (low, high): (f64, f64),
+    unknown: Option<&str>,
+) -> Promise {
     let now = reading.consumed.unwrap_or(0.0);
     let figure = "records_per_second";
     let most = others_allow(reading).unwrap_or(f64::INFINITY);
@@ -159,7 +202,18 @@ pub fn promised_rate(reading: &Reading<'_>, (low, high): (f64, f64), unknown: Op
 
 /// What limits the consumer after its fetches.
 pub fn ceiling_after(reading: &Reading<'_>) -> String {
-    match reading.work_limit() {
+    let work = reading.work_limit();
+    let window = brokers_window(reading);
+    let is_lower = |window: &BrokersWindow| work.is_none_or(|work| window.rates.1 < work);
+    if let Some(window) = window.filter(is_lower) {
+        return format!(
+            "socket.send.buffer.bytes of the brokers, {}: {} to {} records/s (F12)",
+            bytes(window.buffer_bytes),
+            number(window.rates.0),
+            number(window.rates.1)
+        );
+    }
+    match work {
         Some(limit) => format!("the application's own work: {} records/s (F29)", number(limit)),
         None => String::from("the link's bandwidth, then the application's work: neither is known"),
     }

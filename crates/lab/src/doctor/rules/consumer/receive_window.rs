@@ -12,8 +12,10 @@
 //!   receive.buffer.bytes.
 //! - Thresholds: an answer takes at least 3 round trips; where the buffer is not known, less than 1
 //!   MiB passes in each; else the bytes per round trip are 0.5 to 1.35
-//!   of receive.buffer.bytes (the kernel keeps part of the buffer for its own); no cold reads, no
-//!   throttle, the link not known to be full; polls wait for fetches and there is a lag.
+//!   of receive.buffer.bytes (the kernel keeps part of the buffer for its own), or 1 to 2 of
+//!   socket.send.buffer.bytes where brokers set that (the kernel doubles it; Apache Kafka's default
+//!   is 100 KiB); no cold reads, no throttle, the link not known to be full; polls wait for fetches
+//!   and there is a lag.
 //! - Says: "The connection carries 52 KiB per round trip of 40 ms: its receive window is too small
 //!   for this distance."
 //! - Source: bandwidth-delay product (F12, F13); measured over 40 ms with buffers of 64 KiB and 2
@@ -21,7 +23,7 @@
 
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::super::super::snapshot::Library;
-use super::super::super::snapshot::Setting;
+use super::super::super::snapshot::{Origin, Setting};
 use super::super::broker::parts::{Part, Parts};
 use super::super::words;
 use super::cold_read::are_cold_reads_many;
@@ -30,13 +32,11 @@ use super::fetches;
 use super::found::{Found, known};
 use super::quota;
 use super::reading::{Reading, is_known, sane};
+use crate::model::pipe::{RECEIVE_WINDOW_SHARE, SEND_WINDOW_SHARE};
 use crate::numbers::{bytes, duration, number, plain};
 
 /// An answer that takes fewer round trips than this is not held up by a window.
 const ROUND_TRIPS_MIN: f64 = 3.0;
-
-/// The kernel keeps some of a receive buffer for its own data, and lends some to the window.
-const WINDOW_SHARE: (f64, f64) = (0.5, 1.35);
 
 /// Java's default.
 const JAVA_BUFFER_BYTES: f64 = 65_536.0;
@@ -77,6 +77,10 @@ pub fn receive_window(reading: &Reading<'_>) -> Found {
     };
     if queue(reading).is_some() {
         return Found::nothing(numbers, "no: what is sent queues on the way, so the link is full");
+    }
+    let is_its_own = buffer.is_some_and(|buffer| flow.is_pinned_at(buffer.0));
+    if let Some(sent) = full_at_brokers(reading, flow).filter(|_| !is_its_own) {
+        return matched_at_brokers(reading, numbers, flow, sent);
     }
     let is_small = flow.per_round_trip < GROWN_WINDOW_BYTES;
     match buffer {
@@ -138,18 +142,28 @@ pub fn is_suspected(reading: &Reading<'_>) -> bool {
     Flow::of(reading).is_some_and(is_small) && is_free_of_others(reading)
 }
 
-/// The most records per second that the window lets through, in words, where the buffer is known or
-/// the way of answers shows it.
-pub fn ceiling(reading: &Reading<'_>) -> Option<(f64, String)> {
-    let buffer = buffer(reading).filter(|buffer| is_known(*buffer))?;
+/// What the window lets through.
+pub struct Ceiling {
+    /// In records per second: of a kernel that lends nothing, and of one that lends what it can.
+    pub rates: (f64, f64),
+    pub words: String,
+}
+
+/// The rate that the receive buffer allows, where the client has set one or its library does.
+pub fn ceiling(reading: &Reading<'_>) -> Option<Ceiling> {
+    let buffer = buffer(reading)?;
     let round_trip_ms = reading.round_trip_ms?;
     let rate = 1_000.0 * buffer.0 / round_trip_ms / reading.record_bytes()?;
     let words = format!(
-        "the receive window: {} records/s with receive.buffer.bytes of {}",
+        "the receive window: {} records/s with receive.buffer.bytes of {}{}",
         number(rate),
-        bytes(buffer.0)
+        bytes(buffer.0),
+        if is_known(buffer) { "" } else { ", Java's default" }
     );
-    (rate.is_finite() && rate > 0.0).then_some((rate, words))
+    let rates = (rate, RECEIVE_WINDOW_SHARE.1 * rate);
+    // Who reads more than the default allows has set another size.
+    let is_likely = is_known(buffer) || reading.consumed.is_none_or(|now| now <= rates.1);
+    (is_likely && rate.is_finite() && rate > 0.0).then_some(Ceiling { rates, words })
 }
 
 /// A queue on the way to the client.
@@ -197,10 +211,30 @@ impl Flow {
         })
     }
 
+    fn line(&self, reading: &Reading<'_>) -> Evidence {
+        Evidence::new(
+            "F13",
+            "window",
+            "size * RTT / way",
+            self.per_round_trip,
+            "B per round trip",
+        )
+        .measured("size", reading.fetch_bytes.unwrap_or(0.0), "B")
+        .measured("RTT", self.round_trip_ms, "ms")
+        .measured("way", self.transfer_ms, "ms")
+    }
+
     fn is_pinned_at(&self, buffer_bytes: f64) -> bool {
         let share = self.per_round_trip / buffer_bytes;
-        share >= WINDOW_SHARE.0 && share <= WINDOW_SHARE.1
+        share >= RECEIVE_WINDOW_SHARE.0 && share <= RECEIVE_WINDOW_SHARE.1
     }
+}
+
+/// The brokers' send buffer, where a round trip carries as much as that lets through.
+fn full_at_brokers(reading: &Reading<'_>, flow: Flow) -> Option<f64> {
+    let buffer = fetches::brokers_window(reading)?.buffer_bytes;
+    let share = flow.per_round_trip / buffer;
+    (share >= SEND_WINDOW_SHARE.0 && share <= SEND_WINDOW_SHARE.1).then_some(buffer)
 }
 
 /// The part of a fetch before its answer is sent.
@@ -243,31 +277,14 @@ fn matched(
         bytes(flow.per_round_trip),
         number(flow.round_trip_ms)
     );
-    let takes = "an answer takes several round trips already; a larger one takes more in proportion";
-    let line = Evidence::new(
-        "F13",
-        "window",
-        "size * RTT / way",
-        flow.per_round_trip,
-        "B per round trip",
-    )
-    .measured("size", reading.fetch_bytes.unwrap_or(0.0), "B")
-    .measured("RTT", flow.round_trip_ms, "ms")
-    .measured("way", flow.transfer_ms, "ms")
-    .with("receive.buffer.bytes", buffer.0, "B", buffer.1);
-    let mut found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
+    let line = flow
+        .line(reading)
+        .with("receive.buffer.bytes", buffer.0, "B", buffer.1);
+    let found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
         .finding(FindingId::N5, summary)
         .evidence([line])
-        .evidence(fetches::ceiling(reading))
-        .recommend(Some(wider(reading, flow, buffer)))
-        .refuse("max.partition.fetch.bytes", takes)
-        .refuse("fetch.max.bytes", takes);
-    if reading.is_surely_not_held() {
-        found = found.refuse(
-            "fetch.min.bytes",
-            "fetches do not wait for records: more is unread than they bring",
-        );
-    }
+        .recommend(Some(wider(reading, flow, buffer)));
+    let found = with_what_would_not_help(reading, found);
     match buffer.1 {
         "inferred" => found.missing(
             "receive.buffer.bytes of this client, and the link's bandwidth: a full link that drops what it cannot queue looks alike",
@@ -279,21 +296,81 @@ fn matched(
     }
 }
 
-fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Recommendation {
+/// The same window at the brokers' end.
+fn matched_at_brokers(reading: &Reading<'_>, numbers: String, flow: Flow, buffer: f64) -> Found {
+    let summary = format!(
+        "The connection carries {} per round trip of {} ms: the brokers' send buffer of {} lets no more be on the way.",
+        bytes(flow.per_round_trip),
+        number(flow.round_trip_ms),
+        bytes(buffer)
+    );
+    let confidence = match reading.is_surely_not_held() {
+        true => Confidence::Medium,
+        false => Confidence::Low,
+    };
+    let told = words::origin(Origin::Stated);
+    let line = flow
+        .line(reading)
+        .with("socket.send.buffer.bytes", buffer, "B", told);
+    let (wanted, most) = widened(reading, flow, buffer);
+    let change = Recommendation {
+        set: format!("socket.send.buffer.bytes={} on the brokers", plain(wanted)),
+        why: String::from(
+            "a connection carries one window per round trip, and the sender's buffer bounds it, too",
+        ),
+        promise: fetches::promised_with_other_brokers(reading, (0.7 * most, most), None),
+        next_ceiling: String::from("the client's receive.buffer.bytes, then the link"),
+        cost: String::from(
+            "memory of the kernel for each connection; net.core.wmem_max must allow it; brokers read it when they start, and -1 \
+             leaves it to the kernel",
+        ),
+    };
+    let found = Found::verdict(numbers, Verdict::NetworkWindow, confidence, summary.clone())
+        .finding(FindingId::N5, summary)
+        .evidence([line])
+        .recommend(Some(change))
+        .refuse(
+            "receive.buffer.bytes",
+            "the brokers' send buffer is full before it",
+        );
+    with_what_would_not_help(reading, found)
+}
+
+fn with_what_would_not_help(reading: &Reading<'_>, found: Found) -> Found {
+    let takes = "an answer takes several round trips already; a larger one takes more in proportion";
+    let found = found
+        .evidence(fetches::ceiling(reading))
+        .refuse("max.partition.fetch.bytes", takes)
+        .refuse("fetch.max.bytes", takes);
+    if !reading.is_surely_not_held() {
+        return found;
+    }
+    found.refuse(
+        "fetch.min.bytes",
+        "fetches do not wait for records: more is unread than they bring",
+    )
+}
+
+/// A buffer in place of one of `buffer_bytes`, and the rate with it.
+fn widened(reading: &Reading<'_>, flow: Flow, buffer_bytes: f64) -> (f64, f64) {
     let now = reading.consumed.unwrap_or(0.0);
     let needed = reading
         .produced
         .filter(|_| now > 0.0)
         .map_or(4.0, |produced| (4.0 * produced / now).max(4.0));
     let wanted = fetches::power_of_two(needed * flow.per_round_trip, BUFFER_RANGE);
-    let wanted = wanted.max(2.0 * buffer.0);
-    let share = flow.per_round_trip / buffer.0;
+    let wanted = wanted.max(2.0 * buffer_bytes);
+    let share = flow.per_round_trip / buffer_bytes;
     let size = reading.fetch_bytes.unwrap_or(0.0);
     // At least one round trip for the request and the first byte, then a window in each.
     let way_ms = flow.round_trip_ms * (1.0 + size / (wanted * share));
     let fetch_ms = reading.fetch_ms.unwrap_or(flow.transfer_ms);
     let at_broker = (fetch_ms - flow.transfer_ms).max(0.0);
-    let most = now * fetch_ms / (way_ms + at_broker);
+    (wanted, now * fetch_ms / (way_ms + at_broker))
+}
+
+fn wider(reading: &Reading<'_>, flow: Flow, buffer: (f64, &'static str)) -> Recommendation {
+    let (wanted, most) = widened(reading, flow, buffer.0);
     Recommendation {
         set: format!("receive.buffer.bytes={}", plain(wanted)),
         why: String::from("a connection carries one window per round trip, and the buffer bounds the window"),
@@ -311,7 +388,8 @@ mod tests {
     use super::super::samples::{check, of, partitions, refuses, stated};
     use super::*;
     use crate::doctor::diagnosis::Diagnosis;
-    use crate::doctor::snapshot::{BrokerSide, Consumer, Snapshot};
+    use crate::doctor::rules::examine;
+    use crate::doctor::snapshot::{BrokerSide, BrokerSockets, ClusterSide, Consumer, Snapshot};
 
     /// Measured over 40 ms with receive.buffer.bytes of 64 KiB: 4,000 records/s of 1,000 bytes are
     /// written.
@@ -432,6 +510,59 @@ mod tests {
         assert!(diagnosis.missing.iter().any(is_asked), "{:?}", diagnosis.missing);
         let change = diagnosis.recommendation.unwrap();
         assert_eq!(change.set, "socket.receive.buffer.bytes=1048576");
+    }
+
+    /// Measured on Apache Kafka over 40 ms: with receive.buffer.bytes of 1 MiB 3,491 of 6,000
+    /// records/s were read.
+    #[test]
+    fn a_full_send_buffer_of_the_brokers_is_theirs_to_widen() {
+        let mut snapshot = small_window();
+        let consumer = snapshot.consumer.as_mut().unwrap();
+        consumer.records_per_second = Some(3_491.0);
+        consumer.bytes_per_second = Some(3_560_000.0);
+        consumer.fetches_per_second = Some(1.78);
+        consumer.fetch_ms = Some(560.0);
+        snapshot.settings.receive_buffer_bytes = stated(1_048_576.0);
+        assert_ne!(examine(&snapshot).verdict, Verdict::NetworkWindow);
+        snapshot.cluster = Some(ClusterSide {
+            sockets: BrokerSockets {
+                brokers: 1.0,
+                receive_buffer_bytes: Some(102_400.0),
+                send_buffer_bytes: Some(102_400.0),
+            },
+            ..ClusterSide::default()
+        });
+        let diagnosis = check(&snapshot, Verdict::NetworkWindow);
+        let change = diagnosis.recommendation.clone().unwrap();
+        assert!(
+            change.set.starts_with("socket.send.buffer.bytes=") && change.set.ends_with("on the brokers"),
+            "{change:?}"
+        );
+        assert!(change.promise.high > 4_000.0, "{change:?}");
+        refuses(&diagnosis, "receive.buffer.bytes");
+    }
+
+    /// The same with receive.buffer.bytes of 32 KiB: the next ceiling is the brokers'.
+    #[test]
+    fn a_wider_window_is_promised_up_to_the_brokers_send_buffer() {
+        let mut snapshot = small_window();
+        snapshot.cluster = Some(ClusterSide {
+            sockets: BrokerSockets {
+                brokers: 1.0,
+                receive_buffer_bytes: None,
+                send_buffer_bytes: Some(102_400.0),
+            },
+            ..ClusterSide::default()
+        });
+        let change = check(&snapshot, Verdict::NetworkWindow).recommendation.unwrap();
+        assert!(change.set.starts_with("receive.buffer.bytes="), "{change:?}");
+        let promise = change.promise;
+        assert!((promise.low..=promise.high).contains(&3_491.0), "{promise:?}");
+        assert!(
+            change.next_ceiling.contains("socket.send.buffer.bytes"),
+            "{}",
+            change.next_ceiling
+        );
     }
 
     /// Measured beside Apache Kafka, which knows no round trip: receive.buffer.bytes of 16 KiB over

@@ -193,6 +193,7 @@ fn no_recompression(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Recommenda
         Kind::Worker,
         Kind::Link,
         Kind::Window,
+        Kind::Receiver,
         Kind::Thread,
     ];
     let ceilings = promise::ceilings(reading, 1.0, &kinds);

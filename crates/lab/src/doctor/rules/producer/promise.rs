@@ -16,7 +16,7 @@ use super::reading::{Pipe, Reading, clean, positive};
 use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, lowest, next};
 use crate::model::constants::WINDOW_LOW;
 use crate::model::growth::grown;
-use crate::model::pipe;
+use crate::model::pipe::{self, RECEIVE_WINDOW_SHARE};
 use crate::numbers::{bytes, number};
 
 /// A pipe that is full was never used less than this.
@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Worker,
     Link,
     Window,
+    /// The brokers' receive buffer.
+    Receiver,
     Broker,
     /// What the pipe carries at its current L: X / U.
     Pipe,
@@ -120,6 +122,15 @@ pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Ve
     add(Kind::Window, by_window(reading), &|records| {
         format!("the window: {} records/s (F12)", number(records))
     });
+    let buffer = received_bytes(reading);
+    let by_receiver = buffer.and_then(|buffer| by_window_of(reading, RECEIVE_WINDOW_SHARE.1 * buffer));
+    add(Kind::Receiver, by_receiver, &|records| {
+        format!(
+            "socket.receive.buffer.bytes of the brokers, {}: {} records/s (F12)",
+            bytes(buffer.unwrap_or(0.0)),
+            number(records)
+        )
+    });
     add(
         Kind::Broker,
         by_broker(reading).map(|records| records * growth),
@@ -146,12 +157,28 @@ pub(crate) fn ceilings(reading: &Reading<'_>, growth: f64, kinds: &[Kind]) -> Ve
 }
 
 fn by_window(reading: &Reading<'_>) -> Option<f64> {
-    let pipe = reading.hottest()?;
-    let trip = reading.round_trip(pipe)?;
     let window = positive(reading.snapshot.network.window_bytes).or_else(|| {
         let buffer = reading.settings.send_buffer_bytes?;
         buffer.origin.is_known().then_some(2.0 * buffer.value)
     })?;
+    by_window_of(reading, window)
+}
+
+/// The receive buffer of the brokers, where it has been set.
+pub(crate) fn received_bytes(reading: &Reading<'_>) -> Option<f64> {
+    positive(reading.snapshot.cluster.as_ref()?.sockets.receive_buffer_bytes)
+}
+
+/// The least that a promise names where that buffer bounds it: not every kernel lends more than the
+/// buffer has.
+fn low_by_receiver(reading: &Reading<'_>, low: f64) -> f64 {
+    let least = received_bytes(reading).and_then(|buffer| by_window_of(reading, buffer));
+    least.map_or(low, |least| low.min(least))
+}
+
+fn by_window_of(reading: &Reading<'_>, window: f64) -> Option<f64> {
+    let pipe = reading.hottest()?;
+    let trip = reading.round_trip(pipe)?;
     let count = reading.nodes.len().max(1) as f64;
     clean(Some(ceilings::by_window(
         window,
@@ -218,6 +245,7 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
         Kind::Worker,
         Kind::Link,
         Kind::Window,
+        Kind::Receiver,
         Kind::Broker,
     ];
     let ceilings = ceilings(reading, growth, &kinds);
@@ -236,7 +264,7 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
         return latency_falls(reading).map(|promise| (promise, next(&ceilings)));
     }
     let low = worker_at_least(reading).map_or(low, |least| low.min(least));
-    let mut promise = records(now, low, high);
+    let mut promise = records(now, low_by_receiver(reading, low), high);
     if reading.offered.is_none() {
         promise.assumption = if may_fall > 1.0 { MAY_FALL } else { IF_OFFERED }.to_owned();
     }
@@ -325,6 +353,7 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
         Kind::Worker,
         Kind::Link,
         Kind::Window,
+        Kind::Receiver,
         Kind::Broker,
     ];
     let ceilings = ceilings(reading, 1.0, &kinds);
@@ -334,20 +363,24 @@ pub(crate) fn more_in_flight(reading: &Reading<'_>, in_flight: f64) -> Option<(P
     let used = reading.used().map_or(1.0, |used| used.clamp(USED_LOW, 1.0));
     let may_fall = may_fall(reading);
     let high = cut(&ceilings, raw * may_fall / used);
-    let mut promise = records(now, (WINDOW_LOW * raw).min(WINDOW_LOW * high), high);
+    let low = (WINDOW_LOW * raw).min(WINDOW_LOW * high);
+    let mut promise = records(now, low_by_receiver(reading, low), high);
     if may_fall > 1.0 {
         promise.assumption = MAY_FALL.to_owned();
     }
     Some((within_a_guessed_window(reading, promise), next(&ceilings)))
 }
 
-/// N5: a send buffer of `buffer_bytes`, by F12 and F13; counted once, not doubled, because the
-/// kernel's cap on doubling is unknown.
+/// N5: a buffer of `buffer_bytes` at one end, by F12 and F13; counted once, not doubled, because
+/// the kernel's cap on doubling is unknown.
+///
+/// - `other_end`: `Receiver` for a send buffer, `Window` for a receive buffer.
 pub(crate) fn larger_window(
     reading: &Reading<'_>,
     hottest: &Pipe<'_>,
     buffer_bytes: f64,
     round_trip_ms: f64,
+    other_end: Kind,
 ) -> Option<(Promise, String)> {
     let now = positive(reading.records_per_second)?;
     let request = hottest.request_bytes?;
@@ -361,19 +394,23 @@ pub(crate) fn larger_window(
     let by_window = wire::bytes_per_second_refined(&connection, request);
     let record = reading.record_bytes()?;
     let raw = clean(Some(by_window / record * count))?;
-    let kinds = [Kind::Offered, Kind::Worker, Kind::Link, Kind::Broker];
+    let kinds = [Kind::Offered, Kind::Worker, Kind::Link, other_end, Kind::Broker];
     let mut ceilings = ceilings(reading, 1.0, &kinds);
     ceilings.push(Ceiling {
         records_per_second: raw,
         text: format!(
-            "a window of {} across {} ms: {} records/s (F12, F13); the kernel's own cap (net.core.wmem_max) and the receiver's window can be lower",
+            "a window of {} across {} ms: {} records/s (F12, F13); the kernel's own cap (net.core.wmem_max, net.core.rmem_max) and the other end's window can be lower",
             bytes(buffer_bytes),
             number(round_trip_ms),
             number(raw)
         ),
     });
     let high = lowest(&ceilings).map_or(raw, |ceiling| ceiling.records_per_second);
-    let mut promise = records(now, WINDOW_LOW * high, high);
+    let low = match other_end {
+        Kind::Receiver => low_by_receiver(reading, WINDOW_LOW * high),
+        _ => WINDOW_LOW * high,
+    };
+    let mut promise = records(now, low, high);
     if reading.offered.is_none() {
         promise.assumption = IF_OFFERED.to_owned();
     }
@@ -392,7 +429,7 @@ pub(crate) fn with(promise: Promise, assumption: &str) -> Promise {
 mod tests {
     use super::*;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::BrokerSide;
+    use crate::doctor::snapshot::{BrokerSide, BrokerSockets, ClusterSide};
 
     /// A flush of one broker is in its local time, and its connections are served meanwhile.
     #[test]
@@ -449,5 +486,37 @@ mod tests {
         assert!((promised(Some(30.0)).high / unknown.high - 1.5).abs() < 0.02);
         // Something else takes the time.
         assert_eq!(promised(Some(20.0)).high, unknown.high);
+    }
+
+    /// One request in flight carried 821 records/s of 2,000 bytes across 40 ms to Apache Kafka,
+    /// five carried 1,392: its receive buffer had room for no more. Ottla left the size to the
+    /// kernel: 2,757.
+    #[test]
+    fn more_requests_in_flight_carry_no_more_than_the_brokers_receive_buffer_holds() {
+        let row = Row {
+            records: 821.0,
+            requests: 23.5,
+            request_bytes: 71_600.0,
+            records_per_request: 35.0,
+            in_flight: 1.0,
+            latency: 42.5,
+            ..ROW
+        };
+        let promised = |receive_buffer_bytes| {
+            let mut snapshot = row.snapshot();
+            snapshot.network.round_trip_ms = Some(40.4);
+            snapshot.cluster = Some(ClusterSide {
+                sockets: BrokerSockets {
+                    receive_buffer_bytes,
+                    ..BrokerSockets::default()
+                },
+                ..ClusterSide::default()
+            });
+            more_in_flight(&Reading::of(&snapshot), 5.0).unwrap()
+        };
+        let (kafka, next) = promised(Some(102_400.0));
+        assert!((kafka.low..=kafka.high).contains(&1_392.0), "{kafka:?}");
+        assert!(next.contains("socket.receive.buffer.bytes"), "{next}");
+        assert!(promised(None).0.low > kafka.high);
     }
 }

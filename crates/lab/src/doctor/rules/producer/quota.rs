@@ -9,10 +9,10 @@
 //! as nothing waits for long. A broker that throttles a client delays its pushes too, so that one
 //! on Apache Kafka may have pushed before it was throttled, and not since: then 0.8 of the byte
 //! quota that the cluster has for its client id, by the ends of its partitions, while it does not
-//! come to push or records wait; or, with low confidence, a request quota of less than one thread's
-//! time that the cluster has for it, while it writes on and does not come to push, on a machine
-//! that is not known to be full. A broker handles the requests of a connection one after another,
-//! so that no larger request quota is used up.
+//! come to push or records wait; or 1.05 of it for as long as brokers look back; or, with low
+//! confidence, a request quota of less than one thread's time that the cluster has for it, while it
+//! writes on and does not come to push, on a machine that is not known to be full. A broker handles
+//! the requests of a connection one after another, so that no larger request quota is used up.
 //! **Which quota**: bytes, where bytes per second are at the byte quota or no request quota is
 //! known; otherwise the share of request time, which fewer and larger requests lower first.
 //!
@@ -45,6 +45,10 @@ const HELD: f64 = 0.05;
 const ONE_THREAD: f64 = 1.0;
 /// The share of a byte quota from which on it limits.
 const REACHED: f64 = 0.8;
+/// A client that sends more for as long as brokers look back (quota.window.num and
+/// quota.window.size.seconds of Kafka) is held back, whatever else is known of it.
+const OVER: f64 = 1.05;
+const QUOTA_WINDOW_S: f64 = 11.0;
 
 struct Throttle {
     ms: f64,
@@ -174,7 +178,9 @@ fn is_at_the_clusters(reading: &Reading<'_>) -> bool {
         };
         Some(bytes / quota)
     };
-    (is_silent || reading.backlog != Backlog::None) && used().is_some_and(|used| used >= REACHED)
+    let is_held = is_silent || reading.backlog != Backlog::None;
+    let is_over = |used: f64| used >= OVER && reading.snapshot.seconds >= QUOTA_WINDOW_S;
+    used().is_some_and(|used| is_over(used) || is_held && used >= REACHED)
 }
 
 fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
@@ -270,6 +276,10 @@ mod tests {
             change(&mut other);
             assert_ne!(examine(&other).verdict, Verdict::Quota, "{other:#?}");
         }
+        // It has sent more than its quota for longer than the broker lets it.
+        snapshot.telemetry.is_silent = false;
+        snapshot.seconds = 12.0;
+        assert_eq!(examine(&snapshot).verdict, Verdict::Quota);
     }
 
     /// 1 % of request time on Apache Kafka: it pushed once, before it was muted.

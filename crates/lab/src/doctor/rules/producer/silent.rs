@@ -175,15 +175,16 @@ fn weigh(
             bytes(held)
         );
         let next = inference::power_above(1.5 * request.unwrap_or(held).max(held));
-        let change = promise::larger_window(reading, pipe, next, trip.ms).map(|(promise, next_ceiling)| {
-            crate::doctor::diagnosis::Recommendation {
+        let change = promise::larger_window(reading, pipe, next, trip.ms, promise::Kind::Receiver);
+        let change = change.map(
+            |(promise, next_ceiling)| crate::doctor::diagnosis::Recommendation {
                 set: format!("{SEND_BUFFER}={}", plain(next)),
                 why: "a whole request then crosses in one round trip (F13)".to_owned(),
                 promise,
                 next_ceiling,
                 cost: "kernel memory for each connection; net.core.wmem_max must allow it".to_owned(),
-            }
-        });
+            },
+        );
         return Some(
             says(Verdict::NetworkWindow, text.clone())
                 .finding(FindingId::N5, text)

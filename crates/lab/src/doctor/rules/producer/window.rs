@@ -6,6 +6,7 @@
 //! | test | what it takes |
 //! |---|---|
 //! | bytes on the way within 0.8 to 1.2 of a known window | the window is stated, or follows from send.buffer.bytes |
+//! | 0.95 to 1.42 of the brokers' receive buffer on the way, and 1.2 times as much in the allowed requests | the brokers tell socket.receive.buffer.bytes; Apache Kafka sets it to 100 KiB |
 //! | batches wait, at least 0.8 of a request and at most 0.6 of the allowed ones are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b), and always has one |
 //! | a request is on its way in all of the time, in pieces with a good part of a round trip between them (`arrival.rs`) | the broker's TCP measured the round trip; librdkafka counts a request's time from when the kernel has taken it |
 //! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
@@ -15,7 +16,8 @@
 //! 1.9 times the setting). A window limits only if more than it holds wants to be on the way: with
 //! one request in flight, a request larger than the window, which then takes several round trips
 //! (600 kB through 200 kB: three); otherwise M × S of at least nine tenths of it. 200 kB requests
-//! lost nothing with a 100 kB buffer.
+//! lost nothing with a 100 kB buffer. A receive buffer of 100 KiB carried 3,000 records/s of 1,000
+//! bytes across 40 ms and no more, whatever the client set.
 //!
 //! **Why several round trips are the sign**: 64 KiB requests through send.buffer.bytes of 16 KiB
 //! over 40 ms took 125 ms each, while the kernel of the broker measured 40.07 ms; 512 KiB carried
@@ -33,10 +35,11 @@ use super::super::inference::{is_guess, power_above};
 use super::super::words::known;
 use super::backlog::ALWAYS_ONE;
 use super::evidence::confidence;
-use super::promise;
+use super::promise::{self, Kind};
 use super::reading::{Bound, Pipe, Reading, positive, reaches};
 use super::{IN_FLIGHT, Rule, SEND_BUFFER, arrival, buffer, refusals, rule};
 use crate::model::constants::FULL;
+use crate::model::pipe::RECEIVE_WINDOW_SHARE;
 use crate::numbers::{bytes, number, plain};
 
 pub(crate) const RULE: Rule = rule("producer 8", "Is the connection's window too small?", ask);
@@ -51,6 +54,11 @@ const WINDOW_MIN: f64 = 6_144.0;
 pub(crate) const REQUEST_MIN: f64 = 8_192.0;
 /// Smaller requests fit any send buffer.
 const UNWRITTEN_MIN: f64 = 16_384.0;
+/// The allowed requests hold at least this much more than is on the way.
+const WANTS: f64 = 1.2;
+/// What is on the way to a full receive buffer, in shares of it; the mean of a window is a little
+/// less.
+const RECEIVED: (f64, f64) = (0.95, 1.05 * RECEIVE_WINDOW_SHARE.1);
 /// The client's thread has time to send.
 pub(crate) const THREAD_HAS_TIME: f64 = 0.1;
 
@@ -62,6 +70,17 @@ pub(crate) struct Window {
     pub round_trip_ms: f64,
     /// Its size follows from the bytes on the way, because no statement gives it.
     pub is_derived: bool,
+    /// It is the brokers' receive buffer.
+    pub is_receivers: bool,
+}
+
+impl Window {
+    fn name(&self) -> &'static str {
+        match self.is_receivers {
+            true => "socket.receive.buffer.bytes of the brokers",
+            false => "the connection",
+        }
+    }
 }
 
 fn ask(reading: &Reading<'_>) -> Found {
@@ -81,9 +100,17 @@ fn ask(reading: &Reading<'_>) -> Found {
     let request = pipe.request_bytes.unwrap_or(window.bytes);
     let text = if request > window.bytes {
         format!(
-            "Each request takes several round trips: the connection lets {} be on the way at once, and a request has {}.",
+            "Each request takes several round trips: {} lets {} be on the way at once, and a request has {}.",
+            window.name(),
             bytes(window.on_the_way),
             bytes(request)
+        )
+    } else if window.is_receivers {
+        format!(
+            "{} is full: {} are on the way at once, and it has {}.",
+            window.name(),
+            bytes(window.on_the_way),
+            bytes(window.bytes)
         )
     } else {
         format!(
@@ -111,6 +138,10 @@ fn ask(reading: &Reading<'_>) -> Found {
             bytes(window.bytes)
         );
         found = found.refuse(IN_FLIGHT, why);
+    }
+    if window.is_receivers {
+        let why = "the brokers' receive buffer is full, whatever the client's own has room for";
+        found = found.refuse(SEND_BUFFER, why);
     }
     if window.is_derived && !arrival::is_held(reading, pipe) {
         found = found.missing(
@@ -196,7 +227,7 @@ pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
         return None;
     }
     let on_the_way = on_the_way(reading, pipe, trip.ms)?;
-    candidates(reading).into_iter().find_map(|bytes| {
+    let full = candidates(reading).into_iter().find_map(|bytes| {
         let use_of = on_the_way / bytes;
         let is_full = reaches(use_of, 0.8) && use_of <= 1.205;
         (is_full && wants_more_than(reading, pipe, bytes, trip.ms)).then_some(Window {
@@ -204,7 +235,23 @@ pub(crate) fn of(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Window> {
             on_the_way,
             round_trip_ms: trip.ms,
             is_derived: false,
+            is_receivers: false,
         })
+    });
+    full.or_else(|| of_receiver(reading, pipe, on_the_way, trip.ms))
+}
+
+/// The brokers' receive buffer, if it is full and requests would bring more.
+fn of_receiver(reading: &Reading<'_>, pipe: &Pipe<'_>, on_the_way: f64, trip_ms: f64) -> Option<Window> {
+    let buffer = promise::received_bytes(reading)?;
+    let is_full = (RECEIVED.0..=RECEIVED.1).contains(&(on_the_way / buffer));
+    let want = reading.settings.in_flight.value.max(1.0) * pipe.request_bytes?;
+    (is_full && want >= WANTS * on_the_way).then_some(Window {
+        bytes: buffer,
+        on_the_way,
+        round_trip_ms: trip_ms,
+        is_derived: false,
+        is_receivers: true,
     })
 }
 
@@ -226,7 +273,7 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Wi
     let has_time = reading.io_wait.is_none_or(|wait| wait >= THREAD_HAS_TIME);
     let is_longer = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
     let is_several = is_longer || arrival::is_held(reading, pipe);
-    let wants = reading.settings.in_flight.value.max(1.0) * request >= 1.2 * on_the_way;
+    let wants = reading.settings.in_flight.value.max(1.0) * request >= WANTS * on_the_way;
     let is_link = arrival::is_steady(reading, pipe) || arrival::queue(reading).is_some();
     let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !is_link;
     (is_several && has_time && wants && is_narrow).then_some(Window {
@@ -234,6 +281,7 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Wi
         on_the_way,
         round_trip_ms: trip_ms,
         is_derived: true,
+        is_receivers: false,
     })
 }
 
@@ -300,14 +348,27 @@ fn recommend(reading: &Reading<'_>, pipe: &Pipe<'_>, window: Window) -> Option<R
         .min(by_link.max(window.bytes))
         .min(8.0 * window.bytes);
     let next = power_above(wanted.max(1.5 * window.bytes));
-    let (promise, next_ceiling) = promise::larger_window(reading, pipe, next, window.round_trip_ms)?;
+    let (other_end, set, limit) = match window.is_receivers {
+        true => (
+            Kind::Window,
+            format!("socket.receive.buffer.bytes={} on the brokers", plain(next)),
+            "net.core.rmem_max must allow it; brokers read it when they start, and -1 leaves it to the kernel",
+        ),
+        false => (
+            Kind::Receiver,
+            format!("{SEND_BUFFER}={}", plain(next)),
+            "net.core.wmem_max must allow it",
+        ),
+    };
+    let (promise, next_ceiling) =
+        promise::larger_window(reading, pipe, next, window.round_trip_ms, other_end)?;
     let origin = if window.is_derived {
         ", by the rate and the round trip"
     } else {
         ""
     };
     Some(Recommendation {
-        set: format!("{SEND_BUFFER}={}", plain(next)),
+        set,
         why: format!(
             "the window holds {}{origin}, and {} requests of {} want to be on the way",
             bytes(window.bytes),
@@ -316,10 +377,7 @@ fn recommend(reading: &Reading<'_>, pipe: &Pipe<'_>, window: Window) -> Option<R
         ),
         promise,
         next_ceiling,
-        cost: format!(
-            "{} of kernel memory for each connection; net.core.wmem_max must allow it",
-            bytes(next)
-        ),
+        cost: format!("{} of kernel memory for each connection; {limit}", bytes(next)),
     })
 }
 
@@ -328,7 +386,7 @@ mod tests {
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
     use crate::doctor::rules::producer::tests::rows::{ROW, Row};
-    use crate::doctor::snapshot::{BrokerSide, Library};
+    use crate::doctor::snapshot::{BrokerSide, BrokerSockets, ClusterSide, Library};
 
     /// 64 KiB requests through send.buffer.bytes of 16 KiB over 40 ms, as pushed: no setting is
     /// known, and the broker's kernel measured the round trip.
@@ -437,5 +495,59 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         let change = diagnosis.recommendation.unwrap();
         assert!(change.set.starts_with("socket.send.buffer.bytes="), "{change:?}");
+    }
+
+    /// Measured on Apache Kafka across 40 ms with max.request.size=40000: larger requests carried
+    /// no more.
+    #[test]
+    fn a_full_receive_buffer_of_the_brokers_is_a_window_that_they_alone_can_widen() {
+        let row = Row {
+            records: 2_922.0,
+            requests: 74.9,
+            request_bytes: 40_200.0,
+            batch: 39_900.0,
+            records_per_request: 39.0,
+            latency: 66.0,
+            queue: Some(4_000.0),
+            queue_max: 5_000.0,
+            buffer_wait: Some(0.4),
+            partitions: 1.0,
+            thread: Some((0.95, 0.02)),
+            ..ROW
+        };
+        let mut snapshot = row.snapshot();
+        snapshot.brokers = vec![BrokerSide {
+            node_id: Some(1),
+            requests_per_second: Some(74.9),
+            total_micros: Some(900.0),
+            round_trip_ms: Some(40.3),
+            ..BrokerSide::default()
+        }];
+        let mut with = |bytes| {
+            snapshot.cluster = Some(ClusterSide {
+                sockets: BrokerSockets {
+                    receive_buffer_bytes: Some(bytes),
+                    ..BrokerSockets::default()
+                },
+                ..ClusterSide::default()
+            });
+            examine(&snapshot)
+        };
+        let diagnosis = with(102_400.0);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert!(
+            change.set.starts_with("socket.receive.buffer.bytes=") && change.set.ends_with("on the brokers"),
+            "{change:?}"
+        );
+        let is_refused = |key: &str| diagnosis.refused.iter().any(|refusal| refusal.set == key);
+        assert!(is_refused("send.buffer.bytes"), "{:?}", diagnosis.refused);
+        // What is on the way is another buffer's, or all that wants to be there.
+        for bytes in [51_200.0, 524_288.0] {
+            let set = with(bytes)
+                .recommendation
+                .map_or(String::new(), |change| change.set);
+            assert!(!set.starts_with("socket.receive.buffer.bytes="), "{bytes}: {set}");
+        }
     }
 }

@@ -167,7 +167,9 @@ fn promised(row: Row) -> (f64, f64) {
     // The fit of D includes the transfer.
     let snapshot = Row { link: 0.0, ..row }.snapshot();
     let reading = Reading::of(&snapshot);
-    let (promise, next) = promise::larger_window(&reading, reading.hottest().unwrap(), LARGE, 73.0).unwrap();
+    let receiver = promise::Kind::Receiver;
+    let pipe = reading.hottest().unwrap();
+    let (promise, next) = promise::larger_window(&reading, pipe, LARGE, 73.0, receiver).unwrap();
     assert!(next.contains("window"), "{next}");
     (promise.low / row.records, promise.high / row.records)
 }
