@@ -198,6 +198,7 @@ fn larger(reading: &Reading<'_>, limit: &SizeLimit, fetch_ms: f64, wanted: f64) 
     let rates = (now * gain(growth, fetch_ms, fixed), now * growth);
     let unknown = "how much of a fetch's time is the round trip: only that part does not grow with the size";
     let window = receive_window::ceiling(reading).filter(|window| window.rates.1 < rates.1);
+    let is_guessed = window.as_ref().is_some_and(|window| window.is_guessed);
     let (low, high) = window.as_ref().map_or(rates, |window| {
         let (low, high) = window.rates;
         (rates.0.min(low.max(now)), high.max(now))
@@ -209,10 +210,15 @@ fn larger(reading: &Reading<'_>, limit: &SizeLimit, fetch_ms: f64, wanted: f64) 
     } else {
         (wanted * partitions).min(reading.max_bytes.0.max(wanted))
     };
+    let mut promise = fetches::promised_rate(reading, (low, high), unknown);
+    if is_guessed {
+        let unknown = "how much the receive window lets through: receive.buffer.bytes is not known, and Java's default is less";
+        promise.unknown = Some(unknown.to_owned());
+    }
     Recommendation {
         set: format!("{}={}", limit.name, plain(wanted)),
         why: String::from("one fetch is under way at a time: what it may bring sets the rate"),
-        promise: fetches::promised_rate(reading, (low, high), unknown),
+        promise,
         next_ceiling: window.map_or_else(|| fetches::ceiling_after(reading), |window| window.words),
         cost: format!("up to {} of memory at the consumer", bytes(most)),
     }
@@ -284,7 +290,7 @@ mod tests {
     /// records/s: with the default it read 1,850 and 2,061, because Java's receive buffer has 64
     /// KiB.
     #[test]
-    fn larger_fetches_carry_no_more_than_the_receive_buffer_of_java_s_default() {
+    fn larger_fetches_carry_no_more_than_the_receive_buffer_lets_through() {
         let mut snapshot = small_fetches();
         snapshot.settings.receive_buffer_bytes = None;
         let consumer = snapshot.consumer.as_mut().unwrap();
@@ -299,13 +305,19 @@ mod tests {
             let change = check(snapshot, Verdict::FetchSize).recommendation.unwrap();
             (change.promise, change.next_ceiling)
         };
-        let (promise, next) = promised(&snapshot);
-        for measured in [1_850.0, 2_061.0] {
-            assert!((promise.low..=promise.high).contains(&measured), "{promise:?}");
-        }
+        let (guessed, next) = promised(&snapshot);
+        assert!(guessed.unknown.is_some(), "{guessed:?}");
         assert!(next.contains("Java's default"), "{next}");
+        snapshot.settings.receive_buffer_bytes = stated(65_536.0);
+        let (stated_so, _) = promised(&snapshot);
+        for measured in [1_850.0, 2_061.0] {
+            assert!(
+                (stated_so.low..=stated_so.high).contains(&measured),
+                "{stated_so:?}"
+            );
+        }
         snapshot.settings.receive_buffer_bytes = stated(1_048_576.0);
-        assert!(promised(&snapshot).0.high > promise.high);
+        assert!(promised(&snapshot).0.high > stated_so.high);
     }
 
     // Without a lag that they could have caused, and where the round trip is next to nothing.

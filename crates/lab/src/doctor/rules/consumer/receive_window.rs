@@ -146,6 +146,8 @@ pub fn is_suspected(reading: &Reading<'_>) -> bool {
 pub struct Ceiling {
     /// In records per second: of a kernel that lends nothing, and of one that lends what it can.
     pub rates: (f64, f64),
+    /// The client may have set another size than its library does.
+    pub is_guessed: bool,
     pub words: String,
 }
 
@@ -163,7 +165,11 @@ pub fn ceiling(reading: &Reading<'_>) -> Option<Ceiling> {
     let rates = (rate, RECEIVE_WINDOW_SHARE.1 * rate);
     // Who reads more than the default allows has set another size.
     let is_likely = is_known(buffer) || reading.consumed.is_none_or(|now| now <= rates.1);
-    (is_likely && rate.is_finite() && rate > 0.0).then_some(Ceiling { rates, words })
+    (is_likely && rate.is_finite() && rate > 0.0).then_some(Ceiling {
+        rates,
+        is_guessed: !is_known(buffer),
+        words,
+    })
 }
 
 /// A queue on the way to the client.
