@@ -9,11 +9,16 @@ use ottla_client::consumer::Subscription;
 use ottla_client::consumer::{OffsetAndMetadata, TopicPartition};
 use ottla_client::machine::consumer::PollActivity;
 use ottla_client::machine::consumer::{
-    CommitKind, GroupEvent, GroupMembership, GroupMetadata, Offsets, RebalanceCall, RebalanceStep,
+    CommitKind, GroupEvent, GroupMembership, GroupMetadata, GroupTicket, Offsets, RebalanceCall,
+    RebalanceStep,
 };
 use ottla_client::machine::metrics::ConsumerMetrics;
+use ottla_client::machine::network::cluster::Reply;
 use ottla_client::machine::time::Moment;
 use ottla_log::disk::memory::Random;
+use ottla_wire::api_key::ApiKey;
+use ottla_wire::messages::join_group::JoinGroupResponse;
+use ottla_wire::primitives::Reader;
 
 use crate::group_links::{Answered, Era, LinkTroubles, Links};
 use crate::group_oracle::GroupOracle;
@@ -161,7 +166,12 @@ impl Member {
     ) {
         self.links.step(world, troubles, answered);
         for reply in self.links.take_replies() {
+            let joined = joined_generation(&reply);
             self.machine.take_reply(now, reply);
+            // The same number may come again, from the next start of the broker.
+            if joined == Some(self.machine.group_metadata().generation_id) {
+                self.joined = (self.machine.group_metadata().generation_id, world.starts);
+            }
         }
         self.use_consumer(now, oracle);
         self.ask_for_offsets(now);
@@ -381,6 +391,16 @@ impl Member {
         self.is_inside = false;
         self.until = now.after_ms(takes_ms);
     }
+}
+
+/// The generation of a JoinGroup that was accepted.
+fn joined_generation(reply: &Reply<GroupTicket>) -> Option<i32> {
+    let body = reply.result.as_ref().ok()?;
+    if reply.api_key != ApiKey::JoinGroup {
+        return None;
+    }
+    let response = JoinGroupResponse::decode(&mut Reader::new(body), reply.api_version).ok()?;
+    (response.error_code == 0).then_some(response.generation_id)
 }
 
 /// Returns the owner's identity: a returning static member replaces its predecessor in the same
