@@ -256,13 +256,13 @@ pub const METRICS: &[Metric] = &[
     ),
     metric(
         "transaction_one_p99",
-        "the same: p99 of the commit",
+        "transactions of one record, one producer: p99 of the commit",
         "ms",
         Some(0.5),
     ),
     metric(
         "transaction_one_cpu",
-        "the same: broker CPU per thousand commits",
+        "transactions of one record, one producer: broker CPU per thousand commits",
         "s",
         None,
     ),
@@ -274,13 +274,13 @@ pub const METRICS: &[Metric] = &[
     ),
     metric(
         "transaction_hundred_p99",
-        "the same: p99 of the commit",
+        "transactions of 100 records, 100 producers: p99 of the commit",
         "ms",
         None,
     ),
     metric(
         "transaction_hundred_cpu",
-        "the same: broker CPU per thousand commits",
+        "transactions of 100 records, 100 producers: broker CPU per thousand commits",
         "s",
         Some(0.5),
     ),

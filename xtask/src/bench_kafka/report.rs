@@ -38,7 +38,10 @@ pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples
         "| pairs | {}, order alternated (Kafka first in odd pairs) |\n\
          | load | franz-go, records of 256 B over 6 partitions, linger 0; each transactional id begins the next transaction when \
          the one before is committed; {} s after a warm-up of {} s |\n\
-         | commit | from the call, when every record is acknowledged, to its answer |\n",
+         | commit | from the call, when every record is acknowledged, to its answer |\n\n\
+         Apache Kafka answers CONCURRENT_TRANSACTIONS to a producer that begins while the markers of its last transaction are \
+         being written, and the client tries again when its own backoff is over (franz-go's here); Ottla lets the request wait. \
+         That is part of the time of a transaction and of the commits per second, not of the commit's latency.\n",
         plan.pairs, plan.transaction_seconds, plan.warmup_seconds,
     );
     table(&mut text, plan, samples);
