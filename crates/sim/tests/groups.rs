@@ -3,10 +3,8 @@
 //!
 //! `OTTLA_SIM_SEED=n` runs one seed, `OTTLA_SIM_SEEDS=n` the first n. A failure names its seed.
 //!
-//! Of the first thousand, two do not settle. A static member that comes back keeps its assignment
-//! without a rebalance (KIP-345), also as leader (KIP-814), and nothing in the protocol tells it
-//! that the assignment is not whole: because its predecessor was about to give up a partition
-//! (seed 165), or because a topic grew meanwhile (seed 600). The next rebalance mends both.
+//! Seeds 165 and 600 have a static leader that comes back to an assignment that is not whole
+//! (`kept_assignment.rs` of the client).
 
 use ottla_log::disk::memory::Random;
 use ottla_sim::group_links::LinkTroubles;

@@ -127,6 +127,10 @@ pub enum GroupTicket {
         sent: Generation,
     },
     Leave,
+    /// DescribeGroups, of the own group.
+    Describe {
+        sent: Generation,
+    },
     /// ConsumerGroupHeartbeat (KIP-848); below 0 to leave.
     Membership {
         sent_epoch: i32,
@@ -343,6 +347,7 @@ impl GroupMembership {
             GroupTicket::Sync { attempt, sent } => self.synced(now, attempt, &sent, &reply),
             GroupTicket::Heartbeat { sent } => self.heartbeat_answered(now, &sent, &reply),
             GroupTicket::Leave => self.left(now),
+            GroupTicket::Describe { sent } => self.described(&sent, &reply),
             GroupTicket::Membership { sent_epoch } => self.membership_answered(now, sent_epoch, &reply),
             GroupTicket::Commit { number, sent } => self.commit_answered(now, number, &sent, &reply),
             GroupTicket::FetchOffsets { ticket } => self.offsets_answered(now, ticket, &reply),
@@ -362,6 +367,7 @@ impl GroupMembership {
             } else {
                 while self.advance(now, node, network) {}
                 self.send_heartbeat(now, node, network);
+                self.send_describe(now, node, network);
             }
             self.send_commits(now, node, network);
             self.send_fetches(now, node, network);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
+use ottla_wire::messages::describe_groups::{DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
 use ottla_wire::messages::find_coordinator::{Coordinator, FindCoordinatorResponse};
 use ottla_wire::messages::heartbeat::HeartbeatResponse;
 use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember};
@@ -217,6 +218,18 @@ impl Bench {
         protocol: &str,
         members: &[MemberSubscription],
     ) -> Vec<u8> {
+        self.join_as(code, generation, protocol, members, false)
+    }
+
+    /// `keeps_assignment`: as a static leader that comes back.
+    fn join_as(
+        &mut self,
+        code: ErrorCode,
+        generation: i32,
+        protocol: &str,
+        members: &[MemberSubscription],
+        keeps_assignment: bool,
+    ) -> Vec<u8> {
         let (request, ticket, sent) = self.sent(ApiKey::JoinGroup);
         let metadata: Vec<Vec<u8>> = members.iter().map(MemberSubscription::encode).collect();
         let response = JoinGroupResponse {
@@ -235,12 +248,39 @@ impl Bench {
                     metadata,
                 })
                 .collect(),
+            skip_assignment: keeps_assignment,
             ..JoinGroupResponse::default()
         };
         let mut body = Vec::new();
         response.encode(&mut body, request.api_version);
         self.answer(&request, ticket, Ok(body));
         sent
+    }
+
+    /// Answers DescribeGroups with the assignment of each member.
+    fn describe(&mut self, state: &str, assigned: &[&[(&str, i32)]]) {
+        let (request, ticket, _) = self.sent(ApiKey::DescribeGroups);
+        let assigned: Vec<Vec<u8>> = assigned
+            .iter()
+            .map(|assigned| encode_assignment(&partitions(assigned)))
+            .collect();
+        let members = assigned.iter().map(|assignment| DescribedGroupMember {
+            member_assignment: assignment,
+            ..DescribedGroupMember::default()
+        });
+        let group = DescribedGroup {
+            group_id: "g",
+            group_state: state,
+            members: members.collect(),
+            ..DescribedGroup::default()
+        };
+        let response = DescribeGroupsResponse {
+            groups: vec![group],
+            ..DescribeGroupsResponse::default()
+        };
+        let mut body = Vec::new();
+        response.encode(&mut body, request.api_version);
+        self.answer(&request, ticket, Ok(body));
     }
 
     fn sync(&mut self, code: ErrorCode, assigned: &[(&str, i32)]) -> Vec<u8> {
@@ -440,6 +480,37 @@ fn a_leader_distributes_over_all_members_with_metadata_of_their_topics() {
     bench.turn();
     bench.acknowledge(RebalanceStep::Revoked(partitions(&[("a", 0), ("a", 1)])));
     bench.sent(ApiKey::JoinGroup);
+}
+
+/// A topic grew while it was away, or its predecessor was about to give up a partition.
+#[test]
+fn a_static_leader_joins_again_where_the_assignment_that_it_keeps_is_not_whole() {
+    let rejoins = |state: &str, others: &[(&str, i32)]| {
+        let mut bench = bench(&[COOPERATIVE, ("group.instance.id", "i")], on_a());
+        bench.poll();
+        bench.find_coordinator();
+        let member = |id: &str| MemberSubscription {
+            member_id: id.into(),
+            topics: vec!["a".into()],
+            ..MemberSubscription::default()
+        };
+        let members = [member("me"), member("you")];
+        bench.join_as(ErrorCode::None, 3, "cooperative-sticky", &members, true);
+        let mine = [("a", 0), ("a", 1)];
+        bench.sync(ErrorCode::None, &mine);
+        bench.acknowledge(RebalanceStep::Assigned(partitions(&mine)));
+        bench.describe(state, &[&mine, others]);
+        let is_joining = !bench.network.sent.is_empty();
+        if is_joining {
+            bench.sent(ApiKey::JoinGroup);
+        }
+        bench.nothing_sent();
+        is_joining
+    };
+    assert!(rejoins("Stable", &[("a", 2)]));
+    assert!(!rejoins("Stable", &[("a", 2), ("a", 3)]));
+    // Another rebalance tells more.
+    assert!(!rejoins("PreparingRebalance", &[("a", 2)]));
 }
 
 #[test]

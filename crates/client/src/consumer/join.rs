@@ -239,6 +239,7 @@ impl GroupMembership {
         self.rebalance.is_leader = true;
         self.watch.group_topics = topics.clone();
         self.watch.distributed = None;
+        self.watch.is_unchecked = false;
         self.resolve_subscription();
         let joined = Joined {
             assignor,
@@ -292,6 +293,7 @@ impl GroupMembership {
         };
         self.watch.distributed = Some(self.watched_replicas(&joined.topics));
         self.watch.is_outdated = false;
+        self.watch.is_unchecked = joined.keeps_assignment;
         self.step = Step::Sync { assignments };
         true
     }

@@ -20,6 +20,7 @@ pub(crate) mod group_network;
 pub(crate) mod coordinator;
 mod rebalance;
 mod join;
+mod kept_assignment;
 mod heartbeat;
 mod membership;
 mod commit;

@@ -100,6 +100,8 @@ pub struct Watch {
     /// The partitions that the leader assigned: when they change, the group must be rebalanced.
     pub distributed: Option<BTreeMap<Arc<str>, TopicReplicas>>,
     pub is_outdated: bool,
+    /// The assignment was kept and not made, and may lack partitions (`kept_assignment.rs`).
+    pub is_unchecked: bool,
 }
 
 /// What a member is doing now.
