@@ -271,7 +271,26 @@ pub(crate) fn growth(reading: &Reading<'_>, growth: f64) -> Option<(Promise, Str
     if super::sender_thread::is_short_of_cpu(reading) {
         promise.unknown = Some("whether the client's machine has processor time for more".to_owned());
     }
+    if is_beyond_receiver(reading) {
+        promise.unknown = Some(
+            "the round trip: more is under way than socket.receive.buffer.bytes of the brokers lets through in one, so that larger requests may carry no more".to_owned(),
+        );
+    }
     Some((within_a_guessed_window(reading, promise), next(&ceilings)))
+}
+
+/// Whether requests hold more bytes for as long as they take than the brokers' receive buffer lets
+/// be on the way: the round trip, which is not known, cannot be all of their time.
+fn is_beyond_receiver(reading: &Reading<'_>) -> bool {
+    let share = || {
+        let pipe = reading
+            .hottest()
+            .filter(|pipe| reading.round_trip(pipe).is_none())?;
+        let outside_s = reading.round_trip_at_most(pipe)? / 1_000.0;
+        let rate = pipe.bytes_per_second?;
+        Some(rate * outside_s / received_bytes(reading)?)
+    };
+    share().is_some_and(|share| share > RECEIVE_WINDOW_SHARE.1)
 }
 
 /// How many times as long as round trip and broker a request takes today.
@@ -457,6 +476,38 @@ mod tests {
         assert_eq!(side(Some(10_000.0), 10_500.0, 0.0), 16_667.0);
         assert_eq!(side(Some(10_000.0), 500.0, 10_000.0), 16_667.0);
         assert_eq!(side(None, 10_500.0, 0.0), 1_376.0);
+    }
+
+    /// Measured on Apache Kafka across 40 ms before the round trip was known: batches twice as
+    /// large carried no more.
+    #[test]
+    fn nothing_is_promised_beyond_a_receive_buffer_that_may_be_full() {
+        let row = Row {
+            records: 3_283.0,
+            requests: 46.2,
+            request_bytes: 65_000.0,
+            records_per_request: 71.0,
+            latency: 108.0,
+            ..ROW
+        };
+        let promised = |request_ms, bytes| {
+            let mut snapshot = Row {
+                latency: request_ms,
+                ..row
+            }
+            .snapshot();
+            snapshot.cluster = Some(ClusterSide {
+                sockets: BrokerSockets {
+                    receive_buffer_bytes: Some(bytes),
+                    ..BrokerSockets::default()
+                },
+                ..ClusterSide::default()
+            });
+            growth(&Reading::of(&snapshot), 2.0).unwrap().0.unknown
+        };
+        assert!(promised(108.0, 102_400.0).is_some_and(|words| words.contains("receive.buffer")));
+        assert_eq!(promised(108.0, 1_048_576.0), None);
+        assert_eq!(promised(40.0, 102_400.0), None);
     }
 
     /// Requests 5.1 times as large carried 5.4 times as much: the client had just begun, and its
