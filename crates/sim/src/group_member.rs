@@ -169,8 +169,9 @@ impl Member {
             let joined = joined_generation(&reply);
             self.machine.take_reply(now, reply);
             // The same number may come again, from the next start of the broker.
-            if joined == Some(self.machine.group_metadata().generation_id) {
-                self.joined = (self.machine.group_metadata().generation_id, world.starts);
+            let generation = self.machine.group_metadata().generation_id;
+            if joined == Some(generation) {
+                self.joined = (generation, world.starts);
             }
         }
         self.use_consumer(now, oracle);

@@ -541,11 +541,12 @@ pub struct ClusterSide {
     pub silent: Option<SilentWriters>,
 }
 
-/// The buffers that brokers set for their sockets, the smallest of all brokers; `None`: not known,
-/// or a kernel chooses the size.
+/// The buffers that brokers set for their sockets, the smallest of the first fifty brokers; `None`:
+/// not known, or a kernel chooses the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BrokerSockets {
+    /// All brokers of the cluster.
     pub brokers: f64,
     /// socket.receive.buffer.bytes.
     pub receive_buffer_bytes: Option<f64>,

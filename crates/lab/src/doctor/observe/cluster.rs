@@ -77,6 +77,8 @@ pub enum Shortcoming {
         of: usize,
     },
     Writers(String),
+    /// The buffers of the brokers' sockets.
+    Sockets(String),
 }
 
 impl fmt::Display for Shortcoming {
@@ -103,6 +105,10 @@ impl fmt::Display for Shortcoming {
                 count(of)
             ),
             Shortcoming::Writers(why) => write!(f, "who writes to topics is unknown: {why}"),
+            Shortcoming::Sockets(why) => write!(
+                f,
+                "the buffers of the brokers' sockets are unknown, and whether one of them is a ceiling: {why}"
+            ),
             Shortcoming::Quotas(why) => {
                 write!(f, "quotas are unknown, whether there are any or not: {why}")
             }
@@ -169,12 +175,12 @@ pub fn ask(
     let brokers = admin.describe_cluster().wait()?.nodes;
     let ids = brokers.keys().take(BROKERS_MAX);
     let settings = ids.map(|id| ConfigResource::new(ConfigResourceKind::Broker, id.0.to_string()));
-    // Without permission to see settings less is known.
-    let settings = admin
-        .describe_configs(settings.collect())
-        .wait()
-        .unwrap_or_default();
-    let settings: Vec<ConfigEntries> = settings.into_values().flatten().collect();
+    let described = admin.describe_configs(settings.collect()).wait();
+    let settings = described.and_then(|all| all.into_values().collect::<Result<Vec<ConfigEntries>, Error>>());
+    let settings = settings.unwrap_or_else(|error| {
+        shortcomings.push(Shortcoming::Sockets(error.to_string()));
+        Vec::new()
+    });
     let sockets = BrokerSockets {
         brokers: brokers.len() as f64,
         receive_buffer_bytes: least_buffer(&settings, "socket.receive.buffer.bytes"),
