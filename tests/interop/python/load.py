@@ -10,7 +10,7 @@ import random
 import threading
 import time
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 NAMES = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -75,24 +75,31 @@ class Load:
         while True:
             if rate:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
-            self.send(producer, topic, values[sent % len(values)], callback)
+            done = self.send(producer, topic, values[sent % len(values)], callback)
+            # flush() would not wait for the linger.
             if synchronous:
-                producer.flush()
+                done.wait()
             sent += 1
 
     def send(self, producer, topic, value, callback):
-        at = time.monotonic()
+        at, done = time.monotonic(), threading.Event()
 
         def delivered(error, _message):
             self.finished(time.monotonic() - at, error is not None)
             time.sleep(callback)
+            done.set()
 
         while True:
             try:
                 producer.produce(topic, value=value, key=self.key(), on_delivery=delivered)
-                return
+                return done
             except BufferError:
                 time.sleep(0.01)
+            except KafkaException:
+                # Of a topic that it may not write to, librdkafka says so here from the second record on.
+                self.finished(0, failed=True)
+                done.set()
+                return done
 
     def consume(self):
         consumer = Consumer(self.settings)
@@ -100,12 +107,14 @@ class Load:
         processing = self.number("processing.micros") / 1e6
         commits_each = self.load.get("commit") == "record"
         while True:
-            for message in consumer.consume(500, timeout=0.5):
-                if message.error() is None:
+            # consume() would wait for all that it may return.
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                if processing:
                     time.sleep(processing)
-                    if commits_each:
-                        consumer.commit(message, asynchronous=False)
-                    self.finished(time.time() - message.timestamp()[1] / 1e3)
+                if commits_each:
+                    consumer.commit(message, asynchronous=False)
+                self.finished(time.time() - message.timestamp()[1] / 1e3)
 
 
 def run(bootstrap, path):

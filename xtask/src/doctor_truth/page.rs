@@ -22,7 +22,8 @@ pub fn write(rows: &[Row], commit: &str, command: &str, machine: &[(String, Stri
          helped when it gained at least 10 % where the true remedy did. Latency is from send to callback. A promise\n\
          that no member polls late is held against how often the advised client's group went on without it. A row whose remedy gained\n\
          less than 10 % says nothing about the doctor and is not counted. Where a broker cannot tell what a client does (Apache Kafka, of a Java\n\
-         client that has no room to push its metrics, or pushes none, and of producers by librdkafka and franz-go, which push no rate), NOT_ENOUGH_DATA with what would tell is right too.\n\
+         client that has no room to push its metrics, or pushes none, and of producers by librdkafka and franz-go, which push no rate, and of\n\
+         consumers by franz-go, which push nothing of polls and fetches), NOT_ENOUGH_DATA with what would tell is right too.\n\
          Clients of brokers that are used side by side run at the same time, unless a regime needs the processors or the disk; rows that left\n\
          each other too little of the processors are measured again. Java's clients run with the first tier of its compiler.\n\n\
          Commit {commit}, `{command}`.\n\n**{}.**\n\n",

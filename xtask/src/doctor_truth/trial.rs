@@ -22,6 +22,8 @@ use ottla_lab::numbers::percent;
 /// Seconds before the doctor is asked for the first time, and at most.
 const FIRST_ASKED: usize = 15;
 const LAST_ASKED: usize = 75;
+/// At most, about one of which it cannot know more later.
+const UNKNOWABLE_ASKED: usize = 40;
 /// Seconds before it is asked about one that a transaction holds: it tells ordinary ones apart by
 /// their length.
 const HELD_ASKED: usize = 45;
@@ -449,7 +451,11 @@ impl Trial<'_> {
         load.watch(first_asked(self.regime))?;
         let mut stable = 0;
         let mut last: Option<Value> = None;
-        let began = load.seconds().len();
+        let patience = match self.regime.is_knowable(self.stage.target, self.client) {
+            true => LAST_ASKED,
+            false => UNKNOWABLE_ASKED,
+        };
+        let give_up = load.seconds().len() + patience;
         loop {
             let found = self.stage.diagnosis(&id, self.role(), &self.topic)?;
             let is_same = found.is_some()
@@ -460,7 +466,7 @@ impl Trial<'_> {
             stable = if is_same && is_known { stable + 2 } else { 0 };
             last = found.or(last);
             let seconds = load.seconds();
-            if stable >= STABLE_SECONDS || seconds.len() >= began + LAST_ASKED {
+            if stable >= STABLE_SECONDS || seconds.len() >= give_up {
                 let diagnosis = last.unwrap_or_default();
                 let counted = seconds[seconds.len().saturating_sub(measured_seconds(self.regime))..].to_vec();
                 return Ok((diagnosis, counted));

@@ -537,6 +537,9 @@ pub struct ClusterSide {
     pub quota_request_share: Option<f64>,
     #[serde(skip_serializing_if = "BrokerSockets::is_unknown")]
     pub sockets: BrokerSockets,
+    /// Bytes for each offset that a consumer reads, by the size of its topics' logs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record_bytes: Option<f64>,
     /// The entry stands for producers that push nothing.
     pub silent: Option<SilentWriters>,
 }

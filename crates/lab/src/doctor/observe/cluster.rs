@@ -8,15 +8,15 @@ use std::fmt;
 
 use ottla_client::Error;
 use ottla_client::admin::{
-    Admin, ClientMetricsSubscription, ConfigEntries, ConfigResource, ConfigResourceKind, ConfigSource,
-    GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
+    Admin, ClientMetricsSubscription, GroupDescription, OffsetSpec, QuotaEntity, QuotaFilter, TopicPartition,
 };
 
 use super::paths::is_this_machine;
 use super::quotas::Quotas;
+use super::seldom::Seldom;
 use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
-use crate::doctor::snapshot::{BrokerSide, BrokerSockets, Client, ClusterSide, ConsumedPartition, Role};
+use crate::doctor::snapshot::{BrokerSide, Client, ClusterSide, ConsumedPartition, Role};
 use crate::machine::host::HostCounts;
 use crate::numbers;
 
@@ -24,9 +24,6 @@ use crate::numbers;
 /// group's coordinator and every partition's leader.
 const GROUPS_MAX: usize = 500;
 const PARTITIONS_MAX: usize = 20_000;
-
-/// At most this many brokers are asked for their settings.
-const BROKERS_MAX: usize = 50;
 
 /// The limits of each entity, by the quota's name.
 type Described = BTreeMap<QuotaEntity, BTreeMap<String, f64>>;
@@ -49,7 +46,7 @@ pub struct ClusterReading {
     /// Of each group's partitions: the committed offset and the log's end.
     pub positions: BTreeMap<(String, TopicPartition), Position>,
     pub quotas: Quotas,
-    pub sockets: BrokerSockets,
+    pub seldom: Seldom,
     /// This machine, where every broker is on it.
     pub host: Option<HostCounts>,
     /// What this reading lacks.
@@ -79,6 +76,7 @@ pub enum Shortcoming {
     Writers(String),
     /// The buffers of the brokers' sockets.
     Sockets(String),
+    RecordSizes(String),
 }
 
 impl fmt::Display for Shortcoming {
@@ -108,6 +106,10 @@ impl fmt::Display for Shortcoming {
             Shortcoming::Sockets(why) => write!(
                 f,
                 "the buffers of the brokers' sockets are unknown, and whether one of them is a ceiling: {why}"
+            ),
+            Shortcoming::RecordSizes(why) => write!(
+                f,
+                "how large records are is unknown, so that nothing tells what consumers read which push no bytes: {why}"
             ),
             Shortcoming::Quotas(why) => {
                 write!(f, "quotas are unknown, whether there are any or not: {why}")
@@ -173,19 +175,9 @@ pub fn ask(
     });
     let intervals = push_intervals(admin)?;
     let brokers = admin.describe_cluster().wait()?.nodes;
-    let ids = brokers.keys().take(BROKERS_MAX);
-    let settings = ids.map(|id| ConfigResource::new(ConfigResourceKind::Broker, id.0.to_string()));
-    let described = admin.describe_configs(settings.collect()).wait();
-    let settings = described.and_then(|all| all.into_values().collect::<Result<Vec<ConfigEntries>, Error>>());
-    let settings = settings.unwrap_or_else(|error| {
-        shortcomings.push(Shortcoming::Sockets(error.to_string()));
-        Vec::new()
-    });
-    let sockets = BrokerSockets {
-        brokers: brokers.len() as f64,
-        receive_buffer_bytes: least_buffer(&settings, "socket.receive.buffer.bytes"),
-        send_buffer_bytes: least_buffer(&settings, "socket.send.buffer.bytes"),
-    };
+    let ids = brokers.keys().copied().collect();
+    let seldom = Seldom::ask(admin, at_ms, ids, &positions, windows.seldom());
+    shortcomings.extend(seldom.shortcomings.iter().cloned());
     let mut brokers = brokers.into_values();
     let are_here = brokers.len() > 0 && brokers.all(|broker| is_this_machine(&broker.address.host));
     Ok(ClusterReading {
@@ -196,7 +188,7 @@ pub fn ask(
         positions,
         quotas,
         groups,
-        sockets,
+        seldom,
         host: are_here.then(HostCounts::read).flatten(),
         shortcomings,
     })
@@ -269,23 +261,6 @@ fn push_intervals(admin: &Admin) -> Result<Vec<i64>, Error> {
     Ok(intervals.map(|ms| ms.map_or(INTERVAL_MS, i64::from)).collect())
 }
 
-fn least_buffer(brokers: &[ConfigEntries], key: &str) -> Option<f64> {
-    let set = brokers.iter().filter_map(|entries| {
-        let entry = entries.get(key)?;
-        let is_ottla = entries.contains_key("ottla.durability");
-        buffer_set(entry.value.as_deref()?, entry.source, is_ottla)
-    });
-    set.reduce(f64::min)
-}
-
-/// The size that a broker sets: Apache Kafka also the 100 KiB of its default; Ottla leaves it to
-/// the kernel where its owner has set none.
-fn buffer_set(value: &str, source: ConfigSource, is_ottla: bool) -> Option<f64> {
-    let is_left_alone = is_ottla && source == ConfigSource::Default;
-    let bytes: f64 = value.parse().ok()?;
-    (bytes > 0.0 && !is_left_alone).then_some(bytes)
-}
-
 /// Clusters may forbid to describe them: `DescribeConfigs` of the cluster is needed.
 fn all_limits<E: fmt::Display>(
     described: Result<Described, E>,
@@ -310,6 +285,10 @@ impl ClusterWindows {
     fn ends(&self) -> &BTreeMap<TopicPartition, i64> {
         static NONE: BTreeMap<TopicPartition, i64> = BTreeMap::new();
         self.readings.back().map_or(&NONE, |last| &last.writing.ends)
+    }
+
+    fn seldom(&self) -> Option<&Seldom> {
+        Some(&self.readings.back()?.seldom)
     }
 
     /// Takes the next reading and returns one observation for every member, for every producer of
@@ -351,6 +330,13 @@ fn observation(
         .copied()
         .flatten();
     let quota = |kind| reading.quotas.of(kind, user, &member.client_id);
+    let read = |partition| consumed(reading, earlier, commits, group, partition);
+    let partitions: Vec<ConsumedPartition> = member.assignment.iter().filter_map(read).collect();
+    let side = ClusterSide {
+        sockets: reading.seldom.sockets,
+        record_bytes: reading.seldom.record_bytes_of(&partitions),
+        ..ClusterSide::default()
+    };
     Observed {
         seconds: first.map_or(0.0, |first| (reading.at_ms - first.at_ms) as f64 / 1e3),
         broker: BrokerSide {
@@ -359,13 +345,8 @@ fn observation(
             ..BrokerSide::default()
         },
         is_off_at_broker: !reading.asks_for_metrics,
-        cluster: (!reading.sockets.is_unknown()).then(|| ClusterSide {
-            sockets: reading.sockets,
-            ..ClusterSide::default()
-        }),
-        partitions: (member.assignment.iter())
-            .filter_map(|partition| consumed(reading, earlier, commits, group, partition))
-            .collect(),
+        cluster: (side != ClusterSide::default()).then_some(side),
+        partitions,
         ..of_member(group, member)
     }
 }
@@ -624,15 +605,6 @@ mod tests {
         let entity = BTreeMap::from([("client-id".to_owned(), None)]);
         let limits = BTreeMap::from([(kind.to_owned(), limit)]);
         Quotas::new([(entity, limits)].into_iter().collect())
-    }
-
-    #[test]
-    fn a_socket_s_buffer_counts_where_the_broker_sets_it() {
-        let (default, set) = (ConfigSource::Default, ConfigSource::StaticBroker);
-        assert_eq!(buffer_set("102400", default, false), Some(102_400.0));
-        assert_eq!(buffer_set("102400", default, true), None);
-        assert_eq!(buffer_set("1048576", set, true), Some(1_048_576.0));
-        assert_eq!(buffer_set("-1", set, false), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod windows;
 mod instances;
 mod committed;
+pub mod seldom;
 pub mod writers;
 mod quotas;
 pub mod paths;

@@ -265,7 +265,7 @@ fn complement(
     let own: f64 = pushing.topics.values().sum();
     let count = partitions.len();
     partitions.truncate(HEAVIEST);
-    let sockets = reading.sockets;
+    let sockets = reading.seldom.sockets;
     let is_any = quota.is_some() || request_quota.is_some() || !sockets.is_unknown();
     (count > 0 || is_any).then(|| Observed {
         client: Client {
@@ -283,6 +283,7 @@ fn complement(
             quota_bytes_per_second: quota,
             quota_request_share: request_quota.map(|percent| percent / 100.0),
             sockets,
+            record_bytes: None,
             silent: None,
         }),
         ..Observed::default()

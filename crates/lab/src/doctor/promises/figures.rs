@@ -146,8 +146,9 @@ fn is_exhausted(host: &Host) -> bool {
     is_above(host.waiting, WAITING) || is_above(host.used, USED) || is_above(host.stolen, STOLEN)
 }
 
+/// What is stolen counts as used.
 fn use_of(host: &Host) -> f64 {
-    sane(host.used).unwrap_or(0.0) + sane(host.stolen).unwrap_or(0.0)
+    sane(host.used).or(sane(host.stolen)).unwrap_or(0.0)
 }
 
 #[cfg(test)]

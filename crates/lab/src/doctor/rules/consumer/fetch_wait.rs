@@ -45,7 +45,10 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
     }
     let waits = match reading.idle {
         Some(idle) => idle > IDLE_HIGH,
-        None => reading.asks_at_once() == Some(true) || reading.is_less_than_a_fetch_wants(),
+        None => {
+            let asks_at_once = reading.asks_at_once() == Some(true);
+            asks_at_once || reading.may_wait || reading.is_less_than_a_fetch_wants()
+        }
     };
     let held = held_ms(reading, fetch_ms);
     let arrived = reading.consumed.unwrap_or(0.0) * fetch_ms / 1_000.0;

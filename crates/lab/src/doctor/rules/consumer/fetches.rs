@@ -231,7 +231,7 @@ pub fn ceiling(reading: &Reading<'_>) -> Option<Evidence> {
             result,
             "B/s per broker",
         )
-        .measured("size", size, "B")
+        .with("size", size, "B", reading.origin_of_fetch_size())
         .measured("latency", fetch_ms, "ms")
     })
 }

@@ -126,5 +126,10 @@ fn keeping_up(reading: &Reading<'_>, numbers: String, confidence: Confidence) ->
             "fetch.min.bytes of this client: above 1 it would explain why fetches take as long as they may, and make records late",
         );
     }
+    if reading.fetch_ms.is_none() {
+        found = found.missing(
+            "how long its fetches take: with fetch.min.bytes above 1 records would be late although none stays unread",
+        );
+    }
     found.refuse("more consumers", "there is nothing that they would read")
 }

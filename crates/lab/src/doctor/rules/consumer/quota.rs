@@ -6,13 +6,15 @@
 //! - Numbers: fetch throttle time reported by the client and, for this client alone, by the broker;
 //!   its quota where it is known.
 //! - Thresholds: a mean delay of 2 % of a fetch's latency, 1 ms where that is not known, and not
-//!   known to keep up; with 20 % the confidence is high.
+//!   known to keep up; with 20 % the confidence is high. Where nothing tells of delays: it falls
+//!   behind and reads 0.8 to 1.3 of its byte quota, or 0.4 where fetches take 300 ms although more
+//!   is unread than they bring; the confidence is medium at most.
 //! - Says: "Its quota of 1 MB/s holds it back: the broker delays each fetch by 210 ms."
 //! - Source: KIP-13, KIP-124.
 
 use super::super::super::diagnosis::{Confidence, Evidence, FindingId, Recommendation, Verdict};
 use super::found::{Found, known, promise};
-use super::reading::{Reading, sane};
+use super::reading::{FETCH_SLOW_MS, Reading, sane};
 use crate::numbers::{bytes, number, percent, plain};
 
 /// Fetches that a delay makes longer by less are not held back by it: some of them exceeded a quota
@@ -22,6 +24,11 @@ const DELAY_MIN: f64 = 0.02;
 const DELAY_HIGH: f64 = 0.2;
 /// The shortest delay that a broker names, where the latency of fetches is not known.
 const DELAY_MS_MIN: f64 = 1.0;
+
+/// A client reads as much as its quota allows, give or take this; and this part of it in a window
+/// that its start is a part of.
+const ALL: (f64, f64) = (0.8, 1.3);
+const PART: f64 = 0.4;
 
 /// A quota is set this much above what is needed: rates vary.
 const RESERVE: f64 = 1.2;
@@ -37,6 +44,9 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         known("bytes", bytes_per_second, "B/s"),
     ]
     .join(", ");
+    if let Some((limit, used)) = unseen(reading, throttle, limit) {
+        return of_unseen_delays(reading, numbers, limit, used);
+    }
     let Some(throttle) = throttle.filter(|ms| *ms > 0.0) else {
         return Found::nothing(numbers, "no");
     };
@@ -83,6 +93,39 @@ pub fn quota(reading: &Reading<'_>) -> Found {
         found = found.missing("the quota: consumer_byte_rate or request_percentage");
     }
     found
+}
+
+/// The quota that a client seems to use up whose delays neither it nor a broker tells, and the
+/// share of it that it reads: as much as the quota allows, or a good part of it in a window with
+/// its start, while fetches take long although more is unread than they bring.
+fn unseen(reading: &Reading<'_>, throttle: Option<f64>, limit: Option<f64>) -> Option<(f64, f64)> {
+    let limit = limit.filter(|limit| *limit > 0.0 && throttle.is_none() && reading.is_behind())?;
+    let used = reading.bytes_per_second()? / limit;
+    let is_slow = reading.fetch_ms.is_some_and(|ms| ms >= FETCH_SLOW_MS);
+    let is_partly = used >= PART && is_slow && reading.has_more_than_fetches_bring();
+    (used <= ALL.1 && (used >= ALL.0 || is_partly)).then_some((limit, used))
+}
+
+fn of_unseen_delays(reading: &Reading<'_>, numbers: String, limit: f64, used: f64) -> Found {
+    let now = reading.bytes_per_second();
+    let summary = format!(
+        "Its quota of {}/s seems to hold it back: it falls behind while it reads {} of it.",
+        bytes(limit),
+        percent(used)
+    );
+    let confidence = match reading.waits_for_fetches() {
+        Some(_) if used >= ALL.0 => Confidence::Medium,
+        _ => Confidence::Low,
+    };
+    Found::verdict(numbers, Verdict::Quota, confidence, summary.clone())
+        .finding(FindingId::Q1, summary)
+        .recommend(Some(higher(reading, (Some(limit), None), now)))
+        .evidence(line(Some(limit), now))
+        .missing("how long the broker delays its fetches: this client does not push it, and its broker does not tell it by client, as Ottla does")
+        .refuse(
+            "more consumers",
+            "the quota is of the user or client id, all its consumers share it",
+        )
 }
 
 /// Whether a quota delays fetches noticeably.
@@ -157,9 +200,47 @@ fn higher(
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{check, idle, of, starved, stated};
+    use super::super::samples::{check, idle, of, partitions, starved, stated};
     use super::*;
-    use crate::doctor::snapshot::{BrokerSide, Consumer};
+    use crate::doctor::rules::examine;
+    use crate::doctor::snapshot::{BrokerSide, ClusterSide, Consumer, Library};
+
+    /// librdkafka beside Apache Kafka: consumer_byte_rate of 500 kB/s, 2 MB/s written.
+    #[test]
+    fn a_quota_whose_delays_nothing_tells_is_named_where_it_is_used_up() {
+        let with = |rate: f64, fetch_ms: Option<f64>, record_bytes: f64| {
+            let mut snapshot = of(Consumer {
+                fetch_ms,
+                poll_idle_share: Some(0.849),
+                assigned_partitions: Some(2.0),
+                partitions: partitions(&[(16_900.0, 897.0, rate / 2.0); 2]),
+                ..Consumer::default()
+            });
+            snapshot.client.library = Library::Librdkafka;
+            snapshot.brokers = vec![BrokerSide {
+                quota_bytes_per_second: Some(500_000.0),
+                ..BrokerSide::default()
+            }];
+            snapshot.cluster = Some(ClusterSide {
+                record_bytes: Some(record_bytes),
+                ..ClusterSide::default()
+            });
+            snapshot
+        };
+        let all = check(&with(480.0, Some(1_975.0), 1_070.0), Verdict::Quota);
+        assert_eq!(all.confidence, Confidence::Medium);
+        let change = all.recommendation.expect("a change");
+        assert!(change.set.starts_with("consumer_byte_rate="), "{}", change.set);
+        // Its window has its start.
+        let part = check(&with(204.0, Some(1_975.0), 1_070.0), Verdict::Quota);
+        assert_eq!(part.confidence, Confidence::Low);
+        for other in [
+            with(204.0, Some(41.0), 1_070.0),
+            with(204.0, Some(1_975.0), 100.0),
+        ] {
+            assert_ne!(examine(&other).verdict, Verdict::Quota);
+        }
+    }
 
     #[test]
     fn a_quota_is_promised_against_what_is_written_or_not_at_all() {

@@ -5,7 +5,10 @@ use super::super::super::diagnosis::Confidence;
 use super::super::super::snapshot::{
     BrokerSide, ConsumedPartition, Consumer, Library, Origin, Role, Setting, Snapshot,
 };
-use super::super::broker::{self, parts::Parts};
+use super::super::broker::{
+    self,
+    parts::{Part, Parts},
+};
 use super::super::words;
 
 /// At most this many records are on their way between two fetches of a consumer that reads a few.
@@ -34,8 +37,26 @@ pub const IDLE_LOW: f64 = 0.2;
 /// fetches are what it waits for: one that is busy asks again late.
 const FETCH_USE_HIGH: f64 = 0.8;
 
+/// The next fetch comes at once if it comes within this many round trips of the answer to the last:
+/// an answer of 15 kB over 40 ms took 52. On shorter ways as much may be work.
+const AT_ONCE: f64 = 1.4;
+const AT_ONCE_MS_MIN: f64 = 5.0;
+
 /// A broker that answers with less than this share of what is unread was not allowed to send more.
 const UNREAD_MIN: f64 = 4.0;
+
+/// A fetch of records that are there takes as long only on a slow way, or from a slow disk.
+pub const FETCH_SLOW_MS: f64 = 300.0;
+
+/// An application that takes this share of what is fetched takes all of it: it commits later.
+const TAKES: f64 = 0.6;
+
+/// Polls of a fetch that wait, where one does. Of a client whose fetches no broker counts, more
+/// would be the polls of several fetches.
+const ONE_WAITS: (f64, f64) = (0.5, 3.0);
+
+/// A growing lag of this many fetches is more than what one of them waits for.
+const GROWN: f64 = 1.5;
 
 /// Two sums of the same records differ by less than this where both are right.
 const RATES_AGREE: f64 = 0.25;
@@ -59,6 +80,8 @@ pub struct Reading<'a> {
     pub consumer: &'a Consumer,
     /// Share of time that polls waited for records ([`idle`]).
     pub idle: Option<f64>,
+    /// Its polls may all have waited but those that take what one has brought.
+    pub may_wait: bool,
     /// Records consumed per second.
     pub consumed: Option<f64>,
     pub produced: Option<f64>,
@@ -70,6 +93,8 @@ pub struct Reading<'a> {
     pub is_lag_stale: bool,
     pub fetch_ms: Option<f64>,
     pub fetch_bytes: Option<f64>,
+    /// The bytes of a fetch are worked out, of a client whose polls wait for one all the time.
+    pub is_fetch_size_worked_out: bool,
     /// Share of time that a fetch is under way; above 1 with several brokers.
     pub fetch_use: Option<f64>,
     /// Number of partitions of this member.
@@ -92,32 +117,40 @@ impl<'a> Reading<'a> {
             .map(|(rate, ms)| rate * ms / 1_000.0)
             .or_else(|| fetch_use_at_brokers(snapshot));
         let lag = sum(partitions, |partition| sane(partition.lag)).or(sane(consumer.lag_max));
-        let idle = idle(snapshot, consumer, consumed, fetch_use).map(|idle| match idle < IDLE_LOW {
-            true => idle,
-            false => idle.min(waited_at_most(lag, consumed, fetch_use)),
-        });
-        let is_lag_stale = is_stale(consumer, idle);
-        let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
-        let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
         let fetch_ms = sane(consumer.fetch_ms)
             .filter(|ms| *ms > 0.0)
             .or_else(|| fetch_ms_at_brokers(snapshot));
+        let is_untold = is_mean_of_untold_polls(snapshot, consumer, (lag, consumed, fetch_ms));
+        let idle = idle(snapshot, consumer, consumed, fetch_use)
+            .filter(|_| !is_untold)
+            .map(|idle| match idle < IDLE_LOW {
+                true => idle,
+                false => idle.min(waited_at_most(lag, consumed, fetch_use)),
+            });
+        let is_lag_stale = is_stale(consumer, idle);
+        let lag_slope = slope(partitions).filter(|_| !is_lag_stale);
+        let produced = produced(consumer, consumed, lag_slope).filter(|_| !is_lag_stale);
         let default_wait_ms = match snapshot.client.library {
             Library::FranzGo => 5_000.0,
             _ => 500.0,
         };
         let settings = &snapshot.settings;
+        let fetch_bytes = sane(consumer.fetch_bytes).or_else(|| fetch_bytes_at_brokers(snapshot));
+        let always_waits = is_untold || idle.is_some_and(|idle| idle > IDLE_HIGH);
+        let worked_out = || fetch_bytes_of_all(snapshot, consumed?, fetch_ms?).filter(|_| always_waits);
         Reading {
             snapshot,
             consumer,
             idle,
+            may_wait: is_untold,
             consumed,
             produced,
             lag,
             lag_slope,
             is_lag_stale,
             fetch_ms,
-            fetch_bytes: sane(consumer.fetch_bytes).or_else(|| fetch_bytes_at_brokers(snapshot)),
+            fetch_bytes: fetch_bytes.or_else(worked_out),
+            is_fetch_size_worked_out: fetch_bytes.is_none(),
             fetch_use,
             partitions: sane(consumer.assigned_partitions)
                 .or_else(|| (!partitions.is_empty()).then_some(partitions.len() as f64)),
@@ -214,7 +247,10 @@ impl<'a> Reading<'a> {
         let fetch_ms = self.fetch_ms.unwrap_or(0.0).max(FETCH_MS_MIN);
         let is_elsewhere =
             sane(self.consumer.ms_between_polls).is_some_and(|ms| ms >= POLLS_APART * fetch_ms);
-        (self.asks_at_once() == Some(true) && !is_elsewhere).then_some(Confidence::Medium)
+        let asks_at_once = self.asks_at_once() == Some(true) && !is_elsewhere;
+        asks_at_once
+            .then_some(Confidence::Medium)
+            .or(self.may_wait.then_some(Confidence::Low))
     }
 
     /// Whether the application did something else between two polls although records were there.
@@ -234,26 +270,39 @@ impl<'a> Reading<'a> {
 
     /// Whether so much is unread that fetches bring what they may, and do not wait for more.
     pub fn has_more_than_fetches_bring(&self) -> bool {
-        let fetched = self.fetch_bytes.filter(|bytes| *bytes > 0.0);
-        let unread = self.unread_bytes();
-        unread
-            .zip(fetched)
-            .is_some_and(|(unread, fetched)| unread >= UNREAD_MIN * fetched)
+        self.unread_fetches().is_some_and(|fetches| fetches >= UNREAD_MIN)
+    }
+
+    /// How many fetches would bring what is unread; where nothing tells their bytes, by records.
+    fn unread_fetches(&self) -> Option<f64> {
+        let by_bytes = || Some(self.unread_bytes()? / self.fetch_bytes?);
+        let by_records = || Some(self.lag? / (self.consumed? * self.fetch_ms? / 1_000.0));
+        by_bytes()
+            .or_else(by_records)
+            .filter(|fetches| fetches.is_finite())
     }
 
     /// The same where no broker says how long it held fetches back, and fetches do not take as long
-    /// as they would wait by default.
+    /// as they would wait by default; or where the lag grows beyond what one brings.
     pub fn are_records_there(&self) -> bool {
         let wait_ms = self.wait_ms.0;
         let is_wait = |ms: f64| (0.9 * wait_ms..=1.2 * wait_ms).contains(&ms);
         let is_told = self.asked_wait_ms().is_some();
-        !is_told && !self.fetch_ms.is_some_and(is_wait) && self.has_more_than_fetches_bring()
+        let outgrows = || {
+            let is_more = self.unread_fetches().is_some_and(|fetches| fetches >= GROWN);
+            is_more && self.is_growing() == Some(true)
+        };
+        let has_more = self.has_more_than_fetches_bring() || outgrows();
+        !is_told && !self.fetch_ms.is_some_and(is_wait) && has_more
     }
 
     /// Whether a fetch is under way nearly always, or each follows its answer by one round trip.
     pub fn asks_at_once(&self) -> Option<bool> {
-        let own = self.sides().filter_map(|side| sane(side.back_to_back_share));
-        let back_to_back = own.reduce(f64::min).map(|share| share >= FETCH_USE_HIGH);
+        let is_next = |side: &BrokerSide| {
+            let share = sane(side.back_to_back_share)?;
+            Some(share >= FETCH_USE_HIGH || is_asked_at_once(side))
+        };
+        let back_to_back = self.sides().filter_map(is_next).reduce(|one, other| one && other);
         let brokers = self.snapshot.brokers.len().max(1) as f64;
         let under_way = self.fetch_use.map(|share| share >= FETCH_USE_HIGH * brokers);
         match (under_way, back_to_back) {
@@ -337,10 +386,13 @@ impl<'a> Reading<'a> {
         of_brokers.chain(sane(self.consumer.throttle_ms)).reduce(f64::max)
     }
 
-    /// Bytes read per second, by the client's count or else by the brokers'.
+    /// Bytes read per second, by the client's count, by the brokers', or by what a record has on
+    /// disk.
     pub fn bytes_per_second(&self) -> Option<f64> {
+        let by_size = || Some(self.consumed? * record_bytes_on_disk(self.snapshot)?);
         sane(self.consumer.bytes_per_second)
             .or_else(|| of_brokers(self.snapshot, |side| sane(side.bytes_per_second)))
+            .or_else(by_size)
     }
 
     /// The mean size of a record on the wire, in bytes.
@@ -351,6 +403,13 @@ impl<'a> Reading<'a> {
             .or(self.consumed)
             .filter(|records| *records > 0.0)?;
         Some(bytes / records).filter(|size| *size > 0.0)
+    }
+
+    pub fn origin_of_fetch_size(&self) -> &'static str {
+        match self.is_fetch_size_worked_out {
+            true => "worked out",
+            false => "measured",
+        }
     }
 
     /// The age of the oldest record to be read next, in ms.
@@ -441,10 +500,82 @@ fn idle(
 /// knows only polls that have ended, and counts each alike: of one that works for twenty seconds it
 /// says what the short ones before were. A consumer that fetches nothing at all has paused.
 fn waited_at_most(lag: Option<f64>, consumed: Option<f64>, fetch_use: Option<f64>) -> f64 {
-    let small = LAG_SMALL_RECORDS.max(2.0 * LAG_SMALL_S * consumed.unwrap_or(0.0));
-    let is_behind = lag.is_some_and(|lag| lag > small);
-    let under_way = fetch_use.filter(|share| is_behind && *share > 0.0);
+    let under_way = fetch_use.filter(|share| is_behind(lag, consumed) && *share > 0.0);
     under_way.unwrap_or(1.0)
+}
+
+fn is_behind(lag: Option<f64>, consumed: Option<f64>) -> bool {
+    let small = LAG_SMALL_RECORDS.max(2.0 * LAG_SMALL_S * consumed.unwrap_or(0.0));
+    lag.is_some_and(|lag| lag > small)
+}
+
+/// Whether the client's share of idle polls says nothing of its time: librdkafka's is a mean of an
+/// unknown number of polls, each of which counts alike. Where a fetch has records for many, one of
+/// them waits, and the mean says that hardly any does: 0.12 was pushed by an application that took
+/// each record at once. An application that never waits pushes less than one such poll in a fetch.
+fn is_mean_of_untold_polls(
+    snapshot: &Snapshot,
+    consumer: &Consumer,
+    (lag, consumed, fetch_ms): (Option<f64>, Option<f64>, Option<f64>),
+) -> bool {
+    let is_counted = sane(consumer.ms_between_polls).is_some();
+    let idle = sane(consumer.poll_idle_share).filter(|idle| !is_counted && *idle <= IDLE_HIGH);
+    let (Some(idle), Some(consumed)) = (idle, consumed) else {
+        return false;
+    };
+    if let Some(fetched) = Fetched::of(snapshot) {
+        // One that is slower lets records gather until its client fetches no more.
+        let takes_all = consumed >= TAKES * fetched.records_per_second;
+        let is_slow = fetched.is_held && is_behind(lag, Some(consumed));
+        return fetched.is_always && takes_all && !is_slow && idle * fetched.records >= ONE_WAITS.0;
+    }
+    let waits = |fetch_ms: f64| {
+        let of_a_fetch = idle * consumed * fetch_ms / 1_000.0;
+        fetch_ms >= FETCH_SLOW_MS || (ONE_WAITS.0..=ONE_WAITS.1).contains(&of_a_fetch)
+    };
+    fetch_ms.is_some_and(waits)
+}
+
+/// Whether the next fetch comes as soon as an answer can have been read.
+fn is_asked_at_once(side: &BrokerSide) -> bool {
+    let trip_ms = side.round_trip_ms.filter(|ms| *ms >= AT_ONCE_MS_MIN);
+    sane(side.gap_ms)
+        .zip(trip_ms)
+        .is_some_and(|(gap_ms, trip_ms)| gap_ms <= AT_ONCE * trip_ms)
+}
+
+/// What brokers tell of a client's fetches.
+struct Fetched {
+    records_per_second: f64,
+    /// In a fetch.
+    records: f64,
+    /// One is always under way.
+    is_always: bool,
+    /// They wait for records.
+    is_held: bool,
+}
+
+impl Fetched {
+    fn of(snapshot: &Snapshot) -> Option<Fetched> {
+        let (mut count, mut fetches, mut under_way, mut records) = (0.0, 0.0, 0.0, 0.0);
+        let (mut is_held, mut is_next) = (false, true);
+        for side in sides(snapshot) {
+            let fetch_ms = side_fetch_ms(side).filter(|ms| ms.is_finite())?;
+            let rate = sane(side.requests_per_second)?;
+            is_held |= Parts::of(side).is_none_or(|parts| parts.ms(Part::Remote) >= 0.5 * fetch_ms);
+            is_next &= is_asked_at_once(side);
+            count += 1.0;
+            fetches += rate;
+            under_way += rate * fetch_ms / 1_000.0;
+            records += sane(side.records_per_second)?;
+        }
+        (count > 0.0 && fetches > 0.0).then_some(Fetched {
+            records_per_second: records,
+            records: records / fetches,
+            is_always: is_next || under_way >= FETCH_USE_HIGH * count,
+            is_held,
+        })
+    }
 }
 
 /// Whether a refusal or a promise may rest on this setting: its owner stated it, or the broker saw
@@ -568,6 +699,25 @@ fn fetch_bytes_at_brokers(snapshot: &Snapshot) -> Option<f64> {
     sizes.filter(|size| size.is_finite()).reduce(f64::max)
 }
 
+fn record_bytes_on_disk(snapshot: &Snapshot) -> Option<f64> {
+    sane(snapshot.cluster.as_ref()?.record_bytes).filter(|bytes| *bytes > 0.0)
+}
+
+/// What a fetch brings of records whose size on disk is known, where one is always under way at
+/// each broker that has some of them.
+fn fetch_bytes_of_all(snapshot: &Snapshot, consumed: f64, fetch_ms: f64) -> Option<f64> {
+    let partitions = snapshot.consumer.as_ref()?.partitions.len() as f64;
+    let senders = snapshot
+        .cluster
+        .as_ref()?
+        .sockets
+        .brokers
+        .min(partitions)
+        .max(1.0);
+    let bytes = consumed / senders * fetch_ms / 1_000.0 * record_bytes_on_disk(snapshot)?;
+    Some(bytes).filter(|bytes| bytes.is_finite() && *bytes > 0.0)
+}
+
 /// Fetches per second times the time of each.
 fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
     of_brokers(snapshot, |side| {
@@ -578,6 +728,9 @@ fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::diagnosis::Verdict;
+    use crate::doctor::rules::examine;
+    use crate::doctor::snapshot::ClusterSide;
 
     /// What a consumer of several partitions pushes whose fetches have records for `polls`, each of
     /// which works, and the first of which waits: the share that is found, and the true one.
@@ -611,6 +764,107 @@ mod tests {
             let case = format!("{polls} polls of {work_ms} and {waits_ms} ms: {found}, is {truth}");
             assert!((found - truth).abs() < 0.01, "{case}");
         }
+    }
+
+    /// 9,000 records/s of 150 bytes through a receive buffer of 32 KiB over 40 ms, as librdkafka
+    /// pushed it and the broker saw it.
+    #[test]
+    fn a_mean_of_polls_whose_number_is_untold_is_no_share_of_the_time() {
+        let mut snapshot = super::super::samples::of(Consumer {
+            poll_idle_share: Some(0.119),
+            assigned_partitions: Some(1.0),
+            partitions: super::super::samples::partitions(&[(95_965.0, 5_058.0, 4_460.0)]),
+            ..Consumer::default()
+        });
+        snapshot.client.library = Library::Librdkafka;
+        snapshot.network.round_trip_ms = Some(40.1);
+        snapshot.brokers = vec![BrokerSide {
+            requests_per_second: Some(1.0),
+            records_per_second: Some(5_900.0),
+            bytes_per_second: Some(1_042_545.0),
+            queue_micros: Some(6.0),
+            local_micros: Some(60.0),
+            remote_micros: Some(0.0),
+            response_queue_micros: Some(0.0),
+            send_micros: Some(1_017_000.0),
+            round_trip_ms: Some(40.1),
+            ..BrokerSide::default()
+        }];
+        let idle = |snapshot: &Snapshot| Reading::of(snapshot, snapshot.consumer.as_ref().unwrap()).idle;
+        assert_eq!(idle(&snapshot), None);
+        // More is fetched than it takes: it works, and the records gather.
+        let mut gathers = snapshot.clone();
+        gathers.brokers[0].records_per_second = Some(9_000.0);
+        assert_eq!(idle(&gathers), Some(0.119));
+        // A fetch that waits for the next record says nothing of those that are there.
+        let mut waits = snapshot.clone();
+        waits.brokers[0].remote_micros = Some(900_000.0);
+        waits.brokers[0].send_micros = Some(100.0);
+        assert_eq!(idle(&waits), Some(0.119));
+        // Records that are late and few: no other poll can wait.
+        waits.consumer.as_mut().unwrap().partitions[0].lag = Some(100.0);
+        assert_eq!(idle(&waits), None);
+        // A poll of one that works takes a thousandth of its time.
+        let mut works = snapshot.clone();
+        works.brokers[0].requests_per_second = Some(1_000.0);
+        works.brokers[0].send_micros = Some(0.0);
+        works.consumer.as_mut().unwrap().poll_idle_share = Some(0.001);
+        assert_eq!(idle(&works), Some(0.001));
+        // Apache Kafka tells nothing of it.
+        let mut untold = snapshot.clone();
+        untold.brokers.clear();
+        untold.consumer.as_mut().unwrap().fetch_ms = Some(1_100.0);
+        assert_eq!(idle(&untold), None);
+        untold.consumer.as_mut().unwrap().fetch_ms = Some(41.0);
+        assert_eq!(idle(&untold), Some(0.119));
+        // 14 records in each fetch, and one poll for each record.
+        let own = untold.consumer.as_mut().unwrap();
+        (own.fetch_ms, own.poll_idle_share) = (Some(55.0), Some(0.07));
+        own.partitions[0].consumed_per_second = Some(264.0);
+        assert_eq!(idle(&untold), None);
+        snapshot.consumer.as_mut().unwrap().ms_between_polls = Some(0.2);
+        assert!(idle(&snapshot).is_some(), "its polls are counted");
+    }
+
+    /// librdkafka beside Apache Kafka, which tells nothing of its fetches: what a record has on
+    /// disk says what they bring.
+    #[test]
+    fn fetches_of_which_nothing_tells_bring_what_the_log_s_size_says() {
+        let with = |fetch_ms: f64, rate: f64| {
+            let mut snapshot = super::super::samples::of(Consumer {
+                poll_idle_share: Some(0.968),
+                assigned_partitions: Some(1.0),
+                fetch_ms: Some(fetch_ms),
+                partitions: super::super::samples::partitions(&[(147_039.0, 1_745.0, rate)]),
+                ..Consumer::default()
+            });
+            snapshot.client.library = Library::Librdkafka;
+            snapshot
+        };
+        let judged_with = |mut snapshot: Snapshot, record_bytes: f64| {
+            snapshot.cluster = Some(ClusterSide {
+                record_bytes: Some(record_bytes),
+                ..ClusterSide::default()
+            });
+            examine(&snapshot)
+        };
+        let judged = |snapshot: Snapshot| judged_with(snapshot, 1_070.0);
+        // max.partition.fetch.bytes of 16 KiB and receive.buffer.bytes of 16 KiB, over 40 ms.
+        let small = judged(with(55.1, 255.0));
+        assert_eq!(small.verdict, Verdict::FetchSize, "{small:#?}");
+        let size = small.evidence.iter().flat_map(|line| &line.symbols);
+        let size = size
+            .filter(|symbol| symbol.name == "size")
+            .map(|symbol| &symbol.origin);
+        assert_eq!(size.collect::<Vec<_>>(), ["worked out"]);
+        assert_eq!(judged(with(2_475.0, 305.0)).verdict, Verdict::NetworkWindow);
+        // A lag that has just begun to grow is more than a fetch waits for.
+        let mut begun = with(1_100.0, 5_900.0);
+        let own = begun.consumer.as_mut().unwrap();
+        own.poll_idle_share = Some(0.1);
+        (own.partitions[0].lag, own.partitions[0].lag_slope) = (Some(15_000.0), Some(3_000.0));
+        assert_eq!(judged_with(begun, 170.0).verdict, Verdict::NetworkWindow);
+        assert_eq!(examine(&with(55.1, 255.0)).verdict, Verdict::NotEnoughData);
     }
 
     #[test]

@@ -225,7 +225,12 @@ impl Flow {
             self.per_round_trip,
             "B per round trip",
         )
-        .measured("size", reading.fetch_bytes.unwrap_or(0.0), "B")
+        .with(
+            "size",
+            reading.fetch_bytes.unwrap_or(0.0),
+            "B",
+            reading.origin_of_fetch_size(),
+        )
         .measured("RTT", self.round_trip_ms, "ms")
         .measured("way", self.transfer_ms, "ms")
     }

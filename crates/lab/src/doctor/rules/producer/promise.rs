@@ -31,7 +31,7 @@ pub(crate) const PROMISE_WIDTH: f64 = 1.9;
 /// passes with its start, or with the number of its requests; at most this much of it counts. Rates
 /// of clients in their first half minute were 9 to 23 % above what the time of their requests had
 /// let expect.
-const OWN_PART_MAX: f64 = 1.5;
+pub(crate) const OWN_PART_MAX: f64 = 1.5;
 /// From here on something else takes the time.
 const NOT_ITS_OWN: f64 = 2.0;
 /// No client says how much its application wants to send.

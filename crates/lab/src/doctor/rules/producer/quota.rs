@@ -201,6 +201,8 @@ fn recommend(reading: &Reading<'_>, throttle: &Throttle) -> Recommendation {
     let mut promise = promise::records(now, 0.9 * high, high);
     if reading.snapshot.telemetry.is_silent {
         promise.unknown = Some("what it sends now: its last push is from before".to_owned());
+    } else if now <= 0.0 {
+        promise.unknown = Some("what it sends now: it pushes no rate".to_owned());
     } else if throttle.is_of_request_time {
         promise.unknown = Some("how much of the broker's time a larger request saves".to_owned());
     } else if throttle.bytes_per_second.is_none() {
