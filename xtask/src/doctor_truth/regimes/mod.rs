@@ -123,7 +123,9 @@ impl Regime {
             Around::Quota(key, _) => key == "request_percentage",
             _ => false,
         };
-        is_fast || takes_all || self.set.iter().any(is_busy)
+        // What the link carries passes through this program.
+        let is_broad = self.way == Way::Broad;
+        is_fast || is_broad || takes_all || self.set.iter().any(is_busy)
     }
 
     /// On Apache Kafka a producer's rate is known only from the client, which librdkafka and
@@ -244,6 +246,7 @@ mod tests {
             .collect();
         let expected = [
             "request-40k",
+            "full-link",
             "zstd-19",
             "worker",
             "busy-host",

@@ -45,7 +45,8 @@ pub(super) struct Accounting {
     /// When the socket took the last byte of the first answer, and of the last one.
     first_answered: Option<Moment>,
     last_answered: Option<Moment>,
-    /// The same for the last answers that moved records, and how many those were.
+    /// When the last answers that moved records were ready, and how many those were. The socket
+    /// took them later, but a loop that waits for a processor after that learns it later still.
     answers: [Moment; ANSWERS_KEPT],
     answer_count: usize,
     path: Option<Path>,
@@ -98,7 +99,7 @@ impl Accounting {
     }
 
     /// How many of the last answers were still on their way when the client sent the request whose
-    /// first byte came at `began`: those that left within the round trip before it.
+    /// first byte came at `began`: those that were ready within the round trip before it.
     pub fn answers_under_way(&self, began: Moment) -> usize {
         let Some(path) = self.path else {
             return 0;
@@ -118,11 +119,12 @@ impl Accounting {
         socket: &TcpStream,
         now: Moment,
     ) {
+        let ready = answered.request.booked;
         answered.request.book(Stage::Written, now);
         self.first_answered.get_or_insert(now);
         self.last_answered = Some(now);
         if answered.request.moves_records() {
-            self.answers[self.answer_count % ANSWERS_KEPT] = now;
+            self.answers[self.answer_count % ANSWERS_KEPT] = ready;
             self.answer_count += 1;
         }
         self.charge(context, &answered, client);

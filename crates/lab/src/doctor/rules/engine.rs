@@ -13,8 +13,9 @@ use super::super::snapshot::{Library, Snapshot};
 use super::found::Found;
 use super::inference;
 
-/// The widest range that is still a promise.
-pub(crate) const PROMISE_WIDTH_MAX: f64 = 2.0;
+/// The widest range that is still a promise, and a little less, to which ranges are cut.
+const PROMISE_WIDTH_MAX: f64 = 2.0;
+pub(crate) const PROMISE_WIDTH: f64 = 1.9;
 /// A range counts as better than now from this change on.
 const BETTER: f64 = 1.02;
 

@@ -29,6 +29,9 @@ const AGE_COLD_MS_MIN: f64 = 60_000.0;
 /// count.
 const COLD_SHARE_MIN: f64 = 0.3;
 
+/// Polls that wait for this share of the time wait for what was measured of their fetches.
+const WAITS: f64 = 0.5;
+
 /// What is left of a fetch without its cold reads is a sum of small times; a promise of less than
 /// this share of now would rest on their errors.
 const REST_SHARE_MIN: f64 = 0.1;
@@ -114,13 +117,14 @@ pub fn cold_read(reading: &Reading<'_>) -> Found {
     let Some(cold) = cold(reading).filter(|_| reading.is_lag_small() != Some(true)) else {
         return Found::nothing(numbers, "no sign of it");
     };
-    // Where the client's polls cannot be observed, the verdict needs measured reads.
+    // Where the client's polls cannot be observed, the verdict needs measured reads; so it does
+    // where they wait for half of a window that the client's start is a part of.
     let confidence = match (reading.waits_for_fetches(), cold.is_measured) {
         (Some(confidence), true) => confidence,
         (Some(Confidence::Low), false) => Confidence::Low,
         (Some(_), false) if reading.age_ms().is_some() => Confidence::Medium,
         (Some(_), false) => Confidence::Low,
-        (None, true) if reading.idle.is_none() => Confidence::Low,
+        (None, true) if reading.idle.is_none_or(|idle| idle >= WAITS) => Confidence::Low,
         (None, _) => return Found::nothing(numbers, "its polls do not wait for fetches"),
     };
     if fetches::is_link_full(reading) && !cold.is_measured {

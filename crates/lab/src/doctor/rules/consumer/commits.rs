@@ -6,7 +6,7 @@
 //! clients Ottla counts the commits, and a commit takes a round trip and the broker's time.
 
 use super::super::super::diagnosis::{Confidence, Evidence, Promise, Recommendation};
-use super::super::engine::PROMISE_WIDTH_MAX;
+use super::super::engine::PROMISE_WIDTH;
 use super::fetches::RATE_VARIES;
 use super::found::promise;
 use super::reading::{Reading, sane};
@@ -170,7 +170,7 @@ impl Commits {
         let mut promise = promise(
             "records_per_second",
             Some(now),
-            (least, most.min(PROMISE_WIDTH_MAX * least)),
+            (least, most.min(PROMISE_WIDTH * least)),
             "records/s",
             ASSUMPTION,
         );

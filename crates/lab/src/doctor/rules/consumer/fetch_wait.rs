@@ -51,7 +51,7 @@ pub fn is_held_back(reading: &Reading<'_>) -> bool {
         }
     };
     let held = held_ms(reading, fetch_ms);
-    let arrived = reading.consumed.unwrap_or(0.0) * fetch_ms / 1_000.0;
+    let arrived = reading.flow() * fetch_ms / 1_000.0;
     waits && held >= LATE_MS_MIN && held >= WAIT_SHARE_MIN * fetch_ms && arrived >= 2.0
 }
 

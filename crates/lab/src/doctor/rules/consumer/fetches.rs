@@ -1,7 +1,7 @@
 //! What fetches can bring: the size that bounds them, the rate that follows, the link.
 
 use super::super::super::diagnosis::{Evidence, Promise};
-use super::super::engine::PROMISE_WIDTH_MAX;
+use super::super::engine::PROMISE_WIDTH;
 use super::found::promise;
 use super::reading::{Reading, SIZE_AT_LIMIT, is_known, sane};
 use crate::formulas::consumer::{catch_up_seconds, fetch_bytes_per_second};
@@ -191,7 +191,7 @@ pub fn promised_with_other_brokers(
     if let Some(unknown) = unknown.filter(|_| least < GAIN_MIN * now) {
         return promise(figure, Some(now), (now, now), "records/s", unknown);
     }
-    let bounds = (least, high.min(PROMISE_WIDTH_MAX * least).max(least));
+    let bounds = (least, high.min(PROMISE_WIDTH * least).max(least));
     let assumption = if written.is_some_and(|written| written <= low) {
         "what is written, and more while it catches up"
     } else {

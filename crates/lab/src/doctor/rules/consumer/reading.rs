@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Records per second that it reads, or that come where that is more.
-    fn flow(&self) -> f64 {
+    pub fn flow(&self) -> f64 {
         self.consumed.unwrap_or(0.0).max(self.produced.unwrap_or(0.0))
     }
 
@@ -520,9 +520,10 @@ fn is_mean_of_untold_polls(
 ) -> bool {
     let is_counted = sane(consumer.ms_between_polls).is_some();
     let idle = sane(consumer.poll_idle_share).filter(|idle| !is_counted && *idle <= IDLE_HIGH);
-    let (Some(idle), Some(consumed)) = (idle, consumed) else {
+    let Some(idle) = idle else {
         return false;
     };
+    let consumed = consumed.unwrap_or(0.0);
     if let Some(fetched) = Fetched::of(snapshot) {
         // One that is slower lets records gather until its client fetches no more.
         let takes_all = consumed >= TAKES * fetched.records_per_second;
@@ -858,6 +859,14 @@ mod tests {
             .map(|symbol| &symbol.origin);
         assert_eq!(size.collect::<Vec<_>>(), ["worked out"]);
         assert_eq!(judged(with(2_475.0, 305.0)).verdict, Verdict::NetworkWindow);
+        // A group that has not committed yet has no rate.
+        let mut first = with(1_504.0, 0.0);
+        let own = first.consumer.as_mut().unwrap();
+        own.poll_idle_share = Some(0.249);
+        let partition = &mut own.partitions[0];
+        (partition.lag, partition.lag_slope) = (Some(0.0), None);
+        (partition.consumed_per_second, partition.produced_per_second) = (None, Some(49.9));
+        assert_eq!(examine(&first).verdict, Verdict::FetchWait);
         // A lag that has just begun to grow is more than a fetch waits for.
         let mut begun = with(1_100.0, 5_900.0);
         let own = begun.consumer.as_mut().unwrap();

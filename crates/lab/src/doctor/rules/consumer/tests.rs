@@ -226,6 +226,14 @@ fn a_broker_that_reads_its_disk_is_suspected_or_known() {
     let diagnosis = check(&snapshot, Verdict::ColdRead);
     assert!(!diagnosis.summary.contains("suspected"), "{}", diagnosis.summary);
     refuses(&diagnosis, "more consumers");
+    // In a window with its start polls wait for less of the time, and it reads what is stored.
+    let mut first = snapshot.clone();
+    let own = first.consumer.as_mut().unwrap();
+    (own.poll_idle_share, own.partitions[0].lag_slope) = (Some(0.725), Some(-47.0));
+    own.fetches_per_second = Some(5.5);
+    check(&first, Verdict::ColdRead);
+    first.brokers[0].cold_reads_per_second = None;
+    assert_ne!(diagnose(&first).verdict, Verdict::ColdRead);
     // Records of the last second are in the page cache; the limit is then the size of a fetch.
     if let Some(consumer) = &mut snapshot.consumer {
         consumer.partitions[0].lag_ms = Some(5_000.0);

@@ -11,6 +11,7 @@ use crate::doctor::diagnosis::Promise;
 use crate::formulas::{buffer, latency, wire};
 
 use super::super::broker::parts::flushed_locally_micros;
+use super::super::engine::PROMISE_WIDTH;
 use super::backlog::{SERVED_AT_ONCE, queue_threshold_ms, served_share};
 use super::reading::{Pipe, Reading, clean, positive};
 use crate::model::ceilings::{self, Ceiling, by_link, by_threads, cut, lowest, next};
@@ -25,8 +26,6 @@ const USED_LOW: f64 = 0.7;
 /// text in batches 9.5 times as large was sent at 10.2 times the rate.
 const COMPRESSED: f64 = 0.9;
 const COMPRESSES_BETTER: f64 = 1.2;
-/// A little less than the width from which on a range is no promise (`engine.rs`).
-pub(crate) const PROMISE_WIDTH: f64 = 1.9;
 /// The time of a request, to that of round trip and broker: what is above is the client's own and
 /// passes with its start, or with the number of its requests; at most this much of it counts. Rates
 /// of clients in their first half minute were 9 to 23 % above what the time of their requests had

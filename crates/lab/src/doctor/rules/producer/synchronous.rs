@@ -27,6 +27,7 @@ use crate::doctor::snapshot::BrokerSide;
 use crate::doctor::used::UsedNumbers;
 use crate::formulas::ceiling;
 
+use super::super::engine::PROMISE_WIDTH;
 use super::super::found::Found;
 use super::super::words::known;
 use super::evidence::confidence;
@@ -284,7 +285,7 @@ fn recommend(reading: &Reading<'_>, threads: f64) -> Option<Recommendation> {
         let low = 0.9 * without;
         let high = shortest_ms(reading).map_or(without, |ms| {
             let at_best = ceiling::synchronous_records_per_second(threads, 0.0, ms);
-            at_best.clamp(without, promise::PROMISE_WIDTH * low)
+            at_best.clamp(without, PROMISE_WIDTH * low)
         });
         return Some(Recommendation {
             set: format!("{LINGER}=0"),
