@@ -5,7 +5,6 @@
 //! share lies between 0 and 1; MB are 10^6 bytes.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -60,12 +59,6 @@ impl Client {
     /// The address without its port.
     pub fn host(&self) -> Option<&str> {
         self.address.as_deref().map(host_of)
-    }
-
-    /// Whether it is on the machine of the broker that it talks to.
-    pub fn is_on_loopback(&self) -> bool {
-        let address = self.host().and_then(|host| host.parse::<IpAddr>().ok());
-        address.is_some_and(|address| address.to_canonical().is_loopback())
     }
 }
 

@@ -14,7 +14,7 @@ use ottla_client::admin::{
 use super::paths::is_this_machine;
 use super::quotas::Quotas;
 use super::seldom::Seldom;
-use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing, host};
+use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ClusterSide, ConsumedPartition, Role};
 use crate::machine::host::HostCounts;
@@ -332,8 +332,6 @@ fn observation(
     let quota = |kind| reading.quotas.of(kind, user, &member.client_id);
     let read = |partition| consumed(reading, earlier, commits, group, partition);
     let partitions: Vec<ConsumedPartition> = member.assignment.iter().filter_map(read).collect();
-    let about = of_member(group, member);
-    let is_here = about.client.is_on_loopback();
     let side = ClusterSide {
         sockets: reading.seldom.sockets,
         record_bytes: reading.seldom.record_bytes_of(&partitions),
@@ -346,11 +344,10 @@ fn observation(
             quota_request_share: quota("request_percentage").map(|percent| percent / 100.0),
             ..BrokerSide::default()
         },
-        host: host(reading, earlier).filter(|_| is_here),
         is_off_at_broker: !reading.asks_for_metrics,
         cluster: (side != ClusterSide::default()).then_some(side),
         partitions,
-        ..about
+        ..of_member(group, member)
     }
 }
 

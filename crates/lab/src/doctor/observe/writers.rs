@@ -144,13 +144,13 @@ impl Writers {
     ) -> Vec<Observed> {
         self.note(reading, earlier);
         let growth = growth(reading, earlier);
-        let host = host(reading, earlier);
         let mut observed: Vec<Observed> = producers(pushing)
-            .filter_map(|one| complement(reading, &growth, host, one))
+            .filter_map(|one| complement(reading, &growth, one))
             .collect();
         let mut silent: Vec<SilentWriters> = self.silent(reading, pushing).collect();
         silent.sort_by(|one, other| other.count.total_cmp(&one.count));
         silent.truncate(LISTED_MAX);
+        let host = host(reading, earlier);
         observed.extend(silent.into_iter().map(|writers| listed(reading, host, writers)));
         observed
     }
@@ -237,11 +237,9 @@ fn producers(pushing: &[Pushing]) -> impl Iterator<Item = &Pushing> {
 fn complement(
     reading: &ClusterReading,
     growth: &BTreeMap<TopicPartition, f64>,
-    host: Option<Host>,
     pushing: &Pushing,
 ) -> Option<Observed> {
     pushing.client.instance_id.as_ref()?;
-    let host = host.filter(|_| pushing.client.is_on_loopback());
     let quota_of = |kind| reading.quotas.of(kind, pushing.user(), &pushing.client.client_id);
     let quota = quota_of("producer_byte_rate");
     let request_quota = quota_of("request_percentage");
@@ -268,7 +266,7 @@ fn complement(
     let count = partitions.len();
     partitions.truncate(HEAVIEST);
     let sockets = reading.seldom.sockets;
-    let is_any = quota.is_some() || request_quota.is_some() || !sockets.is_unknown() || host.is_some();
+    let is_any = quota.is_some() || request_quota.is_some() || !sockets.is_unknown();
     (count > 0 || is_any).then(|| Observed {
         client: Client {
             client_id: pushing.client.client_id.clone(),
@@ -277,7 +275,6 @@ fn complement(
             ..Client::default()
         },
         is_complement: true,
-        host,
         cluster: Some(ClusterSide {
             partitions,
             partitions_written: (count > 0).then_some(count as f64),
@@ -299,8 +296,8 @@ pub fn silent_name(topic: &str) -> String {
     format!("producers of {topic} that push nothing")
 }
 
-/// The brokers' machine over the window, where it is this one.
-pub(super) fn host(reading: &ClusterReading, earlier: &VecDeque<ClusterReading>) -> Option<Host> {
+/// The brokers' machine over the window.
+fn host(reading: &ClusterReading, earlier: &VecDeque<ClusterReading>) -> Option<Host> {
     let mut known = earlier
         .iter()
         .filter_map(|before| Some((before.at_ms, before.host.as_ref()?)));
@@ -414,19 +411,6 @@ mod tests {
         }
         let host = last[0].broker.host.expect("the machine is known");
         assert_eq!((host.used, host.waiting), (Some(0.98), Some(0.6)));
-        // One that pushes from there has it for its own.
-        let now = earlier.pop_back().expect("a reading");
-        let mut told = |address: &str| {
-            let mut one = pushing(Some(100.0));
-            one.client.address = Some(address.to_owned());
-            let observed = writers.take(&now, &earlier, &[one]);
-            observed
-                .into_iter()
-                .find_map(|one| one.host)
-                .and_then(|host| host.used)
-        };
-        assert_eq!(told("127.0.0.1"), Some(0.98));
-        assert_eq!(told("10.0.0.1"), None);
     }
 
     #[test]

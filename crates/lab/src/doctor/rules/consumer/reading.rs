@@ -728,6 +728,7 @@ fn fetch_use_at_brokers(snapshot: &Snapshot) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples;
     use super::*;
     use crate::doctor::diagnosis::Verdict;
     use crate::doctor::rules::examine;
@@ -771,10 +772,10 @@ mod tests {
     /// pushed it and the broker saw it.
     #[test]
     fn a_mean_of_polls_whose_number_is_untold_is_no_share_of_the_time() {
-        let mut snapshot = super::super::samples::of(Consumer {
+        let mut snapshot = samples::of(Consumer {
             poll_idle_share: Some(0.119),
             assigned_partitions: Some(1.0),
-            partitions: super::super::samples::partitions(&[(95_965.0, 5_058.0, 4_460.0)]),
+            partitions: samples::partitions(&[(95_965.0, 5_058.0, 4_460.0)]),
             ..Consumer::default()
         });
         snapshot.client.library = Library::Librdkafka;
@@ -832,11 +833,11 @@ mod tests {
     #[test]
     fn fetches_of_which_nothing_tells_bring_what_the_log_s_size_says() {
         let with = |fetch_ms: f64, rate: f64| {
-            let mut snapshot = super::super::samples::of(Consumer {
+            let mut snapshot = samples::of(Consumer {
                 poll_idle_share: Some(0.968),
                 assigned_partitions: Some(1.0),
                 fetch_ms: Some(fetch_ms),
-                partitions: super::super::samples::partitions(&[(147_039.0, 1_745.0, rate)]),
+                partitions: samples::partitions(&[(147_039.0, 1_745.0, rate)]),
                 ..Consumer::default()
             });
             snapshot.client.library = Library::Librdkafka;
