@@ -14,6 +14,7 @@ mod docs;
 mod doctor_rules;
 mod doctor_truth;
 mod features;
+mod fuzz;
 mod golden;
 mod interop;
 mod kafka;
@@ -34,6 +35,8 @@ tasks:
   docs [--check]      generate the pages of docs/reference from tables in the code (--check: compare only)
   golden [--verify]   have Apache Kafka write the golden bytes (--verify: have it read ours)
   features            check ottla-client with every set of its cargo features, and for Windows and macOS
+  fuzz TARGET [--minutes N] [--seeds DIRECTORY]
+                      random inputs for a target of fuzz/, ten minutes by default, with the project's compiler
   tidy                check the repository's own style rules
   interop [--target ottla|kafka] [--only PART,PART] [--except PART,PART] [--all-versions] [--jobs N]
                       run other clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         "source-experiments" => source_experiments::run(rest),
         "tenant-experiments" => tenant_experiments::run(rest),
         "bench-report" => bench_report::run(rest),
+        "fuzz" => fuzz::run(rest),
         "features" => features::run(tidy::repository(), rest),
         "tidy" => tidy::run(tidy::repository()),
         _ => {

@@ -301,6 +301,9 @@ pub struct Producer {
     /// q and its maximum.
     pub queue_ms: Option<f64>,
     pub queue_ms_max: Option<f64>,
+    /// librdkafka's `record.queue.time`: how long a request waits until the socket has taken it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transmit_queue_ms: Option<f64>,
     /// q_max of the last pushes, oldest first.
     pub queue_ms_max_course: Vec<f64>,
     /// L and its maximum.

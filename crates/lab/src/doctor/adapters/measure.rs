@@ -88,6 +88,8 @@ measures! {
     RecordBytes: Client "producer.record.size.avg" OF_BATCHES;
     QueueTime: Client "producer.record.queue.time.avg" OF_BATCHES;
     QueueTimeMax: Client "producer.record.queue.time.max" Fold::Max;
+    /// What librdkafka pushes by the name of `QueueTime`.
+    TransmitQueue: Client "" OF_REQUESTS;
     RequestLatency: Client "producer.request.latency.avg" OF_REQUESTS;
     RequestLatencyMax: Client "producer.request.latency.max" Fold::Max;
     InFlight: Client "producer.requests.in.flight" Fold::Last;

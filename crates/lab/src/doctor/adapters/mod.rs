@@ -75,6 +75,8 @@ pub enum Taken {
     Value(f64),
     /// "No sample", in whatever way the library writes it.
     NoSample,
+    /// The name is Kafka's, but the meaning is that of another measure.
+    As(Measure, f64),
     /// The name is Kafka's, but the meaning is not.
     Ignored,
 }
@@ -185,15 +187,18 @@ impl<'a> Gathered<'a> {
                 Library::Java | Library::Unknown => java::take(value),
             };
             let taken = match taken {
-                Taken::Value(number) if !(0.0..=VALUE_MAX).contains(&number) => Taken::NoSample,
+                Taken::Value(number) | Taken::As(_, number) if !(0.0..=VALUE_MAX).contains(&number) => {
+                    Taken::NoSample
+                }
                 taken => taken,
             };
             match taken {
                 Taken::Value(corrected) => value.value = corrected,
+                Taken::As(measure, corrected) => (value.measure, value.value) = (measure, corrected),
                 Taken::NoSample => without_sample.insert(value.measure),
                 Taken::Ignored => {}
             }
-            matches!(taken, Taken::Value(_))
+            matches!(taken, Taken::Value(_) | Taken::As(..))
         });
         self.reading.software = software;
         self.reading.settle();

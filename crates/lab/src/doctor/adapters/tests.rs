@@ -118,6 +118,7 @@ fn librdkafkas_queue_time_is_not_kafkas() {
     let reading = read(LIBRDKAFKA, &samples);
     assert_eq!(of_client(&reading, Measure::QueueTime), None);
     assert_eq!(of_client(&reading, Measure::QueueTimeMax), None);
+    assert_eq!(of_client(&reading, Measure::TransmitQueue), Some(0.22));
     assert_eq!(of_client(&reading, Measure::RequestLatency), Some(0.73));
     assert_eq!(reading.without_sample, Unsampled::default());
     assert_eq!(of_client(&read(JAVA, &samples), Measure::QueueTime), Some(0.22));

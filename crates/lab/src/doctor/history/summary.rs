@@ -119,6 +119,7 @@ fn producer(window: &Window<'_>) -> Producer {
         record_bytes: window.get(M::RecordBytes),
         queue_ms: window.get(M::QueueTime),
         queue_ms_max: window.get(M::QueueTimeMax),
+        transmit_queue_ms: window.get(M::TransmitQueue),
         queue_ms_max_course: window
             .instance()
             .queue_max_course

@@ -42,6 +42,9 @@ const LONG_LINGER_MS: f64 = 100.0;
 const ALIKE: f64 = 0.85;
 /// The same where a backlog is likely but not proven.
 const ONE_SIZE: f64 = 0.97;
+/// A request that comes earlier after an answer than this share of the round trip did not wait for
+/// it; the rest is the time of the kernels on both ways.
+const ON_THE_WAY: f64 = 0.9;
 /// Requests of up to this many records on average hold one.
 pub(crate) const ONE_RECORD: f64 = 1.1;
 /// The share of requests that follow the previous response within 1.3 round trips and 1 ms.
@@ -415,8 +418,21 @@ fn one_seen_by_brokers(snapshot: &Snapshot) -> Option<Setting<f64>> {
         .as_ref()
         .is_some_and(|own| own.queue_ms.is_some());
     let is_silent = !has_queue || snapshot.telemetry.pushes == Some(0);
-    let is_more = several_under_way(snapshot).is_some() || arrives_without_waiting(snapshot);
+    let is_more = several_under_way(snapshot).is_some()
+        || arrives_without_waiting(snapshot)
+        || has_two_under_way(snapshot);
     (is_silent && is_back_to_back(snapshot) && !is_more && !is_one_record(snapshot)).then(|| inferred(1.0))
+}
+
+/// Whether a broker saw that the client does not wait for each answer.
+pub(crate) fn has_two_under_way(snapshot: &Snapshot) -> bool {
+    snapshot.brokers.iter().any(|side| {
+        let is_early = side
+            .gap_ms
+            .zip(side.round_trip_ms)
+            .is_some_and(|(gap_ms, trip_ms)| gap_ms < ON_THE_WAY * trip_ms);
+        is_early || side.has_overlap == Some(true) || side.in_flight_max.is_some_and(|most| most >= 2.0)
+    })
 }
 
 /// Whether requests arrive for more of the time than one at a time leaves: between its last byte

@@ -15,13 +15,13 @@
 //! | free buffer | below a tenth | hard |
 //! | q | above 3 × max(linger, 2 ms) | soft |
 //! | no q (librdkafka, franz-go): bytes of requests arrive at the broker all of the time, without a pause (`arrival.rs`) | | soft |
+//! | no q (librdkafka): requests wait in the transmit queue although more may be under way (`window.rs`) | | soft |
 //! | no q (librdkafka, franz-go): always as many requests under way as may be, batches of one size that are full where batch.size is known | | soft |
 //!
 //! **Why two kinds**: a soft backlog is latency near a ceiling, a hard one is a ceiling. Measured
 //! with 100,000 records/s offered: 32 KiB batches had q = 36 ms at linger 5 (soft, and the producer
-//! kept up); 16 KiB batches had q = 1,708 ms (hard, and it did not). librdkafka's queue time
-//! excludes batching, so its threshold is 6 ms regardless of linger. A client that sends no queue
-//! time at all is judged by whether its requests follow each other without a pause. A maximum that
+//! kept up); 16 KiB batches had q = 1,708 ms (hard, and it did not). A client that sends no
+//! queue time is judged by whether its requests follow each other without a pause. A maximum that
 //! grows alone is no backlog: Java's maximum is that of the last 30 to 60 s and grows for as long
 //! from one pause of a healthy client.
 //!
@@ -85,10 +85,7 @@ pub(crate) enum Backlog {
 
 /// The queue time above which records wait for more than linger.
 pub(crate) fn queue_threshold_ms(reading: &Reading<'_>) -> f64 {
-    match reading.transmit_queue_ms {
-        Some(_) => LINGERS * LINGER_MS_MIN,
-        None => LINGERS * reading.settings.linger_ms.value.max(LINGER_MS_MIN),
-    }
+    LINGERS * reading.settings.linger_ms.value.max(LINGER_MS_MIN)
 }
 
 type Sign = (Backlog, bool, &'static str);
@@ -97,12 +94,8 @@ fn signs(reading: &Reading<'_>) -> [Sign; 11] {
     let none = Default::default();
     let own = reading.snapshot.producer.as_ref().unwrap_or(&none);
     let threshold_ms = queue_threshold_ms(reading);
-    // librdkafka's queue time excludes batching.
-    let linger_ms = match reading.transmit_queue_ms {
-        Some(_) => 0.0,
-        None => reading.settings.linger_ms.value,
-    };
-    let queue_ms = reading.transmit_queue_ms.or(reading.queue_ms);
+    let linger_ms = reading.settings.linger_ms.value;
+    let queue_ms = reading.queue_ms;
     let is_above = queue_ms.is_some_and(|queue| queue > threshold_ms);
     [
         (
@@ -148,7 +141,7 @@ fn signs(reading: &Reading<'_>) -> [Sign; 11] {
         (
             Backlog::Soft,
             queue_ms.is_none() && waits_for_window(reading),
-            "several requests are under way, and each takes several round trips",
+            "requests wait for the window: each takes several round trips, or the socket takes it late",
         ),
         (
             Backlog::Soft,
@@ -191,7 +184,7 @@ pub(crate) fn step_of(reading: &Reading<'_>) -> Step {
     let mut numbers = vec![
         known("w_buf", reading.buffer_wait, ""),
         known("free buffer", reading.buffer_free_share, ""),
-        known("q", reading.transmit_queue_ms.or(reading.queue_ms), "ms"),
+        known("q", reading.queue_ms, "ms"),
         known("q_max", reading.queue_ms_max, "ms"),
         known("threshold", Some(queue_threshold_ms(reading)), "ms"),
     ];
@@ -238,7 +231,7 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
         return Bound::Thread;
     }
     let is_held = || waits_for_window(reading) || arrival::full_link(reading).is_some();
-    if reading.transmit_queue_ms.or(reading.queue_ms).is_none() && is_held() {
+    if reading.queue_ms.is_none() && is_held() {
         return Bound::Pipe;
     }
     let is_thread_busy = reading.io_wait.is_some_and(|wait| wait < BUSY);
@@ -247,9 +240,7 @@ pub(crate) fn bound(reading: &Reading<'_>) -> Bound {
     let Some(used) = reading.used() else {
         return match is_thread_busy {
             true => Bound::Thread,
-            // librdkafka's transmit queue is in front of its socket: what waits there waits for the
-            // pipe.
-            false if is_hard || is_served || reading.transmit_queue_ms.is_some() => Bound::Pipe,
+            false if is_hard || is_served => Bound::Pipe,
             false => Bound::Source,
         };
     };
@@ -283,7 +274,8 @@ fn waits_for_window(reading: &Reading<'_>) -> bool {
     reading.hottest().is_some_and(|pipe| {
         let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
         let are_several = under_way.is_some_and(|count| count >= 2.0);
-        (are_several || arrival::is_held(reading, pipe)) && window::several_trips(reading, pipe).is_some()
+        let waits = are_several || arrival::is_held(reading, pipe) || window::is_taken_late(reading, pipe);
+        waits && window::several_trips(reading, pipe).is_some()
     })
 }
 

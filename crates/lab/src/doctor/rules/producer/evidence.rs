@@ -268,7 +268,7 @@ pub(crate) fn confidence(reading: &Reading<'_>, verdict: Verdict, has_doubt: boo
         return Confidence::Low;
     }
     let settings = &reading.settings;
-    let has_queue = reading.queue_ms.or(reading.transmit_queue_ms).is_some();
+    let has_queue = reading.queue_ms.is_some();
     let decides_by_guess = match verdict {
         Verdict::Quota | Verdict::Broker | Verdict::SenderThread | Verdict::NetworkBandwidth => false,
         Verdict::Failing => false,

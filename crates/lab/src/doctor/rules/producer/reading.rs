@@ -43,7 +43,7 @@ pub(crate) struct Reading<'a> {
     /// q and q_max: from the batch's creation to its drain.
     pub queue_ms: Option<f64>,
     pub queue_ms_max: Option<f64>,
-    /// librdkafka's own `record.queue.time`: in the transmit queue, batching excluded.
+    /// Of librdkafka: until the socket has taken a request.
     pub transmit_queue_ms: Option<f64>,
     /// L.
     pub request_ms: Option<f64>,
@@ -152,10 +152,9 @@ impl<'a> Reading<'a> {
             .or_else(|| mean(brokers, |side| side.records_per_request))
             .or_else(|| ratio(records_per_second, requests_per_second));
         let batch_bytes = positive(own.batch_bytes).or_else(|| mean(brokers, |side| side.batch_bytes));
-        let (queue_ms, transmit_queue_ms) = match snapshot.client.library {
-            Library::Librdkafka => (None, clean(own.queue_ms)),
-            Library::FranzGo => (None, None),
-            _ => (clean(own.queue_ms), None),
+        let queue_ms = match snapshot.client.library {
+            Library::Librdkafka | Library::FranzGo => None,
+            _ => clean(own.queue_ms),
         };
         let io_wait = clean(own.io_wait).map(|share| share.min(1.0));
         let io = clean(own.io).map(|share| share.min(1.0));
@@ -175,7 +174,7 @@ impl<'a> Reading<'a> {
             compression_rate: positive(own.compression_rate).unwrap_or(1.0),
             queue_ms,
             queue_ms_max: queue_ms.and(clean(own.queue_ms_max)),
-            transmit_queue_ms,
+            transmit_queue_ms: clean(own.transmit_queue_ms),
             request_ms: latency(snapshot, own.request_ms),
             buffer_wait: clean(own.buffer_wait),
             buffer_free_share: ratio(own.buffer_available_bytes, own.buffer_bytes),

@@ -29,6 +29,7 @@ use crate::formulas::ceiling;
 
 use super::super::engine::PROMISE_WIDTH;
 use super::super::found::Found;
+use super::super::inference;
 use super::super::words::known;
 use super::evidence::confidence;
 use super::promise::{self, Kind};
@@ -48,9 +49,6 @@ const NEAR: f64 = 0.15;
 /// its time, or this long.
 const BETWEEN: f64 = 0.05;
 const BETWEEN_MS: f64 = 0.3;
-/// A request that comes earlier after an answer than this share of the round trip did not wait for
-/// it; the rest is the time of the kernels on both ways.
-const ON_THE_WAY: f64 = 0.9;
 /// The mean is this near to a whole number where each request has as many records.
 const ALIKE: f64 = 0.1;
 /// An application that waits for this share of the time does little else.
@@ -102,7 +100,7 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<Waiters> {
         .then(|| together(reading, records))
         .flatten();
     let threads = reading.threads.or(together).unwrap_or(1.0);
-    if threads <= 1.0 && has_two_under_way(reading) {
+    if threads <= 1.0 && inference::has_two_under_way(reading.snapshot) {
         return None;
     }
     let most = if together.is_some() { BETWEEN } else { NEAR };
@@ -125,17 +123,6 @@ fn one_at_a_time(reading: &Reading<'_>) -> Option<Waiters> {
     (records <= threads.max(1.0) * 1.05).then_some(Waiters {
         threads,
         records_per_second: expected,
-    })
-}
-
-/// Whether a broker saw that the client does not wait for each answer.
-fn has_two_under_way(reading: &Reading<'_>) -> bool {
-    reading.snapshot.brokers.iter().any(|side| {
-        let is_early = side
-            .gap_ms
-            .zip(side.round_trip_ms)
-            .is_some_and(|(gap_ms, trip_ms)| gap_ms < ON_THE_WAY * trip_ms);
-        is_early || side.has_overlap == Some(true) || side.in_flight_max.is_some_and(|most| most >= 2.0)
     })
 }
 

@@ -9,6 +9,7 @@
 //! | 0.95 to 1.42 of the brokers' receive buffer on the way, and 1.2 times as much in the allowed requests | the brokers tell socket.receive.buffer.bytes; Apache Kafka sets it to 100 KiB |
 //! | batches wait, at least 0.8 of a request and at most 0.6 of the allowed ones are under way, the thread is idle and requests are of 16 KiB or more | the round trip is not known: the socket takes each request late (F8b), and always has one |
 //! | a request is on its way in all of the time, in pieces with a good part of a round trip between them (`arrival.rs`) | the broker's TCP measured the round trip; librdkafka counts a request's time from when the kernel has taken it |
+//! | librdkafka's requests wait in its transmit queue for a third of a round trip, while fewer are under way than it may have | it sends the next one before the answer, so it waits for the socket: 64 KiB through 16 KiB across 40 ms |
 //! | a request takes at least 1.8 round trips of the broker's own TCP measurement, the broker takes little of it, the client's thread has time, and more wants to be on the way than there is | nothing is known of the window: its size is X_b × RTT |
 //!
 //! **Which windows**: the stated one; otherwise twice send.buffer.bytes (the kernel doubles it)
@@ -31,7 +32,7 @@ use crate::doctor::diagnosis::{FindingId, Recommendation, Verdict};
 use crate::doctor::used::UsedNumbers;
 
 use super::super::found::Found;
-use super::super::inference::{is_guess, power_above};
+use super::super::inference::{self, is_guess, power_above};
 use super::super::words::known;
 use super::backlog::ALWAYS_ONE;
 use super::evidence::confidence;
@@ -56,6 +57,10 @@ pub(crate) const REQUEST_MIN: f64 = 8_192.0;
 const UNWRITTEN_MIN: f64 = 16_384.0;
 /// The allowed requests hold at least this much more than is on the way.
 const WANTS: f64 = 1.2;
+/// A connection with at most this share of the allowed requests under way has room for another.
+const HAS_ROOM: f64 = 0.6;
+/// A socket with room takes a request at once; one without, when an acknowledgement has come.
+const TAKEN_LATE: f64 = 0.3;
 /// What is on the way to a full receive buffer, in shares of it; the mean of a window is a little
 /// less.
 const RECEIVED: (f64, f64) = (0.95, 1.05 * RECEIVE_WINDOW_SHARE.1);
@@ -285,9 +290,10 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Wi
     let on_the_way = rate * trip_ms / 1_000.0;
     let has_time = reading.io_wait.is_none_or(|wait| wait >= THREAD_HAS_TIME);
     let is_longer = request_ms - broker_ms >= SEVERAL_TRIPS * trip_ms && broker_ms < 0.5 * request_ms;
-    let is_several = is_longer || arrival::is_held(reading, pipe);
+    let is_taken_late = is_taken_late(reading, pipe);
+    let is_several = is_longer || arrival::is_held(reading, pipe) || is_taken_late;
     let wants = reading.settings.in_flight.value.max(1.0) * request >= WANTS * on_the_way;
-    let is_link = arrival::is_steady(reading, pipe) || arrival::queue(reading).is_some();
+    let is_link = (arrival::is_steady(reading, pipe) && !is_taken_late) || arrival::queue(reading).is_some();
     let is_narrow = request >= REQUEST_MIN && on_the_way >= WINDOW_MIN && !is_link;
     (is_several && has_time && wants && is_narrow).then_some(Window {
         bytes: on_the_way,
@@ -298,13 +304,29 @@ pub(crate) fn several_trips(reading: &Reading<'_>, pipe: &Pipe<'_>) -> Option<Wi
     })
 }
 
+/// Requests of librdkafka wait until the socket has taken them, although more may be under way.
+pub(crate) fn is_taken_late(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
+    let trip_ms = positive(reading.tcp_ms(pipe));
+    let waits = reading
+        .transmit_queue_ms
+        .zip(trip_ms)
+        .is_some_and(|(queue_ms, trip_ms)| queue_ms >= TAKEN_LATE * trip_ms);
+    let under_way = inference::under_way(reading.snapshot);
+    let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
+    waits
+        && is_large
+        && inference::has_two_under_way(reading.snapshot)
+        && under_way.is_some_and(|count| count <= HAS_ROOM * reading.settings.in_flight.value)
+        && arrival::full_link(reading).is_none()
+}
+
 /// Batches wait, more requests may be under way, and the thread is idle: a Java client starts the
 /// next request only when the socket has taken the one before.
 fn is_written_slowly(reading: &Reading<'_>, pipe: &Pipe<'_>) -> bool {
     let is_blocked = matches!(reading.bound, Bound::Blocked(_)) && !reading.failing.has_retries;
     let under_way = pipe.request_ms.map(|ms| pipe.requests_per_second * ms / 1_000.0);
     // A socket that is slow always has one; records in bursts leave it empty between them.
-    let is_some = |count: f64| count >= ALWAYS_ONE && count <= 0.6 * reading.settings.in_flight.value;
+    let is_some = |count: f64| count >= ALWAYS_ONE && count <= HAS_ROOM * reading.settings.in_flight.value;
     let is_large = pipe.request_bytes.is_some_and(|bytes| bytes >= UNWRITTEN_MIN);
     let is_fresh = reading
         .queue_ms_max
@@ -508,6 +530,52 @@ mod tests {
         assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
         let change = diagnosis.recommendation.unwrap();
         assert!(change.set.starts_with("socket.send.buffer.bytes="), "{change:?}");
+    }
+
+    /// The same, measured in another run: the next request comes before the answer to the one
+    /// before can have arrived, and waits in the transmit queue until the socket has room.
+    #[test]
+    fn a_request_that_the_socket_takes_late_waits_for_a_window() {
+        let mut snapshot = narrow();
+        snapshot.client.library = Library::Librdkafka;
+        let own = snapshot.producer.as_mut().unwrap();
+        (own.queue_ms, own.queue_ms_max, own.buffer_wait) = (None, None, None);
+        (own.io_wait, own.io, own.transmit_queue_ms) = (None, None, Some(30.0));
+        (own.requests_per_second, own.nodes[0].requests_per_second) = (Some(18.8), Some(18.8));
+        (own.bytes_per_second, own.nodes[0].bytes_per_second) = (Some(1.217e6), Some(1.217e6));
+        (own.request_ms, own.nodes[0].request_ms) = (Some(59.4), Some(59.4));
+        own.batch_bytes = Some(64_637.0);
+        snapshot.brokers[0] = BrokerSide {
+            requests_per_second: Some(18.8),
+            total_micros: Some(1_734.0),
+            round_trip_ms: Some(40.131),
+            gap_ms: Some(34.1),
+            back_to_back_share: Some(0.99),
+            has_overlap: Some(false),
+            in_flight_max: Some(2.0),
+            arriving_share: Some(0.331),
+            arrival_pause_ms: Some(2.45),
+            request_bytes_max: Some(65_500.0),
+            batch_bytes_max: Some(65_536.0),
+            ..BrokerSide::default()
+        };
+        let diagnosis = examine(&snapshot);
+        assert_eq!(diagnosis.verdict, Verdict::NetworkWindow, "{diagnosis:#?}");
+        let change = diagnosis.recommendation.unwrap();
+        assert!(change.set.starts_with("socket.send.buffer.bytes="), "{change:?}");
+        let mut alone = snapshot.clone();
+        (alone.brokers[0].gap_ms, alone.brokers[0].in_flight_max) = (Some(40.2), Some(1.0));
+        assert_eq!(
+            examine(&alone).verdict,
+            Verdict::NetworkRtt,
+            "it waits for each answer"
+        );
+        snapshot.producer.as_mut().unwrap().transmit_queue_ms = Some(0.2);
+        assert_ne!(
+            examine(&snapshot).verdict,
+            Verdict::NetworkWindow,
+            "the socket has room"
+        );
     }
 
     /// Measured on Apache Kafka across 40 ms with max.request.size=40000: larger requests carried
