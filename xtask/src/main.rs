@@ -54,8 +54,9 @@ tasks:
                       what a group commit costs through the page cache and without it; the directory may be on another file system
   memory-pressure [--limit-mib N] [--half N] [--unread N] [--kinds fetch,metadata,versions,polls] [--seconds N] [--override KEY=VALUE]
                       a broker with little memory (control group) and many peers that send incomplete requests or read no answers
-  bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails | --only-transactions]
-                      measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md, transactions.md and tails.md
+  bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails | --only-transactions | --only-security]
+                      measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md, transactions.md,
+                      security.md and tails.md
   console [--screenshots]
                       open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script;
                       --screenshots writes four pages to docs/images

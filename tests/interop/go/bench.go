@@ -35,6 +35,10 @@ type workload struct {
 	Pid        int     `json:"broker_pid"`
 	Passes     int     `json:"passes"`
 	Producers  int     `json:"producers"`
+	// Connections are opened over TLS where there is a file of trusted certificates.
+	Trust       string `json:"trust"`
+	Plain       string `json:"plain"`
+	Connections int    `json:"connections"`
 }
 
 // result is one line of JSON. Latencies are in milliseconds; intended counts from the scheduled time, service from the call.
@@ -56,6 +60,8 @@ type result struct {
 	Intervals      []interval   `json:"intervals,omitempty"`
 	BrokerCPU      float64      `json:"broker_cpu_s"`
 	BrokerPeakKiB  int64        `json:"broker_peak_kib"`
+	BrokerGrowth   int64        `json:"broker_growth_kib"`
+	PlainGrowth    int64        `json:"broker_growth_plain_kib"`
 	GeneratorCPU   float64      `json:"generator_cpu_s"`
 	Invalid        []string     `json:"invalid"`
 	RawMicrosCount [][2]int64   `json:"raw_intended_us_count,omitempty"`
@@ -92,8 +98,15 @@ func bench(kind, bootstrap string, arguments []string) {
 	flags.IntVar(&w.Pid, "pid", 0, "the broker's process")
 	flags.IntVar(&w.Passes, "passes", 1, "")
 	flags.IntVar(&w.Producers, "producers", 1, "transactional ids; -records is of each transaction")
+	flags.StringVar(&w.Trust, "trust", "", "connect over TLS and trust the certificates of this file")
+	flags.StringVar(&w.Plain, "plain", "", "an address of the same broker without TLS")
+	flags.IntVar(&w.Connections, "connections", 8, "opened at the same time")
 	must(flags.Parse(arguments))
-	s := newSuite(bootstrap)
+	var secure []kgo.Opt
+	if w.Trust != "" {
+		secure = append(secure, kgo.DialTLSConfig(trusting(w.Trust)))
+	}
+	s := newSuite(bootstrap, secure...)
 	var r *result
 	switch kind {
 	case "bench-create":
@@ -111,6 +124,10 @@ func bench(kind, bootstrap string, arguments []string) {
 		r = consumeAll(s, w)
 	case "bench-transactions":
 		r = transact(s, w)
+	case "bench-connect":
+		r = connectAgain(bootstrap, w)
+	case "bench-idle-connections":
+		r = keepConnections(bootstrap, w)
 	}
 	if r.Errors > 0 || r.Duplicates > 0 || r.Disordered > 0 {
 		r.Invalid = append(r.Invalid, fmt.Sprintf("%d errors, %d duplicates, %d out of order", r.Errors, r.Duplicates, r.Disordered))
@@ -194,12 +211,18 @@ func (r *result) account(before, after usage) {
 	r.BrokerCPU = after.broker - before.broker
 	r.GeneratorCPU = after.generator - before.generator
 	if r.Workload.Pid > 0 {
-		for _, line := range strings.Split(string(value(os.ReadFile("/proc/"+strconv.Itoa(r.Workload.Pid)+"/status"))), "\n") {
-			if strings.HasPrefix(line, "VmHWM:") {
-				r.BrokerPeakKiB = int64(value(strconv.Atoi(strings.Fields(line)[1])))
-			}
+		r.BrokerPeakKiB = memoryKiB(r.Workload, "VmHWM:")
+	}
+}
+
+// memoryKiB is a line of the broker's status.
+func memoryKiB(w workload, name string) int64 {
+	for _, line := range strings.Split(string(value(os.ReadFile("/proc/"+strconv.Itoa(w.Pid)+"/status"))), "\n") {
+		if strings.HasPrefix(line, name) {
+			return int64(value(strconv.Atoi(strings.Fields(line)[1])))
 		}
 	}
+	panic(name + " is not in the broker's status")
 }
 
 // saturate sends as fast as acknowledgements allow: a capacity test, whose latency is that of a full queue.

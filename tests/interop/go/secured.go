@@ -72,9 +72,15 @@ func (c connection) client(options ...kgo.Opt) *kgo.Client {
 	return value(kgo.NewClient(options...))
 }
 
-func (c connection) tls() *tls.Config {
+// trusting returns a configuration that trusts the certificates of a file.
+func trusting(file string) *tls.Config {
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
-	check(config.RootCAs.AppendCertsFromPEM(value(os.ReadFile(c.trust))), "no certificate in %s", c.trust)
+	check(config.RootCAs.AppendCertsFromPEM(value(os.ReadFile(file))), "no certificate in %s", file)
+	return config
+}
+
+func (c connection) tls() *tls.Config {
+	config := trusting(c.trust)
 	if c.key != "-" {
 		config.Certificates = []tls.Certificate{value(tls.LoadX509KeyPair(c.key, c.key))}
 	}

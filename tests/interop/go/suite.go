@@ -19,6 +19,7 @@ import (
 // A failed check panics, so that a case is straight-line code; run recovers.
 type suite struct {
 	bootstrap string
+	secure    []kgo.Opt
 	plain     *kgo.Client
 	admin     *kadm.Client
 	failures  int
@@ -26,10 +27,11 @@ type suite struct {
 
 var background = context.Background()
 
-func newSuite(bootstrap string) *suite {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+// newSuite takes what each client needs to connect, beyond the address.
+func newSuite(bootstrap string, secure ...kgo.Opt) *suite {
+	client, err := kgo.NewClient(append(secure, kgo.SeedBrokers(bootstrap))...)
 	must(err)
-	return &suite{bootstrap: bootstrap, plain: client, admin: kadm.NewClient(client)}
+	return &suite{bootstrap: bootstrap, secure: secure, plain: client, admin: kadm.NewClient(client)}
 }
 
 func (s *suite) run(name string, body func()) {
@@ -88,6 +90,7 @@ func eventually(what string, holds func() bool) {
 
 func (s *suite) client(options ...kgo.Opt) *kgo.Client {
 	base := []kgo.Opt{kgo.SeedBrokers(s.bootstrap), kgo.FetchMaxWait(500 * time.Millisecond)}
+	base = append(base, s.secure...)
 	return value(kgo.NewClient(append(base, options...)...))
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask bench-kafka`: measures Ottla and Apache Kafka 4.3 side by side on this machine;
-//! writes docs/measurements/benchmarks.md, transactions.md and tails.md.
+//! writes docs/measurements/benchmarks.md, transactions.md, security.md and tails.md.
 //!
 //! The two run in turn, A B then B A, with the same generator, the same durability and the same
 //! configuration files. A number is the ratio of two medians of one run, with the spread of the
@@ -9,6 +9,7 @@ mod delivered;
 pub mod machine;
 pub mod metrics;
 pub mod report;
+mod security;
 mod session;
 mod tails;
 mod transactions;
@@ -32,6 +33,7 @@ pub struct Plan {
     pub idle_seconds: u32,
     pub tail_seconds: u32,
     pub transaction_seconds: u32,
+    pub security_seconds: u32,
     pub sustained_seconds: u32,
     /// A run ends earlier when it has written this much.
     pub sustained_gigabytes: u32,
@@ -39,7 +41,7 @@ pub struct Plan {
     pub behind_gigabytes: u32,
     /// Of the pairs only this; the whole otherwise.
     pub only: Option<Part>,
-    /// Tails and transactions are pages of their own: tails take as long as all pairs.
+    /// Tails, transactions and security are pages of their own: tails take as long as all pairs.
     pub skip_pairs: bool,
     /// Where the pages are written.
     pub directory: PathBuf,
@@ -58,8 +60,16 @@ impl Plan {
     fn select(&mut self, part: Part) {
         self.only = Some(part);
         self.tail_seconds = 0;
-        self.transaction_seconds = 0;
+        (self.transaction_seconds, self.security_seconds) = (0, 0);
         self.directory = toolchain::target_directory();
+    }
+
+    /// Leaves out the pairs and these pages.
+    fn skip(&mut self, pages: impl FnOnce(&mut Plan) -> [&mut u32; 2]) {
+        for seconds in pages(self) {
+            *seconds = 0;
+        }
+        self.skip_pairs = true;
     }
 
     fn has(&self, part: Part) -> bool {
@@ -77,6 +87,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         idle_seconds: 30,
         tail_seconds: 600,
         transaction_seconds: 20,
+        security_seconds: 10,
         sustained_seconds: 60,
         sustained_gigabytes: 20,
         behind_gigabytes: 20,
@@ -103,6 +114,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
                     idle_seconds: 5,
                     tail_seconds: 20,
                     transaction_seconds: 5,
+                    security_seconds: 3,
                     sustained_seconds: 10,
                     behind_gigabytes: 1,
                     directory: toolchain::target_directory(),
@@ -119,8 +131,9 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             "--only-sustained" => plan.select(Part::Sustained),
             "--only-delivered" => plan.select(Part::Delivered),
             "--only-pages" => plan.select(Part::Pages),
-            "--only-tails" => (plan.skip_pairs, plan.transaction_seconds) = (true, 0),
-            "--only-transactions" => (plan.skip_pairs, plan.tail_seconds) = (true, 0),
+            "--only-tails" => plan.skip(|plan| [&mut plan.transaction_seconds, &mut plan.security_seconds]),
+            "--only-transactions" => plan.skip(|plan| [&mut plan.tail_seconds, &mut plan.security_seconds]),
+            "--only-security" => plan.skip(|plan| [&mut plan.tail_seconds, &mut plan.transaction_seconds]),
             _ => bail!("unknown argument {argument}"),
         }
     }
@@ -196,6 +209,12 @@ pub fn run(arguments: &[String]) -> Result<()> {
         pairs(&lab, &plan, &mut samples, transactions::run)?;
         let text = report::transactions(&plan, &machine, &samples);
         write(&plan, "transactions", &text, &samples.raw_json()?)?;
+    }
+    if plan.security_seconds > 0 {
+        let mut samples = Samples::default();
+        pairs(&lab, &plan, &mut samples, security::run)?;
+        let text = report::security(&plan, &machine, &samples);
+        write(&plan, "security", &text, &samples.raw_json()?)?;
     }
     if plan.tail_seconds > 0 {
         let (curves, busy) = tails(&lab, &plan)?;

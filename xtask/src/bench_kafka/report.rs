@@ -1,4 +1,4 @@
-//! Renders docs/measurements/benchmarks.md, transactions.md and tails.md.
+//! Renders docs/measurements/benchmarks.md, transactions.md, security.md and tails.md.
 
 use super::Plan;
 use super::metrics::{METRICS, Metric, Samples, median};
@@ -47,6 +47,50 @@ pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples
     table(&mut text, plan, samples);
     conclude(&mut text, samples);
     text
+}
+
+pub fn security(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> String {
+    let mut text = String::from(
+        "# Security: Ottla beside Apache Kafka 4.3\n\n\
+         Written by `cargo xtask bench-kafka --only-security`; do not edit. Both brokers acknowledge from the page cache. Broker and \
+         generator share the machine below.\n\n",
+    );
+    manifest(&mut text, plan, machine);
+    let _ = writeln!(
+        text,
+        "| pairs | {}, order alternated (Kafka first in odd pairs) |\n\
+         | load | franz-go (Go's TLS), TLS 1.3, certificates of P-256 and RSA-2048, no client certificates, records of 256 B over 6 \
+         partitions, `acks=all`; {} s after a warm-up of {} s; {} records of full batches after a warm-up of {} |\n\
+         | new connections | eight at a time: TCP, a full handshake without session tickets, one ApiVersions, and a reset |\n\
+         | idle connections | 1,000 of each kind at the same time, each after one ApiVersions; what the broker's resident memory grew by |\n",
+        plan.pairs,
+        plan.security_seconds,
+        plan.warmup_seconds,
+        plan.records,
+        plan.warmup_seconds * 1_000_000,
+    );
+    table(&mut text, plan, samples);
+    own_aims(&mut text, samples);
+    conclude(&mut text, samples);
+    text
+}
+
+/// Aims that compare Ottla with itself.
+fn own_aims(text: &mut String, samples: &Samples) {
+    let ottla = |key| samples.median(key, Target::Ottla).unwrap_or(f64::NAN);
+    let beyond = ottla("idle_tls_kib") - ottla("idle_plain_kib");
+    for (what, found, aim) in [
+        ("Ottla's p99 over TLS to without", ottla("tls_paced_ratio"), 1.25),
+        ("KiB of an idle TLS connection beyond a plain one", beyond, 8.0),
+    ] {
+        let verdict = if found <= aim { "met" } else { "**falls short**" };
+        let _ = writeln!(
+            text,
+            "{what}: {}; the aim is {}: {verdict}.\n",
+            number(found),
+            number(aim)
+        );
+    }
 }
 
 /// What is invalid, and which aims are missed.

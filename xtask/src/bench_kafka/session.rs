@@ -20,7 +20,7 @@ pub fn generate(lab: &Lab, kind: &str, server: &Server, topic: &str, more: &[&st
     generate_at(lab, kind, &server.bootstrap(), server.pid(), topic, more)
 }
 
-fn generate_at(
+pub fn generate_at(
     lab: &Lab,
     kind: &str,
     bootstrap: &str,

@@ -33,7 +33,7 @@ mod promises;
 mod quotas;
 mod refusals;
 mod sasl;
-mod security;
+pub mod security;
 pub mod server;
 mod streams;
 pub mod table;

@@ -40,7 +40,17 @@ impl Authority {
         names: &[&str],
         change: impl FnOnce(&mut CertificateParams),
     ) -> Result<PathBuf> {
-        let key = KeyPair::generate()?;
+        self.sign_key(file, &KeyPair::generate()?, names, change)
+    }
+
+    /// The same for a key of any kind.
+    pub fn sign_key(
+        &self,
+        file: &str,
+        key: &KeyPair,
+        names: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Result<PathBuf> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, file);
@@ -49,7 +59,7 @@ impl Authority {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         change(&mut params);
-        let certificate = params.signed_by(&key, &self.issuer)?;
+        let certificate = params.signed_by(key, &self.issuer)?;
         let path = self.folder.join(format!("{file}.pem"));
         write(&path, &format!("{}{}", key.serialize_pem(), certificate.pem()))?;
         Ok(path)

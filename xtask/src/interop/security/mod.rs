@@ -1,8 +1,8 @@
 //! Brokers with TLS and SASL, for every client, with every mistake of an operator: each must end in
 //! an error that names the mistake. Here is our client; the others are in the modules.
 
-mod broker;
-mod certificates;
+pub mod broker;
+pub mod certificates;
 mod exchange;
 mod foreign;
 mod names;
