@@ -227,7 +227,7 @@ fn counted(admin_port: u16) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn get(port: u16, path: &str) -> Result<String> {
+pub fn get(port: u16, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("the admin address")?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;

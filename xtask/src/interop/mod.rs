@@ -8,7 +8,7 @@ mod acls;
 mod application;
 pub mod cases;
 mod client_admin;
-mod client_metrics;
+pub mod client_metrics;
 pub mod clients;
 mod committed;
 mod connect;

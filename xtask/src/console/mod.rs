@@ -5,6 +5,8 @@
 //! `tests/console/walk.mjs`. With `--screenshots` it also writes four pages of the invented broker
 //! to `docs/images`.
 
+mod render;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,13 +24,16 @@ const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "c
 const PICTURE_BYTES_MAX: u64 = 150_000;
 
 pub fn run(arguments: &[String]) -> Result<()> {
-    let is_pictured = match arguments {
-        [] => false,
-        [one] if one == "--screenshots" => true,
-        _ => bail!("usage: cargo xtask console [--screenshots]"),
-    };
     let home = tidy::repository().join("target/console");
     fs::create_dir_all(&home)?;
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let is_pictured = match words[..] {
+        [] => false,
+        ["--screenshots"] => true,
+        ["--render"] => return render::run(&home, "2000,40000"),
+        ["--render", "--partitions", numbers] => return render::run(&home, numbers),
+        _ => bail!("usage: cargo xtask console [--screenshots | --render [--partitions N,N]]"),
+    };
     let browser = find_browser()?;
     install(&home)?;
     let states = write_states(&home)?;
