@@ -50,6 +50,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             _ => bail!("{usage}"),
         }
     }
+    ensure!(plan.seconds > 0, "--minutes must be at least 1");
     ensure!(
         targets()?.contains(&plan.target),
         "there is no target {}; targets: {}",

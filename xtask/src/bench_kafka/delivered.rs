@@ -75,6 +75,17 @@ fn full_batches(
     Ok(())
 }
 
+/// Before minutes have been spent on what comes before it.
+pub fn find_kcat() -> Result<()> {
+    let asked = Command::new("kcat")
+        .arg("-V")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    ensure!(asked.is_ok(), "kcat is needed (apt-get install kcat)");
+    Ok(())
+}
+
 /// kcat reads the newest million of the full batches, after one pass to warm up.
 fn consume_with_librdkafka(target: Target, server: &Server, samples: &mut Samples) -> Result<()> {
     const EACH: u32 = session::CONSUMED_RECORDS / 6;
@@ -97,7 +108,7 @@ fn consume_with_librdkafka(target: Target, server: &Server, samples: &mut Sample
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .status()
-            .context("kcat does not start: install it")?;
+            .context("kcat does not start")?;
         ensure!(status.success(), "kcat ended with {status}");
         Ok(())
     };

@@ -96,6 +96,23 @@ fn parse(arguments: &[String]) -> Result<Plan> {
         directory: published(),
         command: format!("cargo xtask bench-kafka {}", arguments.join(" ")),
     };
+    // Whatever else is said holds, before it or after it.
+    if arguments.iter().any(|argument| argument == "--quick") {
+        plan = Plan {
+            pairs: 1,
+            records: 1_000_000,
+            paced_seconds: 5,
+            warmup_seconds: 3,
+            idle_seconds: 5,
+            tail_seconds: 20,
+            transaction_seconds: 5,
+            security_seconds: 3,
+            sustained_seconds: 10,
+            behind_gigabytes: 1,
+            directory: toolchain::target_directory(),
+            ..plan
+        };
+    }
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut number = || -> Result<u32> {
@@ -105,22 +122,7 @@ fn parse(arguments: &[String]) -> Result<Plan> {
             value.parse().with_context(|| format!("{argument} {value}"))
         };
         match argument.as_str() {
-            "--quick" => {
-                plan = Plan {
-                    pairs: 1,
-                    records: 1_000_000,
-                    paced_seconds: 5,
-                    warmup_seconds: 3,
-                    idle_seconds: 5,
-                    tail_seconds: 20,
-                    transaction_seconds: 5,
-                    security_seconds: 3,
-                    sustained_seconds: 10,
-                    behind_gigabytes: 1,
-                    directory: toolchain::target_directory(),
-                    ..plan
-                }
-            }
+            "--quick" => {}
             "--pairs" => plan.pairs = number()?,
             "--publish" => plan.directory = published(),
             "--tail-seconds" => plan.tail_seconds = number()?,
@@ -196,6 +198,9 @@ pub fn run(arguments: &[String]) -> Result<()> {
         clients: Clients::prepare()?,
     };
     if !plan.skip_pairs {
+        if plan.has(Part::Delivered) {
+            delivered::find_kcat()?;
+        }
         let mut samples = Samples::default();
         if plan.has(Part::Pages) {
             session::calibrate(&lab, &plan, &mut samples)?;
