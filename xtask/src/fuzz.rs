@@ -12,8 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::interop::toolchain;
 
-/// For libFuzzer, which is linked statically: a system whose own target is another one is not
-/// supported.
+/// Named even where it is the machine's own: the flags are then not those of build scripts.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -76,7 +75,7 @@ fn targets() -> Result<Vec<String>> {
 
 pub fn run(arguments: &[String]) -> Result<()> {
     let plan = parse(arguments)?;
-    let built = toolchain::target_directory().join("fuzz");
+    let built = toolchain::root().join("target/fuzz");
     build(&plan, &built)?;
     let corpus = folder().join("corpus").join(&plan.target);
     let artifacts = folder().join("artifacts").join(&plan.target);

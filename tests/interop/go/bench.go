@@ -104,7 +104,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	must(flags.Parse(arguments))
 	var secure []kgo.Opt
 	if w.Trust != "" {
-		secure = append(secure, kgo.DialTLSConfig(trusting(w.Trust)))
+		secure = append(secure, kgo.DialTLSConfig(w.tls(bootstrap)))
 	}
 	s := newSuite(bootstrap, secure...)
 	var r *result

@@ -33,6 +33,7 @@ func (w workload) tls(address string) *tls.Config {
 		return nil
 	}
 	config := trusting(w.Trust)
+	config.MinVersion = tls.VersionTLS13
 	host, _, err := net.SplitHostPort(address)
 	must(err)
 	config.ServerName = host

@@ -14,7 +14,7 @@ use crate::interop::security::certificates::Authority;
 use crate::interop::server::{Server, Site, Target};
 use crate::interop::toolchain;
 
-/// Both brokers' clients choose TLS 1.3; the names are of listeners.
+/// The generator takes TLS 1.3 only; the names are of listeners.
 const KEYS: [(&str, &str, &str); 2] = [
     ("P256", "handshakes, P-256", "handshake_p256_cpu"),
     ("RSA", "handshakes, RSA-2048", "handshake_rsa_cpu"),
@@ -37,11 +37,13 @@ impl Secured {
         let folder = toolchain::target_directory().join("data/bench-certificates");
         fs::create_dir_all(&folder)?;
         let authority = Authority::create(&folder, "authority")?;
-        let mut more = vec![(
-            "ssl.truststore.location".to_owned(),
-            authority.file.display().to_string(),
-        )];
-        more.push(("ssl.truststore.type".to_owned(), "PEM".to_owned()));
+        let mut more = vec![
+            (
+                "ssl.truststore.location".to_owned(),
+                authority.file.display().to_string(),
+            ),
+            ("ssl.truststore.type".to_owned(), "PEM".to_owned()),
+        ];
         for ((name, ..), algorithm) in KEYS.iter().zip([&PKCS_ECDSA_P256_SHA256, &PKCS_RSA_SHA256]) {
             let key = KeyPair::generate_for(algorithm).context("a key of the broker")?;
             let local = ["localhost", "127.0.0.1"];
@@ -83,11 +85,13 @@ impl Secured {
 }
 
 pub fn run(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Result<()> {
+    let (seconds, warmup) = (plan.security_seconds.to_string(), plan.warmup_seconds.to_string());
+    let times: &[&str] = &["-seconds", &seconds, "-warmup", &warmup];
     let mut broker = Secured::start(lab, target)?;
     idle_connections(lab, &broker, target, samples)?;
-    handshakes(lab, plan, &broker, target, samples)?;
+    handshakes(lab, times, &broker, target, samples)?;
     bytes(lab, plan, &broker, target, samples)?;
-    small_requests(lab, plan, &broker, target, samples)?;
+    small_requests(lab, times, &broker, target, samples)?;
     broker.server.check_alive()?;
     broker.server.stop()?;
     session::clear(&broker.site);
@@ -104,9 +108,14 @@ fn idle_connections(lab: &Lab, broker: &Secured, target: Target, samples: &mut S
     Ok(())
 }
 
-fn handshakes(lab: &Lab, plan: &Plan, broker: &Secured, target: Target, samples: &mut Samples) -> Result<()> {
-    let (seconds, warmup) = (plan.security_seconds.to_string(), plan.warmup_seconds.to_string());
-    let load = ["-connections", "8", "-seconds", &seconds, "-warmup", &warmup];
+fn handshakes(
+    lab: &Lab,
+    times: &[&str],
+    broker: &Secured,
+    target: Target,
+    samples: &mut Samples,
+) -> Result<()> {
+    let load = [&["-connections", "8"], times].concat();
     for (key, (_, name, cpu)) in KEYS.iter().enumerate() {
         let result = broker.generate(lab, "bench-connect", key, "none", &load)?;
         samples.keep(target, name, &result);
@@ -152,14 +161,13 @@ fn bytes(lab: &Lab, plan: &Plan, broker: &Secured, target: Target, samples: &mut
 /// 20,000 records/s in requests of their own, without TLS and with it.
 fn small_requests(
     lab: &Lab,
-    plan: &Plan,
+    times: &[&str],
     broker: &Secured,
     target: Target,
     samples: &mut Samples,
 ) -> Result<()> {
     generate(lab, "bench-create", &broker.server, "paced", &[])?;
-    let (seconds, warmup) = (plan.security_seconds.to_string(), plan.warmup_seconds.to_string());
-    let load = ["-rate", "20000", "-seconds", &seconds, "-warmup", &warmup];
+    let load = [&["-rate", "20000"], times].concat();
     let plain = generate(lab, "bench-paced", &broker.server, "paced", &load)?;
     let secured = broker.generate(lab, "bench-paced", 0, "paced", &load)?;
     for (result, name, p99, cpu) in [

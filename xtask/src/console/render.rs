@@ -74,7 +74,7 @@ fn create(broker: &Served, partitions: usize) -> Result<()> {
 }
 
 fn print(broker: &Served, partitions: usize) -> Result<()> {
-    let port = broker.console.rsplit(':').next().unwrap_or_default();
+    let (_, port) = broker.console.rsplit_once(':').context("the admin port")?;
     let port: u16 = port.trim_end_matches('/').parse().context("the admin port")?;
     let budget = BUDGETS.iter().find(|(most, _)| partitions <= *most);
     println!("\n{} partitions\n", count(partitions as u64));
