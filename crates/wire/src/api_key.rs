@@ -159,7 +159,7 @@ api_keys! {
     DescribeProducers = 61: describe_producers::DescribeProducersRequest, served 0 to 0, "";
     DescribeTransactions = 65: describe_transactions::DescribeTransactionsRequest, served 0 to 0, "";
     ListTransactions = 66: list_transactions::ListTransactionsRequest, served 0 to 2, "a duration filter passes transactions that are not complete, and no idle id";
-    ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, served 0 to 1, "a classic group with members is not migrated: GROUP_ID_NOT_FOUND; racks are ignored";
+    ConsumerGroupHeartbeat = 68: consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, served 0 to 1, "while partitions change hands the answer asks for the next one sooner than group.consumer.heartbeat.interval.ms; racks are ignored";
     ConsumerGroupDescribe = 69: consumer_group_describe::ConsumerGroupDescribeRequest, served 0 to 1, "";
     GetTelemetrySubscriptions = 71: get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, served 0 to 0, "a subscription to all metrics is sent as the empty prefix, which every client understands, not as `*`; if no subscription matches, `ottla.telemetry.default.interval.ms` applies";
     PushTelemetry = 72: push_telemetry::PushTelemetryRequest, served 0 to 0, "TELEMETRY_TOO_LARGE also if a push decompresses to more than eight times telemetry.max.bytes; THROTTLING_QUOTA_EXCEEDED also while too many pushes wait to be read; null metrics count as empty";

@@ -39,32 +39,35 @@ type workload struct {
 	Trust       string `json:"trust"`
 	Plain       string `json:"plain"`
 	Connections int    `json:"connections"`
+	Members     int    `json:"members"`
 }
 
 // result is one line of JSON. Latencies are in milliseconds; intended counts from the scheduled time, service from the call.
 type result struct {
-	Workload       workload     `json:"workload"`
-	Sent           int64        `json:"sent"`
-	Acknowledged   int64        `json:"acknowledged"`
-	Received       int64        `json:"received"`
-	Errors         int64        `json:"errors"`
-	Duplicates     int64        `json:"duplicates"`
-	Disordered     int64        `json:"disordered"`
-	Seconds        float64      `json:"seconds"`
-	Rate           float64      `json:"rate_per_s"`
-	RateDrift      float64      `json:"rate_last_third_over_first"`
-	Intended       *percentiles `json:"intended,omitempty"`
-	Service        *percentiles `json:"service,omitempty"`
-	Late           *percentiles `json:"late,omitempty"`
-	Curve          []point      `json:"curve,omitempty"`
-	Intervals      []interval   `json:"intervals,omitempty"`
-	BrokerCPU      float64      `json:"broker_cpu_s"`
-	BrokerPeakKiB  int64        `json:"broker_peak_kib"`
-	BrokerGrowth   int64        `json:"broker_growth_kib"`
-	PlainGrowth    int64        `json:"broker_growth_plain_kib"`
-	GeneratorCPU   float64      `json:"generator_cpu_s"`
-	Invalid        []string     `json:"invalid"`
-	RawMicrosCount [][2]int64   `json:"raw_intended_us_count,omitempty"`
+	Workload      workload     `json:"workload"`
+	Sent          int64        `json:"sent"`
+	Acknowledged  int64        `json:"acknowledged"`
+	Received      int64        `json:"received"`
+	Errors        int64        `json:"errors"`
+	Duplicates    int64        `json:"duplicates"`
+	Disordered    int64        `json:"disordered"`
+	Seconds       float64      `json:"seconds"`
+	Rate          float64      `json:"rate_per_s"`
+	RateDrift     float64      `json:"rate_last_third_over_first"`
+	Intended      *percentiles `json:"intended,omitempty"`
+	Service       *percentiles `json:"service,omitempty"`
+	Late          *percentiles `json:"late,omitempty"`
+	Curve         []point      `json:"curve,omitempty"`
+	Intervals     []interval   `json:"intervals,omitempty"`
+	BrokerCPU     float64      `json:"broker_cpu_s"`
+	BrokerPeakKiB int64        `json:"broker_peak_kib"`
+	BrokerGrowth  int64        `json:"broker_growth_kib"`
+	PlainGrowth   int64        `json:"broker_growth_plain_kib"`
+	GeneratorCPU  float64      `json:"generator_cpu_s"`
+	// Settled has seconds.
+	Settled        map[string]float64 `json:"settled_s,omitempty"`
+	Invalid        []string           `json:"invalid"`
+	RawMicrosCount [][2]int64         `json:"raw_intended_us_count,omitempty"`
 }
 
 // point is the end-to-end latency of one interval of the run.
@@ -101,6 +104,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	flags.StringVar(&w.Trust, "trust", "", "connect over TLS and trust the certificates of this file")
 	flags.StringVar(&w.Plain, "plain", "", "an address of the same broker without TLS")
 	flags.IntVar(&w.Connections, "connections", 8, "opened at the same time")
+	flags.IntVar(&w.Members, "members", 1, "of a group")
 	must(flags.Parse(arguments))
 	var secure []kgo.Opt
 	if w.Trust != "" {
@@ -124,6 +128,8 @@ func bench(kind, bootstrap string, arguments []string) {
 		r = consumeAll(s, w)
 	case "bench-transactions":
 		r = transact(s, w)
+	case "bench-rebalance":
+		r = rebalance(s, w)
 	case "bench-connect":
 		r = connectAgain(bootstrap, w)
 	case "bench-idle-connections":

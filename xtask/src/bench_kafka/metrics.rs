@@ -285,6 +285,28 @@ pub const METRICS: &[Metric] = &[
         Some(0.5),
     ),
     metric(
+        "streams_p50",
+        "Kafka Streams word count, exactly_once_v2: p50 from a line due to its count read as committed",
+        "ms",
+        None,
+    ),
+    metric("streams_p99", "the same: p99", "ms", Some(0.5)),
+    metric("streams_cpu", "the same: broker CPU of the whole run", "s", None),
+    metric(
+        "group_start",
+        "consumer protocol, 500 members start: until their partitions are shared out",
+        "s",
+        Some(0.5),
+    ),
+    metric("group_join", "the same, one more member joins", "s", Some(0.5)),
+    metric("group_leave", "the same, one leaves", "s", Some(0.5)),
+    metric(
+        "group_cpu",
+        "the same: broker CPU until nothing changed for 12 s after each",
+        "s",
+        None,
+    ),
+    metric(
         "handshake_p256_cpu",
         "new connections with a full TLS 1.3 handshake, P-256: broker CPU per thousand",
         "s",

@@ -4,6 +4,7 @@ use super::Plan;
 use super::metrics::{METRICS, Metric, Samples, median};
 use super::session::{CONSUMED_RECORDS, figure};
 use super::tails::{Curve, LOADS};
+use super::transactions::{GROUP_PARTITIONS, LINES_PER_SECOND, MEMBERS, QUIET_SECONDS};
 use crate::interop::server::Target;
 use ottla_lab::numbers::{number, percent};
 use serde_json::Value;
@@ -27,7 +28,7 @@ pub fn pairs(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> St
 
 pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> String {
     let mut text = String::from(
-        "# Transactions: Ottla beside Apache Kafka 4.3\n\n\
+        "# Transactions and groups: Ottla beside Apache Kafka 4.3\n\n\
          Written by `cargo xtask bench-kafka --only-transactions`; do not edit. Both brokers with their defaults: Ottla answers a \
          commit when it and its markers are on disk, Apache Kafka when they are in the page cache. Broker and generator share the \
          machine below.\n\n",
@@ -38,11 +39,23 @@ pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples
         "| pairs | {}, order alternated (Kafka first in odd pairs) |\n\
          | load | franz-go, records of 256 B over 6 partitions, linger 0; each transactional id begins the next transaction when \
          the one before is committed; {} s after a warm-up of {} s |\n\
-         | commit | from the call, when every record is acknowledged, to its answer |\n\n\
+         | commit | from the call, when every record is acknowledged, to its answer |\n\
+         | word count | Kafka Streams 4.3 with the defaults of `exactly_once_v2` (a commit every 100 ms), two threads, no cache: \
+         {} lines/s of five words over 4 partitions, a record in the repartition topic, the changelog and the output for each word; \
+         writer, application and reader (`read_committed`) are one JVM |\n\
+         | group | {} consumers of franz-go with the consumer protocol in one process, {} partitions without records; a partition \
+         changes hands when the member is told; settled: every partition has an owner, the shares are even, and nothing changed for {} s \
+         (not counted) |\n\n\
          Apache Kafka answers CONCURRENT_TRANSACTIONS to a producer that begins while the markers of its last transaction are \
          being written, and the client tries again when its own backoff is over (franz-go's here); Ottla lets the request wait. \
          That is part of the time of a transaction and of the commits per second, not of the commit's latency.\n",
-        plan.pairs, plan.transaction_seconds, plan.warmup_seconds,
+        plan.pairs,
+        plan.transaction_seconds,
+        plan.warmup_seconds,
+        number(LINES_PER_SECOND.into()),
+        MEMBERS,
+        number(GROUP_PARTITIONS.into()),
+        QUIET_SECONDS,
     );
     table(&mut text, plan, samples);
     conclude(&mut text, samples);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::clients::{Client, Clients};
-use super::groups::{Bench, Maker, NEW_PROTOCOL, create};
+use super::groups::{Bench, Maker, NEW_PROTOCOL, create, strategy};
 use super::server::{Programs, Server, Site, Target};
 use super::table::Table;
 use super::tools::{CONFIGS, GROUPS, Tools, contains};
@@ -22,11 +22,16 @@ const SETTINGS: [(&str, &str); 5] = [
 
 type Case = fn(&Programs, &str) -> Result<()>;
 
-const CASES: [(&str, Case); 5] = [
+const CASES: [(&str, Case); 7] = [
     ("a Java consumer is restarted and goes on", go_on),
     ("Java consumers join, leave and die", come_and_go),
     ("a static member of Java returns", return_to_place),
     ("a pattern finds a new topic", find_topic),
+    ("a group changes its protocol member by member, and back", migrate),
+    (
+        "static members change their protocol and keep their places",
+        migrate_static,
+    ),
     ("kafka-consumer-groups and kafka-configs", use_tools),
 ];
 
@@ -142,6 +147,73 @@ fn find_topic(programs: &Programs, bootstrap: &str) -> Result<()> {
     bench.close_all()
 }
 
+/// A rolling change of the clients: no record is lost or read twice, and no member loses its
+/// partitions without being asked for them.
+fn migrate(programs: &Programs, bootstrap: &str) -> Result<()> {
+    for assignor in ["CooperativeStickyAssignor", "RangeAssignor"] {
+        let mut bench = Bench::create(programs, bootstrap, &format!("kip848-migrate-{assignor}"))?;
+        let classic = strategy(assignor);
+        bench.join(Maker::Java, &[&classic])?;
+        bench.join(Maker::Ours, &[&classic])?;
+        bench.settle(&[3, 3])?;
+        bench.write(60)?;
+        bench.all_read()?;
+        check_type(programs, bootstrap, &bench.group, "classic")?;
+        // A member more first: nothing waits for one that has to start.
+        for (maker, protocol, kind) in [
+            (Maker::Java, NEW_PROTOCOL, "consumer"),
+            (Maker::Ours, NEW_PROTOCOL, "consumer"),
+            (Maker::Ours, &classic, "consumer"),
+            (Maker::Java, &classic, "classic"),
+        ] {
+            bench.join(maker, &[protocol])?;
+            bench.settle(&[2, 2, 2])?;
+            bench.write(60)?;
+            bench.all_read()?;
+            bench.close(0)?;
+            bench.settle(&[3, 3])?;
+            bench.write(60)?;
+            bench.all_read()?;
+            bench.nothing_read_twice()?;
+            check_type(programs, bootstrap, &bench.group, kind)?;
+        }
+        bench.close_all()?;
+    }
+    Ok(())
+}
+
+fn migrate_static(programs: &Programs, bootstrap: &str) -> Result<()> {
+    let mut bench = Bench::create(programs, bootstrap, "kip848-migrate-static")?;
+    let classic = strategy("RangeAssignor");
+    let instances = ["group.instance.id=one", "group.instance.id=two"];
+    for instance_id in instances {
+        bench.join(Maker::Java, &[&classic, instance_id])?;
+    }
+    bench.settle(&[3, 3])?;
+    for protocol in [NEW_PROTOCOL, &classic] {
+        for instance_id in instances {
+            let before = [bench.place(0), bench.place(1)];
+            bench.close(0)?;
+            bench.join(Maker::Java, &[protocol, instance_id])?;
+            bench.settle(&[3, 3])?;
+            let after = [bench.place(1), bench.place(0)];
+            ensure!(before == after, "{after:?} instead of {before:?}");
+            bench.write(60)?;
+            bench.all_read()?;
+        }
+    }
+    check_type(programs, bootstrap, &bench.group, "classic")?;
+    bench.close_all()
+}
+
+fn check_type(programs: &Programs, bootstrap: &str, group: &str, kind: &str) -> Result<()> {
+    let tools = Tools {
+        kafka: &programs.kafka,
+        bootstrap: bootstrap.to_owned(),
+    };
+    contains(&tools.run(GROUPS, &["--list", "--type", kind], "")?, group)
+}
+
 fn use_tools(programs: &Programs, bootstrap: &str) -> Result<()> {
     let mut bench = Bench::create(programs, bootstrap, "kip848-tools")?;
     let tools = Tools {
@@ -197,19 +269,19 @@ fn use_tools(programs: &Programs, bootstrap: &str) -> Result<()> {
 fn outlive(programs: &Programs, site: &Site, server: Server, target: Target) -> Result<Server> {
     let bootstrap = server.bootstrap();
     let mut bench = Bench::create(programs, &bootstrap, "kip848-restart")?;
+    bench.join(Maker::Java, &[&strategy("CooperativeStickyAssignor")])?;
+    bench.settle(&[6])?;
     bench.join(Maker::Java, &[NEW_PROTOCOL])?;
     bench.join(Maker::Java, &[NEW_PROTOCOL])?;
-    bench.settle(&[3, 3])?;
-    let before = (bench.place(0), bench.place(1));
+    bench.settle(&[2, 2, 2])?;
+    let places = |bench: &Bench<'_>| [0, 1, 2].map(|index| bench.place(index));
+    let before = places(&bench);
     server.stop()?;
     let server = site.start(programs, target)?;
     bench.write(60)?;
     bench.all_read()?;
-    bench.settle(&[3, 3])?;
-    ensure!(
-        before == (bench.place(0), bench.place(1)),
-        "the restart moved partitions"
-    );
+    bench.settle(&[2, 2, 2])?;
+    ensure!(before == places(&bench), "the restart moved partitions");
     server.kill()?;
     let server = site.start(programs, target)?;
     bench.write(60)?;

@@ -25,6 +25,11 @@ const PARTITIONS: i32 = 6;
 pub(super) const NEW_PROTOCOL: &str = "group.protocol=consumer";
 const PACKAGE: &str = "org.apache.kafka.clients.consumer.";
 
+/// The setting of an assignor of the classic protocol.
+pub(super) fn strategy(assignor: &str) -> String {
+    format!("partition.assignment.strategy={PACKAGE}{assignor}")
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     Ours,
@@ -130,12 +135,12 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     let is_cooperative = assignor == "CooperativeStickyAssignor";
     let name = format!("mixed-{assignor}-{first:?}");
     let mut bench = Bench::create(programs, bootstrap, &name)?;
-    let strategy = format!("partition.assignment.strategy={PACKAGE}{assignor}");
-    bench.join(first, &[&strategy])?;
+    let setting = strategy(assignor);
+    bench.join(first, &[&setting])?;
     bench.settle(&[6])?;
     bench.write(60)?;
     bench.all_read()?;
-    bench.join(second, &[&strategy])?;
+    bench.join(second, &[&setting])?;
     bench.settle(&[3, 3])?;
     if is_cooperative {
         let revoked = lock(&bench.members[0].diary).revoked.len();
@@ -146,7 +151,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     }
     bench.write(60)?;
     bench.all_read()?;
-    bench.join(first, &[&strategy])?;
+    bench.join(first, &[&setting])?;
     bench.settle(&[2, 2, 2])?;
     bench.write(60)?;
     bench.all_read()?;
@@ -157,7 +162,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     bench.write(60)?;
     bench.all_read()?;
     bench.nothing_read_twice()?;
-    bench.join(second, &[&strategy])?;
+    bench.join(second, &[&setting])?;
     bench.settle(&[2, 2, 2])?;
     // Java's member can be killed; ours runs in this process.
     let java = if second == Java { 0 } else { 1 };
@@ -172,10 +177,10 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
 /// the old one is removed.
 fn upgrade(programs: &Programs, bootstrap: &str) -> Result<()> {
     let mut bench = Bench::create(programs, bootstrap, "mixed-upgrade")?;
-    let eager = format!("partition.assignment.strategy={PACKAGE}RangeAssignor");
+    let eager = strategy("RangeAssignor");
     let both =
         format!("partition.assignment.strategy={PACKAGE}CooperativeStickyAssignor,{PACKAGE}RangeAssignor");
-    let cooperative = format!("partition.assignment.strategy={PACKAGE}CooperativeStickyAssignor");
+    let cooperative = strategy("CooperativeStickyAssignor");
     bench.join(Java, &[&eager])?;
     bench.join(Ours, &[&eager])?;
     bench.settle(&[3, 3])?;
@@ -194,8 +199,8 @@ fn upgrade(programs: &Programs, bootstrap: &str) -> Result<()> {
 
 fn pattern(programs: &Programs, bootstrap: &str) -> Result<()> {
     let mut bench = Bench::create(programs, bootstrap, "mixed-pattern")?;
-    let strategy = format!("partition.assignment.strategy={PACKAGE}CooperativeStickyAssignor");
-    let settings = [strategy.as_str(), "metadata.max.age.ms=1000"];
+    let setting = strategy("CooperativeStickyAssignor");
+    let settings = [setting.as_str(), "metadata.max.age.ms=1000"];
     let topics = "~mixed-pattern.*";
     bench.join_on(Ours, topics, &settings)?;
     bench.join_on(Java, topics, &settings)?;
@@ -219,15 +224,15 @@ fn pattern(programs: &Programs, bootstrap: &str) -> Result<()> {
 fn take_over_static(programs: &Programs, bootstrap: &str, first: Maker) -> Result<()> {
     let second = if first == Ours { Java } else { Ours };
     let mut bench = Bench::create(programs, bootstrap, &format!("mixed-static-{first:?}"))?;
-    let strategy = format!("partition.assignment.strategy={PACKAGE}RangeAssignor");
-    bench.join(first, &[&strategy, "group.instance.id=one"])?;
-    bench.join(second, &[&strategy, "group.instance.id=two"])?;
+    let setting = strategy("RangeAssignor");
+    bench.join(first, &[&setting, "group.instance.id=one"])?;
+    bench.join(second, &[&setting, "group.instance.id=two"])?;
     bench.settle(&[3, 3])?;
     bench.write(60)?;
     bench.all_read()?;
     let before = bench.generation(1);
     let owned = lock(&bench.members[0].diary).owned.clone();
-    bench.join(second, &[&strategy, "group.instance.id=one"])?;
+    bench.join(second, &[&setting, "group.instance.id=one"])?;
     bench.wait("the fenced member to fail", |members| {
         lock(&members[0].diary).failed.is_some()
     })?;

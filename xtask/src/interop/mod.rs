@@ -25,6 +25,7 @@ mod hanging;
 mod jobs;
 mod matrix;
 mod mirror;
+mod old_clients;
 mod old_kafka;
 pub mod ours;
 mod own_client;

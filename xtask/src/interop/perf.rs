@@ -28,6 +28,8 @@ struct Case {
     name: &'static str,
     class: &'static str,
     subcommand: &'static str,
+    /// Arguments beyond those of the subcommand.
+    more: &'static [&'static str],
     /// Every line of the output is one of these.
     lines: Vec<Regex>,
     /// The pattern of the result line, and the names of its first groups.
@@ -40,7 +42,12 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     let site = Site::create("perf", &[])?;
     let server = site.start(programs, Target::Kafka)?;
     let bootstrap = server.bootstrap();
-    for case in [produce(), consume(), end_to_end()] {
+    let in_transactions = Case {
+        name: "kafka-producer-perf-test --transactional-id",
+        more: &["--transactional-id", TOPIC, "--transaction-duration-ms", "500"],
+        ..produce()
+    };
+    for case in [produce(), in_transactions, consume(), end_to_end()] {
         let outcome =
             compare(programs, &case, &bootstrap).map_err(|error| format!("{error:#}").replace('\n', " "));
         table.add_other(
@@ -68,6 +75,7 @@ fn produce() -> Case {
         name: "kafka-producer-perf-test",
         class: "org.apache.kafka.tools.ProducerPerformance",
         subcommand: "produce",
+        more: &[],
         lines: vec![pattern(&interval), pattern(&total)],
         result: pattern(&total),
         figures: &[
@@ -93,6 +101,7 @@ fn consume() -> Case {
         name: "kafka-consumer-perf-test",
         class: "org.apache.kafka.tools.ConsumerPerformance",
         subcommand: "consume",
+        more: &[],
         lines: vec![pattern(&regex::escape(header)), pattern(&total)],
         result: pattern(&total),
         figures: &[
@@ -114,6 +123,7 @@ fn end_to_end() -> Case {
         name: "kafka-e2e-latency",
         class: "org.apache.kafka.tools.EndToEndLatency",
         subcommand: "e2e",
+        more: &[],
         lines: vec![
             pattern(
                 r#"Topic ".*" does not exist\. Will create topic with 1 partition\(s\) and replication factor = 1"#,
@@ -159,6 +169,7 @@ impl Case {
                 "100",
             ]),
         }
+        arguments.extend(self.more);
         arguments.into_iter().map(String::from).collect()
     }
 }

@@ -52,6 +52,7 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
         said(super::hanging::find_and_abort(programs, target)),
     );
     let mut server = server;
+    super::old_clients::run(table, programs, target)?;
     for (name, topic, next) in lives(target) {
         match survive(programs, &site, server, topic, next) {
             Ok(next) => {

@@ -131,6 +131,38 @@ pub struct ConsumerGroupConfig {
     /// Short names of assignors.
     pub assignors: Vec<String>,
     pub regex_refresh_interval_ms: i32,
+    pub migration: MigrationPolicy,
+}
+
+/// `group.consumer.migration.policy`: which way a group with members may change its protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrationPolicy {
+    Bidirectional,
+    Upgrade,
+    Downgrade,
+    Disabled,
+}
+
+impl MigrationPolicy {
+    /// Reads one of the names that the table of keys allows, in any case.
+    fn of(name: &str) -> MigrationPolicy {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "upgrade" => MigrationPolicy::Upgrade,
+            "downgrade" => MigrationPolicy::Downgrade,
+            "disabled" => MigrationPolicy::Disabled,
+            _ => MigrationPolicy::Bidirectional,
+        }
+    }
+
+    /// Whether a classic group may become one of the consumer protocol.
+    pub fn allows_upgrade(self) -> bool {
+        matches!(self, MigrationPolicy::Bidirectional | MigrationPolicy::Upgrade)
+    }
+
+    /// The reverse of `allows_upgrade`.
+    pub fn allows_downgrade(self) -> bool {
+        matches!(self, MigrationPolicy::Bidirectional | MigrationPolicy::Downgrade)
+    }
 }
 
 /// How `__consumer_offsets` is created.
@@ -520,6 +552,7 @@ fn consumer_group_config(read: &Properties<'_>) -> Result<ConsumerGroupConfig, C
     const ASSIGNORS: &str = "group.consumer.assignors";
     let assignors = read.list(ASSIGNORS)?;
     let protocols = read.list("group.coordinator.rebalance.protocols")?;
+    let migration = read.value("group.consumer.migration.policy")?;
     Ok(ConsumerGroupConfig {
         is_enabled: protocols.iter().any(|protocol| protocol == "consumer"),
         session_timeout_ms: read.int("group.consumer.session.timeout.ms")?,
@@ -529,6 +562,7 @@ fn consumer_group_config(read: &Properties<'_>) -> Result<ConsumerGroupConfig, C
         members_max: read.int("group.consumer.max.size")?,
         assignors: (assignors.iter().map(|name| assignor(ASSIGNORS, name))).collect::<Result<_, _>>()?,
         regex_refresh_interval_ms: read.int("group.consumer.regex.refresh.interval.ms")?,
+        migration: MigrationPolicy::of(migration.as_str().unwrap_or_default()),
     })
 }
 

@@ -46,6 +46,8 @@ pub struct ConsumerConfig {
     pub assignors: Vec<Assignor>,
     /// `group.consumer.regex.refresh.interval.ms`.
     pub regex_refresh_ms: u64,
+    /// `group.consumer.migration.policy`.
+    pub migration: config::MigrationPolicy,
 }
 
 impl GroupConfig {
@@ -96,6 +98,7 @@ impl ConsumerConfig {
             size_max: usize::try_from(config.members_max).unwrap_or(0),
             assignors: named.filter_map(|name| Assignor::of(name)).collect(),
             regex_refresh_ms: u64::from(config.regex_refresh_interval_ms.unsigned_abs()),
+            migration: config.migration,
         }
     }
 }
@@ -111,6 +114,7 @@ impl Default for ConsumerConfig {
             size_max: i32::MAX as usize,
             assignors: Assignor::ALL.to_vec(),
             regex_refresh_ms: 600_000,
+            migration: config::MigrationPolicy::Bidirectional,
         }
     }
 }

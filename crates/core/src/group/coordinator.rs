@@ -233,13 +233,6 @@ impl Coordinator {
         partition: Arc<Partition>,
         end_offset: i64,
     ) {
-        for (group, members) in machine.mixed_groups() {
-            warn!(
-                %group,
-                ?members,
-                "classic members of a consumer group have to join again: groups with both protocols are not served"
-            );
-        }
         let step = machine.arm(Now::of(&*services.clock));
         state.stage = CoordinatorStage::Ready(Box::new(Ready {
             machine,

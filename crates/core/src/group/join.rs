@@ -139,12 +139,7 @@ impl Group {
                 None => self.add_member(turn, ticket, request, member_id),
             }
         } else if request.requires_known_member_id {
-            if self.pending_join.len() >= PENDING_JOINS_MAX {
-                return Err(ErrorCode::CoordinatorNotAvailable);
-            }
-            self.pending_join.insert(member_id.clone());
-            let timer = Timer::Session(self.group_id.clone(), member_id.clone());
-            turn.schedule(timer, request.session_timeout_ms);
+            self.assign_id(turn, request, &member_id)?;
             turn.reply(
                 ticket,
                 GroupReply::Join(JoinReply::error(ErrorCode::MemberIdRequired, member_id)),
@@ -152,6 +147,22 @@ impl Group {
         } else {
             self.add_member(turn, ticket, request, member_id);
         }
+        Ok(())
+    }
+
+    /// KIP-394: a new member has to join again with this id.
+    pub(super) fn assign_id(
+        &mut self,
+        turn: &mut Turn<'_>,
+        request: &JoinRequest<'_>,
+        member_id: &Arc<str>,
+    ) -> Result<(), ErrorCode> {
+        if self.pending_join.len() >= PENDING_JOINS_MAX {
+            return Err(ErrorCode::CoordinatorNotAvailable);
+        }
+        self.pending_join.insert(member_id.clone());
+        let timer = Timer::Session(self.group_id.clone(), member_id.clone());
+        turn.schedule(timer, request.session_timeout_ms);
         Ok(())
     }
 

@@ -111,15 +111,6 @@ impl Machine {
         }
     }
 
-    /// Returns the consumer groups with classic members, and those, which `arm` removes.
-    pub fn mixed_groups(&self) -> Vec<(Arc<str>, Vec<Arc<str>>)> {
-        let groups = self.groups.values();
-        groups
-            .map(|group| (group.group_id.clone(), group.classic_members_of_consumer()))
-            .filter(|(_, members)| !members.is_empty())
-            .collect()
-    }
-
     /// Starts the session timers of all members in the log. Call once, when the replay is complete.
     pub fn arm(&mut self, now: Now) -> Step {
         let interval_ms = self.config.offsets_retention_check_interval_ms;
@@ -128,7 +119,6 @@ impl Machine {
         let size_max = self.config.group_size_max;
         self.turn(now, |groups, turn| {
             for group in groups.values_mut() {
-                group.expel_classic_members(turn);
                 group.arm_consumer(turn);
                 let member_ids: Vec<Arc<str>> = group.members.keys().cloned().collect();
                 for member_id in &member_ids {
@@ -241,6 +231,9 @@ impl Machine {
                 Timer::Revocation(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
                     group.on_revocation_deadline(turn, &member_id)
                 }),
+                Timer::Rejoin(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
+                    group.on_rejoin_deadline(turn, &member_id)
+                }),
                 Timer::Session(group_id, member_id) => self.on_group(now, &group_id, |group, turn| {
                     group.on_session_deadline(turn, &member_id)
                 }),
@@ -253,12 +246,7 @@ impl Machine {
 
     fn join(&mut self, now: Now, ticket: GroupTicket, request: &JoinRequest<'_>) -> Step {
         let has_group = self.groups.contains_key(request.group_id);
-        let has_consumer_members = |group: &Group| group.has_consumer_members();
-        let is_claimed = self.foreign_claim(request.group_id).is_some()
-            || self
-                .groups
-                .get(request.group_id)
-                .is_some_and(has_consumer_members);
+        let is_claimed = self.foreign_claim(request.group_id).is_some();
         let group_id: Arc<str> = request.group_id.into();
         let step = self.turn(now, |groups, turn| {
             let refuse = |turn: &mut Turn<'_>, error| {
@@ -277,6 +265,12 @@ impl Machine {
             let group = groups
                 .entry(group_id.clone())
                 .or_insert_with(|| Group::new(group_id.clone()));
+            if group.has_only_classic_members(turn.config) {
+                group.downgrade(turn, &request.topics);
+            }
+            if group.has_consumer_members() {
+                return group.join_consumer(turn, ticket, request);
+            }
             // An empty consumer or streams group is converted to a classic one, as in Apache Kafka.
             group.remove_consumer(turn);
             for key in group.foreign.removal_keys() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::consumer::member::{ClassicMember, MemberMetadata};
 use super::overview::MemberOverview;
 use super::record::StoredMember;
 use super::request::{GroupTicket, JoinRequest};
@@ -74,6 +75,31 @@ impl Member {
             awaiting_sync: None,
             is_abandoned: false,
             is_restored: true,
+        }
+    }
+
+    /// Returns a classic member of a consumer group, without an assignment.
+    pub fn from_consumer(member_id: &Arc<str>, metadata: &MemberMetadata, classic: &ClassicMember) -> Member {
+        let protocols = classic.protocols.iter();
+        Member {
+            member_id: member_id.clone(),
+            group_instance_id: metadata.instance_id.clone(),
+            client_id: metadata.client_id.clone(),
+            client_host: metadata.client_host.clone(),
+            rebalance_timeout_ms: metadata.rebalance_timeout_ms,
+            session_timeout_ms: classic.session_timeout_ms,
+            protocols: protocols
+                .map(|(name, metadata)| Protocol {
+                    name: name.clone(),
+                    metadata: metadata.clone(),
+                })
+                .collect(),
+            assignment: Arc::from([]),
+            is_new: false,
+            awaiting_join: None,
+            awaiting_sync: None,
+            is_abandoned: false,
+            is_restored: false,
         }
     }
 

@@ -14,6 +14,9 @@ use super::turn::Turn;
 
 impl Group {
     pub(super) fn sync(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket, request: &SyncRequest<'_>) {
+        if self.consumer.is_some() {
+            return self.sync_consumer(turn, ticket, request);
+        }
         if let Err(error) = self.check_sync(request) {
             turn.reply(ticket, GroupReply::Sync(SyncReply::error(error)));
             return;
@@ -79,6 +82,9 @@ impl Group {
     }
 
     pub(super) fn heartbeat(&mut self, turn: &mut Turn<'_>, request: &MemberRequest<'_>) -> ErrorCode {
+        if self.consumer.is_some() {
+            return self.heartbeat_consumer(turn, request);
+        }
         if let Err(error) = self.check_member(request.member_id, request.group_instance_id) {
             return error;
         }
@@ -121,7 +127,7 @@ impl Group {
         reason: Option<&str>,
     ) -> Result<(), ErrorCode> {
         if self.consumer.is_some() {
-            return self.remove_static_consumer(turn, member_id, instance_id, reason);
+            return self.leave_consumer(turn, member_id, instance_id, reason);
         }
         let member_id: Arc<str> = if member_id.is_empty() {
             instance_id

@@ -169,6 +169,7 @@ impl Group {
 
     pub(super) fn on_session_deadline(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
         if self.consumer.is_some() {
+            self.pending_join.remove(member_id);
             self.remove_consumer_member(turn, member_id, Departure::SessionExpired);
         } else if self.pending_join.remove(member_id) {
             self.complete_join_if_nobody_is_missing(turn);

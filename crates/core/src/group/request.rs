@@ -1,7 +1,11 @@
 //! Requests to a group machine. They borrow from the frame; what is kept is copied.
 
+use std::sync::Arc;
+
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
+
+use crate::image::topics::TopicsImage;
 
 use super::consumer::request::ConsumerHeartbeat;
 
@@ -42,6 +46,8 @@ pub struct JoinRequest<'a> {
     pub requires_known_member_id: bool,
     /// KIP-814, from version 9: a leader can be told to keep the assignment.
     pub supports_skipping_assignment: bool,
+    /// The topics that exist at this moment: they matter in a group with members of both protocols.
+    pub topics: Arc<TopicsImage>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -51,6 +57,8 @@ pub struct SyncRequest<'a> {
     pub protocol_name: Option<&'a str>,
     /// Member id and assignment.
     pub assignments: Vec<(&'a str, &'a [u8])>,
+    /// As in `JoinRequest`.
+    pub topics: Arc<TopicsImage>,
 }
 
 /// The identity and generation that a member claims.

@@ -257,6 +257,7 @@ impl World {
                 .collect(),
             requires_known_member_id: client.is_modern,
             supports_skipping_assignment: client.is_modern,
+            ..JoinRequest::default()
         };
         self.submit(ticket, GroupRequest::Join(request));
     }
@@ -279,6 +280,7 @@ impl World {
                 .iter()
                 .map(|(member_id, text)| (&**member_id, text.as_bytes()))
                 .collect(),
+            ..SyncRequest::default()
         };
         self.submit(ticket, GroupRequest::Sync(request));
     }

@@ -18,6 +18,9 @@ pub enum Timer {
     /// The end of the time in which a member of a consumer group gives up partitions: group id,
     /// member id.
     Revocation(Arc<str>, Arc<str>),
+    /// The end of the time in which a classic member of a consumer group joins again, or fetches
+    /// its assignment: group id, member id.
+    Rejoin(Arc<str>, Arc<str>),
 }
 
 /// Two views of one set: by purpose, to move a deadline, and by time, to find the next.
@@ -43,6 +46,10 @@ impl Timers {
         if let Some(deadline) = self.deadlines.remove(&timer) {
             self.queue.remove(&(deadline, timer));
         }
+    }
+
+    pub fn has(&self, timer: &Timer) -> bool {
+        self.deadlines.contains_key(timer)
     }
 
     pub fn next(&self) -> Option<Moment> {

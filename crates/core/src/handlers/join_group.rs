@@ -48,6 +48,7 @@ pub(crate) fn handle(
             .collect(),
         requires_known_member_id: version >= 4,
         supports_skipping_assignment: version >= 9,
+        topics: node.image().topics.clone(),
     };
     let member_id = body.member_id.to_owned();
     let call = match caller.group(Operation::Read, body.group_id) {

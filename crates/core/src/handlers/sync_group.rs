@@ -43,6 +43,7 @@ pub(crate) fn handle(
             .iter()
             .map(|one| (one.member_id, one.assignment))
             .collect(),
+        topics: node.image().topics.clone(),
     });
     let call = match granted {
         Ok(granted) => node.groups.call(&node.storage, granted, sync),

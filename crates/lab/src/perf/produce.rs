@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ottla_client::Error;
 use ottla_client::config::Config;
-use ottla_client::producer::{Producer, Record, RecordMetadata};
+use ottla_client::metrics::ClientMetrics;
+use ottla_client::producer::{Producer, Record, RecordMetadata, Transaction, TransactionalProducer};
 
 use super::stats::{Interval, Stats, Total};
 use super::{MetricLine, metric_lines};
@@ -27,6 +28,9 @@ pub struct ProducePerf {
     /// This many records at the start count only into the total.
     pub warmup_records: u64,
     pub reporting_interval: Duration,
+    /// Transactions are committed after this long, one after the other; the settings have a
+    /// `transactional.id` then. `None`: outside of transactions.
+    pub transaction: Option<Duration>,
 }
 
 /// The content of records.
@@ -60,6 +64,8 @@ pub struct ProducePerfOutcome {
     /// Excludes the warm-up; `None` if there was none.
     pub steady: Option<Total>,
     pub failed: u64,
+    /// Committed ones.
+    pub transactions: u64,
     /// A signal ended it before all records were sent.
     pub was_interrupted: bool,
     pub metrics: Vec<MetricLine>,
@@ -67,31 +73,138 @@ pub struct ProducePerfOutcome {
 
 /// Sends the records and waits for their answers. `stop` ends the sending.
 ///
-/// - Errors: invalid settings, a missing topic; failed records are counted instead.
+/// - Errors: invalid settings, a missing topic, a transaction that cannot be begun or committed;
+///   failed records are counted instead.
 pub fn run(perf: &ProducePerf, stop: &AtomicBool, observer: &Observer) -> Result<ProducePerfOutcome, Error> {
     let answers = Arc::new(Answers::new(perf, observer));
-    let own = Arc::clone(&answers);
-    let deliver = move |tag, result| own.answered(Sent::of_tag(tag), result);
-    let producer = Producer::with_delivery(&perf.config, deliver)?;
-    // The wait for metadata must not count as latency of the first record.
-    producer.partitions_for(&perf.topic)?;
-    let sent = send_all(perf, &producer, &answers, stop);
-    producer.flush()?;
+    let mut outcome = match perf.transaction {
+        None => {
+            let own = Arc::clone(&answers);
+            let deliver = move |tag, result| own.answered(Sent::of_tag(tag), result);
+            let producer = Producer::with_delivery(&perf.config, deliver)?;
+            // The wait for metadata must not count as latency of the first record.
+            producer.partitions_for(&perf.topic)?;
+            let mut sender = Alone(&producer);
+            let sent = send_all(perf, &mut sender, &answers, stop)?;
+            perf.outcome(sent, 0, producer.metrics())
+        }
+        Some(duration) => {
+            let producer = TransactionalProducer::new(&perf.config)?;
+            producer.partitions_for(&perf.topic)?;
+            producer.init()?;
+            let mut sender = Transacting::new(&producer, duration);
+            let sent = send_all(perf, &mut sender, &answers, stop)?;
+            perf.outcome(sent, sender.committed, producer.metrics())
+        }
+    };
     let end = now_nanos();
-    let metrics = metric_lines(producer.metrics());
-    drop(producer);
     let counts = crate::load::lock(&answers.counts);
-    Ok(ProducePerfOutcome {
-        total: counts.stats.total(end),
-        steady: counts.steady.as_ref().map(|steady| steady.total(end)),
-        failed: counts.failed,
-        was_interrupted: sent < perf.records,
-        metrics,
-    })
+    outcome.total = counts.stats.total(end);
+    outcome.steady = counts.steady.as_ref().map(|steady| steady.total(end));
+    outcome.failed = counts.failed;
+    Ok(outcome)
+}
+
+impl ProducePerf {
+    /// Without what the answers count.
+    fn outcome(&self, sent: u64, transactions: u64, metrics: &Arc<ClientMetrics>) -> ProducePerfOutcome {
+        ProducePerfOutcome {
+            transactions,
+            was_interrupted: sent < self.records,
+            metrics: metric_lines(metrics),
+            ..ProducePerfOutcome::default()
+        }
+    }
+}
+
+/// Takes the records, in transactions or without.
+trait Sender {
+    /// - Errors: nothing more can be sent.
+    fn prepare(&mut self) -> Result<(), Error>;
+
+    /// - Errors: this record was not sent.
+    fn send(&mut self, record: &Record<'_>, sent: Sent, answers: &Arc<Answers>) -> Result<(), Error>;
+
+    /// Waits for the answers to all records.
+    ///
+    /// - Errors: as `prepare`.
+    fn end(&mut self) -> Result<(), Error>;
+}
+
+struct Alone<'a>(&'a Producer);
+
+impl Sender for Alone<'_> {
+    fn prepare(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn send(&mut self, record: &Record<'_>, sent: Sent, answers: &Arc<Answers>) -> Result<(), Error> {
+        match sent.tag() {
+            Some(tag) => self.0.send_tagged(record, tag),
+            None => self.0.send_with(record, answers.callback(sent)),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.0.flush()
+    }
+}
+
+struct Transacting<'a> {
+    producer: &'a TransactionalProducer,
+    nanos: u64,
+    /// With the time at which it was begun.
+    open: Option<(Transaction<'a>, u64)>,
+    committed: u64,
+}
+
+impl<'a> Transacting<'a> {
+    fn new(producer: &'a TransactionalProducer, duration: Duration) -> Transacting<'a> {
+        Transacting {
+            producer,
+            nanos: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
+            open: None,
+            committed: 0,
+        }
+    }
+}
+
+impl Sender for Transacting<'_> {
+    fn prepare(&mut self) -> Result<(), Error> {
+        if self
+            .open
+            .as_ref()
+            .is_some_and(|(_, began)| now_nanos().saturating_sub(*began) >= self.nanos)
+        {
+            self.end()?;
+        }
+        if self.open.is_none() {
+            self.open = Some((self.producer.begin()?, now_nanos()));
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, record: &Record<'_>, sent: Sent, answers: &Arc<Answers>) -> Result<(), Error> {
+        let (transaction, _) = self.open.as_ref().expect("begun before");
+        transaction.send_with(record, answers.callback(sent))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        if let Some((transaction, _)) = self.open.take() {
+            transaction.commit()?;
+            self.committed += 1;
+        }
+        Ok(())
+    }
 }
 
 /// Returns how many records were handed over.
-fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, stop: &AtomicBool) -> u64 {
+fn send_all(
+    perf: &ProducePerf,
+    sender: &mut impl Sender,
+    answers: &Arc<Answers>,
+    stop: &AtomicBool,
+) -> Result<u64, Error> {
     be_punctual();
     let begin = now_nanos();
     crate::load::lock(&answers.counts).stats = Stats::new(begin, perf.reporting_interval);
@@ -105,8 +218,10 @@ fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, sto
             now = wait_until(due, now, stop);
         }
         if stop.load(Ordering::Relaxed) {
-            return number;
+            sender.end()?;
+            return Ok(number);
         }
+        sender.prepare()?;
         let is_steady = perf.warmup_records > 0 && number >= perf.warmup_records;
         if is_steady && number == perf.warmup_records {
             let steady = Stats::new(now, perf.reporting_interval);
@@ -118,7 +233,7 @@ fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, sto
             bytes: value.len() as u64,
             is_steady,
         };
-        if let Err(error) = send(producer, &Record::new(&perf.topic).value(value), sent, answers) {
+        if let Err(error) = sender.send(&Record::new(&perf.topic).value(value), sent, answers) {
             answers.failed(error);
         }
         debug_assert!(
@@ -126,17 +241,8 @@ fn send_all(perf: &ProducePerf, producer: &Producer, answers: &Arc<Answers>, sto
             "sent before it was due"
         );
     }
-    perf.records
-}
-
-fn send(producer: &Producer, record: &Record<'_>, sent: Sent, answers: &Arc<Answers>) -> Result<(), Error> {
-    match sent.tag() {
-        Some(tag) => producer.send_tagged(record, tag),
-        None => {
-            let own = Arc::clone(answers);
-            producer.send_with(record, move |result| own.answered(sent, result))
-        }
-    }
+    sender.end()?;
+    Ok(perf.records)
 }
 
 /// What is to be known about a record when it is answered.
@@ -191,6 +297,14 @@ impl Answers {
             }),
             observer: Arc::clone(observer),
         }
+    }
+
+    fn callback(
+        self: &Arc<Answers>,
+        sent: Sent,
+    ) -> impl FnOnce(Result<RecordMetadata, Error>) + Send + 'static {
+        let own = Arc::clone(self);
+        move |result| own.answered(sent, result)
     }
 
     fn answered(&self, sent: Sent, result: Result<RecordMetadata, Error>) {
@@ -289,6 +403,7 @@ mod tests {
             payload: Payload::Size(100),
             warmup_records: 0,
             reporting_interval: Duration::from_millis(1),
+            transaction: None,
         }
     }
 

@@ -4,6 +4,9 @@
 //! Where the model differs from today's file systems it is harsher:
 //! - Writes go to a page cache. A power cut keeps any subset of the sectors written since the
 //!   file's last sync, and any length between the old and the new one.
+//! - Direct writes need no model of their own. A block of 4 KiB is torn at its sectors, the blocks
+//!   of one group arrive in any order, and a tail block that is written again keeps its older bytes
+//!   wherever the newer ones did not arrive.
 //! - Names change in the cache too. A power cut keeps any prefix of a directory's changes since its
 //!   last sync; syncing a file does not keep its name.
 //! - A failed sync leaves its pages marked clean but not written, as Linux does: a second sync

@@ -91,8 +91,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("group.consumer.max.session.timeout.ms", "60000", "The maximum of consumer.session.timeout.ms of a group.").ms().at_least(1),
     int("group.consumer.max.size", "2147483647", "The maximum number of members of a consumer group.")
         .at_least(1),
-    string("group.consumer.migration.policy", "bidirectional", "Whether groups may migrate between the classic and the consumer protocol.")
-        .no_effect("only a group without members changes its protocol"),
+    string("group.consumer.migration.policy", "bidirectional", "Which way a group with members may change its protocol: from classic to consumer (upgrade), back (downgrade), both or none.")
+        .allowed(Allowed::OneOfIgnoringCase(&["BIDIRECTIONAL", "UPGRADE", "DOWNGRADE", "DISABLED"])),
     int("group.consumer.min.assignment.interval.ms", "0", "The minimum of consumer.assignment.interval.ms of a group.").ms().at_least(0),
     int("group.consumer.min.heartbeat.interval.ms", "5000", "The minimum of consumer.heartbeat.interval.ms of a group.").ms().at_least(1),
     int("group.consumer.min.session.timeout.ms", "45000", "The minimum of consumer.session.timeout.ms of a group, and of group.consumer.session.timeout.ms.").ms().at_least(1),

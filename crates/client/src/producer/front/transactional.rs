@@ -10,6 +10,7 @@ use super::Producer;
 use crate::config::{Config, ProducerConfig};
 use crate::consumer::{GroupMetadata, OffsetAndMetadata, TopicPartition};
 use crate::error::Error;
+use crate::metadata::snapshot::Topic;
 use crate::metrics::{ClientMetrics, TransactionCall};
 use crate::pending::{Pending, pending};
 use crate::producer::completion::SendFuture;
@@ -236,6 +237,13 @@ impl TransactionalProducer {
     /// - Errors: as [`Producer::close_async`].
     pub async fn close_async(&self) -> Result<(), Error> {
         self.producer.close_async().await
+    }
+
+    /// As [`Producer::partitions_for`].
+    ///
+    /// - Errors: as [`Producer::partitions_for`].
+    pub fn partitions_for(&self, topic: &str) -> Result<Arc<Topic>, Error> {
+        self.producer.partitions_for(topic)
     }
 
     /// The producer's metrics.

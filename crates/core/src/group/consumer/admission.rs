@@ -1,5 +1,6 @@
 //! Who sent a heartbeat: a member that is known, one that joins, or one that is refused.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
@@ -23,6 +24,9 @@ impl Group {
             self.check_kind(request)?;
         }
         self.check_room_for(turn, request)?;
+        if !self.members.is_empty() {
+            self.upgrade(turn, &request.topics)?;
+        }
         match request.instance_id {
             Some(instance_id) => self.admit_static(turn, request, instance_id),
             None => self.admit_dynamic(turn, request),
@@ -37,12 +41,10 @@ impl Group {
                 format!("there is no group {group_id}"),
             ));
         }
-        if !self.foreign.is_empty() || !self.members.is_empty() || request.member_epoch != JOIN_EPOCH {
+        if !self.foreign.is_empty() || request.member_epoch != JOIN_EPOCH {
             return Err(HeartbeatRefusal::new(
                 ErrorCode::GroupIdNotFound,
-                format!(
-                    "group {group_id} is not a consumer group; a classic one with members is not migrated"
-                ),
+                format!("group {group_id} is not a consumer group"),
             ));
         }
         Ok(())
@@ -58,7 +60,7 @@ impl Group {
             return Ok(());
         }
         let size_max = turn.config.consumer.size_max;
-        if members.map_or(0, std::collections::BTreeMap::len) >= size_max {
+        if members.map_or(self.members.len(), BTreeMap::len) >= size_max {
             return Err(HeartbeatRefusal::new(
                 ErrorCode::GroupMaxSizeReached,
                 format!("the group has {size_max} members, as many as group.consumer.max.size allows"),
@@ -131,9 +133,11 @@ impl Group {
         }
     }
 
-    /// An instance id can be taken over only from a member that has left for a while.
+    /// An instance id can be taken over from a member that has left for a while, and from a classic
+    /// one.
     fn check_released(&self, known: &str, instance_id: &str) -> Result<(), HeartbeatRefusal> {
-        if self.current_of(known).is_some_and(|current| current.is_away()) {
+        let member = self.consumer_member(known).unwrap_or_default();
+        if member.current.is_away() || member.metadata.classic.is_some() {
             return Ok(());
         }
         Err(HeartbeatRefusal::new(
@@ -142,8 +146,8 @@ impl Group {
         ))
     }
 
-    /// An empty classic group is replaced; its offsets stay.
-    fn become_consumer(&mut self, turn: &mut Turn<'_>) {
+    /// A classic group is replaced; its offsets stay.
+    pub(super) fn become_consumer(&mut self, turn: &mut Turn<'_>) {
         if self.consumer.is_some() {
             return;
         }
@@ -152,15 +156,18 @@ impl Group {
                 .cancel(Timer::Session(self.group_id.clone(), member_id));
         }
         turn.timers.cancel(Timer::Join(self.group_id.clone()));
+        turn.timers.cancel(Timer::Sync(self.group_id.clone()));
+        let departures = std::mem::take(&mut self.departures);
         if self.stored.is_some() {
             let group = self.group_id.clone();
             turn.record(self, GroupRecord::Group { group, value: None });
         }
+        self.departures = departures;
         self.consumer = Some(Box::default());
     }
 
     /// KIP-345: a static member that comes back under another id gets what it had.
-    fn replace_member(&mut self, turn: &mut Turn<'_>, old: &Arc<str>, new: &Arc<str>) {
+    pub(super) fn replace_member(&mut self, turn: &mut Turn<'_>, old: &Arc<str>, new: &Arc<str>) {
         let consumer = self.consumer.as_ref().expect("it has a static member");
         let member = consumer.members[old].clone();
         let target = consumer.target_of(old);
@@ -172,10 +179,8 @@ impl Group {
             revoking: Default::default(),
         };
         self.cancel_timers(turn, old);
+        self.record_removal(turn, old);
         for record in [
-            ConsumerRecord::Current(old.clone(), None),
-            ConsumerRecord::Target(old.clone(), None),
-            ConsumerRecord::Member(old.clone(), None),
             ConsumerRecord::Member(new.clone(), Some(member.metadata)),
             ConsumerRecord::Target(new.clone(), Some(target)),
             ConsumerRecord::Current(new.clone(), Some(Arc::new(current))),

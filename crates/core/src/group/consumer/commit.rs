@@ -25,12 +25,13 @@ impl ConsumerGroup {
             .members
             .get(asked.member_id)
             .ok_or(ErrorCode::UnknownMemberId)?;
-        if !request.knows_group_id_not_found && !request.is_transactional {
+        let is_classic = member.metadata.classic.is_some();
+        if !request.knows_group_id_not_found && !request.is_transactional && !is_classic {
             // Its client would not understand the error codes of this protocol.
             return Err(ErrorCode::UnsupportedVersion);
         }
         if asked.generation_id > member.current.epoch {
-            return Err(ErrorCode::StaleMemberEpoch);
+            return Err(stale(is_classic));
         }
         Ok(())
     }
@@ -52,8 +53,16 @@ impl ConsumerGroup {
         if epoch == member.current.epoch || held.is_some_and(|since| *since <= epoch) {
             ErrorCode::None
         } else {
-            ErrorCode::StaleMemberEpoch
+            stale(member.metadata.classic.is_some())
         }
+    }
+}
+
+/// A classic client does not know member epochs.
+fn stale(is_classic: bool) -> ErrorCode {
+    match is_classic {
+        true => ErrorCode::IllegalGeneration,
+        false => ErrorCode::StaleMemberEpoch,
     }
 }
 

@@ -98,13 +98,7 @@ impl Group {
             why,
         });
         self.cancel_timers(turn, member_id);
-        for record in [
-            ConsumerRecord::Current(member_id.clone(), None),
-            ConsumerRecord::Target(member_id.clone(), None),
-            ConsumerRecord::Member(member_id.clone(), None),
-        ] {
-            self.record_consumer(turn, record);
-        }
+        self.record_removal(turn, member_id);
         self.drop_unused_regexes(turn);
         let consumer = self.consumer.as_ref().expect("it had a member");
         let seen = consumer.seen.upgrade();
@@ -113,27 +107,38 @@ impl Group {
         self.raise_epoch(turn, metadata_hash);
     }
 
-    pub(super) fn cancel_timers(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
-        let (group_id, member_id) = (self.group_id.clone(), member_id.clone());
-        turn.timers
-            .cancel(Timer::Session(group_id.clone(), member_id.clone()));
-        turn.timers.cancel(Timer::Revocation(group_id, member_id));
+    pub(super) fn record_removal(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
+        for record in [
+            ConsumerRecord::Current(member_id.clone(), None),
+            ConsumerRecord::Target(member_id.clone(), None),
+            ConsumerRecord::Member(member_id.clone(), None),
+        ] {
+            self.record_consumer(turn, record);
+        }
     }
 
-    /// LeaveGroup by an administration tool: it removes static members only. Others leave by their
-    /// heartbeat.
-    pub(in crate::group) fn remove_static_consumer(
+    pub(super) fn cancel_timers(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {
+        for timer in [Timer::Session, Timer::Revocation, Timer::Rejoin] {
+            turn.timers
+                .cancel(timer(self.group_id.clone(), member_id.clone()));
+        }
+    }
+
+    /// LeaveGroup, by a classic member or by an administration tool, which removes static members.
+    /// Others leave by their heartbeat.
+    pub(in crate::group) fn leave_consumer(
         &mut self,
         turn: &mut Turn<'_>,
         member_id: &str,
         instance_id: Option<&str>,
         reason: Option<&str>,
     ) -> Result<(), ErrorCode> {
-        let consumer = self.consumer.as_ref();
-        let known = consumer
-            .and_then(|consumer| consumer.static_member(instance_id?))
-            .cloned()
-            .ok_or(ErrorCode::UnknownMemberId)?;
+        let consumer = self.consumer.as_ref().ok_or(ErrorCode::UnknownMemberId)?;
+        let known = match instance_id {
+            Some(instance_id) => consumer.static_member(instance_id),
+            None => consumer.classic_member_id(member_id),
+        };
+        let known = known.cloned().ok_or(ErrorCode::UnknownMemberId)?;
         if !member_id.is_empty() && *known != *member_id {
             return Err(ErrorCode::FencedInstanceId);
         }
@@ -149,25 +154,6 @@ impl Group {
         }
     }
 
-    /// Returns the members that speak the classic protocol, of a group that Apache Kafka has
-    /// migrated while it had members.
-    pub(in crate::group) fn classic_members_of_consumer(&self) -> Vec<Arc<str>> {
-        let members = self.consumer.iter().flat_map(|consumer| &consumer.members);
-        members
-            .filter(|(_, member)| member.metadata.classic.is_some())
-            .map(|(member_id, _)| member_id.clone())
-            .collect()
-    }
-
-    /// Removes members that could not go on here: their next JoinGroup would be refused, which ends
-    /// the Java client. When no other member is left, the group is free for both protocols.
-    pub(in crate::group) fn expel_classic_members(&mut self, turn: &mut Turn<'_>) {
-        for member_id in self.classic_members_of_consumer() {
-            let why = Departure::left(Some("a classic member of a consumer group"));
-            self.remove_consumer_member(turn, &member_id, why);
-        }
-    }
-
     /// Starts the timers of all members in the log.
     pub(in crate::group) fn arm_consumer(&self, turn: &mut Turn<'_>) {
         let Some(consumer) = &self.consumer else {
@@ -175,7 +161,12 @@ impl Group {
         };
         for (member_id, member) in &consumer.members {
             let session = Timer::Session(self.group_id.clone(), member_id.clone());
-            turn.schedule(session, turn.config.consumer.session_timeout_ms);
+            let classic = member.metadata.classic.as_ref();
+            let timeout_ms = classic.map(|classic| classic.session_timeout_ms);
+            turn.schedule(
+                session,
+                timeout_ms.unwrap_or(turn.config.consumer.session_timeout_ms),
+            );
             if member.current.state == MemberState::Unrevoked {
                 let timer = Timer::Revocation(self.group_id.clone(), member_id.clone());
                 turn.schedule(timer, member.metadata.rebalance_timeout_ms);

@@ -70,7 +70,8 @@ impl ConsumerMember {
             client_id: self.metadata.client_id.clone(),
             client_host: self.metadata.client_host.clone(),
             rebalance_timeout_ms: self.metadata.rebalance_timeout_ms,
-            session_timeout_ms,
+            session_timeout_ms: (self.metadata.classic.as_ref())
+                .map_or(session_timeout_ms, |classic| classic.session_timeout_ms),
         }
     }
 }

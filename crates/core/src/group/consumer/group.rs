@@ -143,6 +143,11 @@ impl ConsumerGroup {
         self.static_members.get(instance_id)
     }
 
+    pub fn classic_member_id(&self, member_id: &str) -> Option<&Arc<str>> {
+        let (member_id, member) = self.members.get_key_value(member_id)?;
+        member.metadata.classic.as_ref().map(|_| member_id)
+    }
+
     pub fn target_of(&self, member_id: &str) -> Arc<Partitions> {
         self.target.get(member_id).cloned().unwrap_or_default()
     }

@@ -7,12 +7,21 @@ use crate::group::record::GroupRecord;
 use crate::group::timer::Timer;
 use crate::group::turn::Turn;
 use crate::image::topics::TopicsImage;
+use crate::time::Now;
 
-use super::assignment::{Assigned, by_topic};
+use super::assignment::{Assigned, Partitions, by_topic};
 use super::member::{ConsumerMember, MemberState};
 use super::reconcile::{Reconciliation, subscribed};
 use super::record::{ConsumerRecord, GroupEpoch};
-use super::request::{ConsumerHeartbeat, HeartbeatRefusal, HeartbeatReply, HeartbeatResult, JOIN_EPOCH};
+use super::request::{
+    ConsumerHeartbeat, GroupSettings, HeartbeatRefusal, HeartbeatReply, HeartbeatResult, JOIN_EPOCH,
+};
+use super::target::has_passed;
+
+/// How soon a member is to ask again while partitions change hands.
+pub(super) const SOON_MS: i32 = 500;
+/// More for each member of a large group, so that it sends at most a thousand heartbeats a second.
+const SOON_MS_PER_MEMBER: i32 = 1;
 
 impl Group {
     pub(in crate::group) fn consumer_heartbeat(
@@ -33,11 +42,12 @@ impl Group {
             &request.topics,
             has_subscription_changed || have_topics_changed,
         );
-        self.update_target(turn, request);
+        self.update_target(turn, &request.topics, request.settings.assignment_interval_ms);
         self.reconcile(
             turn,
-            request,
             &member_id,
+            &request.topics,
+            request.owned.as_ref(),
             has_subscription_changed || have_topics_changed,
         )?;
         let session = Timer::Session(self.group_id.clone(), member_id.clone());
@@ -45,7 +55,7 @@ impl Group {
         let assigned = before
             .map(|member| member.current.assigned.clone())
             .unwrap_or_default();
-        Ok(self.heartbeat_reply(request, member_id, &assigned))
+        Ok(self.heartbeat_reply(turn.now, request, member_id, &assigned))
     }
 
     /// Records the member if it is new or has changed; returns whether its subscription has.
@@ -60,6 +70,10 @@ impl Group {
         let metadata = known.updated(request);
         let is_new = before.is_none();
         let has_subscription_changed = is_new || !metadata.subscribes_as(&known);
+        if known.classic.is_some() {
+            let rejoin = Timer::Rejoin(self.group_id.clone(), member_id.clone());
+            turn.timers.cancel(rejoin);
+        }
         if is_new || metadata != *known {
             let record = ConsumerRecord::Member(member_id.clone(), Some(Arc::new(metadata)));
             self.record_consumer(turn, record);
@@ -97,11 +111,13 @@ impl Group {
         }
     }
 
-    fn reconcile(
+    /// - `owned`: what the member says that it owns, if it does.
+    pub(super) fn reconcile(
         &mut self,
         turn: &mut Turn<'_>,
-        request: &ConsumerHeartbeat<'_>,
         member_id: &Arc<str>,
+        topics: &TopicsImage,
+        owned: Option<&Partitions>,
         has_subscription_changed: bool,
     ) -> Result<(), HeartbeatRefusal> {
         let Some((group, member)) = self
@@ -118,8 +134,8 @@ impl Group {
         let reconciliation = Reconciliation {
             group,
             current: &member.current,
-            target: subscribed(&group.target_of(member_id), &request.topics, &names),
-            owned: request.owned.as_ref(),
+            target: subscribed(&group.target_of(member_id), topics, &names),
+            owned,
             has_subscription_changed,
         };
         let next = reconciliation.next()?;
@@ -142,6 +158,7 @@ impl Group {
     /// The assignment is in the answer if it has changed, or the member may not know it.
     fn heartbeat_reply(
         &self,
+        now: Now,
         request: &ConsumerHeartbeat<'_>,
         member_id: Arc<str>,
         before: &Assigned,
@@ -155,9 +172,29 @@ impl Group {
         HeartbeatReply {
             member_id,
             member_epoch: current.epoch,
-            heartbeat_interval_ms: request.settings.heartbeat_interval_ms,
+            heartbeat_interval_ms: self.heartbeat_interval_ms(now, current.state, request.settings),
             assignment: is_told.then(|| by_topic(current.assigned.keys().copied())),
         }
+    }
+
+    /// Returns when the member is to ask again: as it is configured, but soon if it waits for a
+    /// partition that another member gives up, if the target assignment is out of date, and for one
+    /// heartbeat after it was made. What a coordinator has decided reaches a member only with the
+    /// member's next heartbeat.
+    fn heartbeat_interval_ms(&self, now: Now, state: MemberState, settings: GroupSettings) -> i32 {
+        let configured_ms = settings.heartbeat_interval_ms;
+        let Some(group) = &self.consumer else {
+            return configured_ms;
+        };
+        let is_settled = state != MemberState::Unreleased
+            && group.epoch <= group.target_epoch.epoch
+            && has_passed(group.target_epoch, now, configured_ms);
+        if is_settled {
+            return configured_ms;
+        }
+        let members = i32::try_from(group.members.len()).unwrap_or(i32::MAX);
+        let soon_ms = members.saturating_mul(SOON_MS_PER_MEMBER).max(SOON_MS);
+        soon_ms.min(configured_ms)
     }
 
     pub(super) fn consumer_member(&self, member_id: &str) -> Option<ConsumerMember> {

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::group::member::Member;
+use crate::group::request::JoinRequest;
+
 use super::assignment::{Assigned, Partitions, TopicPartition};
 use super::request::{ConsumerHeartbeat, STATIC_LEAVE_EPOCH};
 
@@ -18,7 +21,7 @@ pub struct MemberMetadata {
     /// −1: never named.
     pub rebalance_timeout_ms: i32,
     pub assignor: Option<Arc<str>>,
-    /// Of a member that speaks the classic protocol in a group that Apache Kafka has migrated.
+    /// Of a member that speaks the classic protocol.
     pub classic: Option<ClassicMember>,
 }
 
@@ -27,6 +30,37 @@ pub struct ClassicMember {
     pub session_timeout_ms: i32,
     /// Name and metadata.
     pub protocols: Vec<(Arc<str>, Arc<[u8]>)>,
+}
+
+impl ClassicMember {
+    pub fn of(member: &Member) -> ClassicMember {
+        let protocols = member.protocols.iter();
+        ClassicMember {
+            session_timeout_ms: member.session_timeout_ms,
+            protocols: protocols
+                .map(|protocol| (protocol.name.clone(), protocol.metadata.clone()))
+                .collect(),
+        }
+    }
+
+    pub fn joining(request: &JoinRequest<'_>) -> ClassicMember {
+        let protocols = request.protocols.iter();
+        ClassicMember {
+            session_timeout_ms: request.session_timeout_ms,
+            protocols: protocols
+                .map(|(name, metadata)| (Arc::from(*name), Arc::from(*metadata)))
+                .collect(),
+        }
+    }
+
+    pub fn supports(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|(name, _)| **name == *protocol)
+    }
+
+    /// Returns the member's subscription, as it named it first.
+    pub fn subscription(&self) -> &[u8] {
+        self.protocols.first().map_or(&[], |(_, metadata)| metadata)
+    }
 }
 
 impl Default for MemberMetadata {

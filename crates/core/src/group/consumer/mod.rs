@@ -12,6 +12,7 @@ pub(crate) mod request;
 pub(crate) mod record;
 pub(crate) mod member;
 pub(crate) mod group;
+mod protocol;
 mod range;
 mod uniform;
 pub(crate) mod assignor;
@@ -21,9 +22,13 @@ mod reconcile;
 mod target;
 mod admission;
 mod heartbeat;
+mod classic_member;
+mod migration;
 mod departure;
 mod commit;
 pub(crate) mod describe;
+#[cfg(test)]
+mod migration_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

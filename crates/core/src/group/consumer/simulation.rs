@@ -1,24 +1,28 @@
-//! Random members against a machine that is dropped and replayed at any point. A failure prints its
-//! seed.
+//! Random members of both protocols against a machine that is dropped and replayed at any point. A
+//! failure prints its seed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::primitives::Uuid;
+use ottla_wire::messages::consumer_protocol_subscription::{ConsumerProtocolSubscription, TopicPartition};
+use ottla_wire::primitives::{Uuid, put_i16};
 use ottla_wire::random::Random;
 
 use crate::group::config::{ConsumerConfig, GroupConfig};
 use crate::group::machine::Machine;
 use crate::group::record::GroupRecord;
-use crate::group::reply::{GroupReply, Step};
-use crate::group::request::{GroupRequest, GroupTicket};
+use crate::group::reply::{GroupReply, JoinReply, JoinReplyMember, Step, SyncReply};
+use crate::group::request::{
+    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, MemberRequest, SyncRequest,
+};
 use crate::image::topics::TopicsImage;
 use crate::time::Now;
 use crate::time::{Moment, Timestamp};
 
 use super::assignment::Partitions;
 use super::group::ConsumerGroup;
+use super::protocol::{decode_assignment, decode_subscription, encode_assignment};
 use super::request::{ConsumerHeartbeat, HeartbeatReply};
 use super::tests::{GROUP, heartbeat, partitions};
 
@@ -56,6 +60,18 @@ struct Client {
     waiting: Option<GroupTicket>,
     /// An answer was lost: the next heartbeat names everything, as Java's does.
     has_lost_answer: bool,
+    /// `Some`: it speaks the classic protocol, and `epoch` is its generation.
+    classic: Option<Phase>,
+}
+
+/// What a classic client does next.
+#[derive(Clone, Debug, Default)]
+enum Phase {
+    #[default]
+    Join,
+    /// The leader has assignments by member id.
+    Sync(Vec<(String, Arc<[u8]>)>),
+    Heartbeat,
 }
 
 struct World {
@@ -151,6 +167,9 @@ impl World {
         client.topics = topics;
         client.regex = regex;
         client.is_subscription_new = true;
+        if let Some(phase) = &mut client.classic {
+            *phase = Phase::Join;
+        }
     }
 
     fn step(&mut self) {
@@ -188,13 +207,21 @@ impl World {
         self.publish();
     }
 
+    /// A client may come back with another protocol.
     fn restart_client(&mut self, index: usize) {
+        let is_classic = self.one_in(2);
         let client = &mut self.clients[index];
+        client.classic = is_classic.then(Phase::default);
         client.member_id.clear();
         client.reset();
     }
 
     fn beat(&mut self, index: usize) {
+        if self.clients[index].waiting.is_none()
+            && let Some(phase) = self.clients[index].classic.clone()
+        {
+            return self.beat_classic(index, &phase);
+        }
         let ticket = self.ticket();
         if self.clients[index].waiting.is_some() {
             return;
@@ -229,11 +256,108 @@ impl World {
         self.unsynced.push_back(step);
     }
 
+    fn beat_classic(&mut self, index: usize, phase: &Phase) {
+        let ticket = self.ticket();
+        let client = self.clients[index].clone();
+        let metadata = self.subscription(&client);
+        let member = MemberRequest {
+            group_id: GROUP,
+            generation_id: client.epoch,
+            member_id: &client.member_id,
+            group_instance_id: client.instance_id.as_deref(),
+        };
+        let request = match phase {
+            Phase::Join => GroupRequest::Join(JoinRequest {
+                group_id: GROUP,
+                member_id: &client.member_id,
+                group_instance_id: client.instance_id.as_deref(),
+                session_timeout_ms: SESSION_MS,
+                rebalance_timeout_ms: REBALANCE_MS,
+                protocol_type: "consumer",
+                protocols: vec![("cooperative", &metadata)],
+                requires_known_member_id: true,
+                topics: self.topics.clone(),
+                ..JoinRequest::default()
+            }),
+            Phase::Sync(assignments) => GroupRequest::Sync(SyncRequest {
+                member,
+                assignments: assignments.iter().map(|(id, bytes)| (&**id, &**bytes)).collect(),
+                topics: self.topics.clone(),
+                ..SyncRequest::default()
+            }),
+            Phase::Heartbeat => GroupRequest::Heartbeat(member),
+        };
+        self.clients[index].waiting = Some(ticket);
+        let step = self.machine.handle(self.now, ticket, request);
+        self.unsynced.push_back(step);
+    }
+
+    fn subscription(&self, client: &Client) -> Vec<u8> {
+        let owned = self.ids.iter().map(|(name, (id, _))| TopicPartition {
+            topic: name,
+            partitions: (client.owned.iter())
+                .filter(|(topic_id, _)| topic_id == id)
+                .map(|(_, partition)| *partition)
+                .collect(),
+        });
+        let message = ConsumerProtocolSubscription {
+            topics: client.topics.iter().copied().collect(),
+            owned_partitions: owned.collect(),
+            ..ConsumerProtocolSubscription::default()
+        };
+        let mut bytes = Vec::new();
+        put_i16(&mut bytes, 1);
+        message.encode(&mut bytes, 1);
+        bytes
+    }
+
+    /// What a leader assigns: every partition to the next subscriber in turn, but not yet what
+    /// another member owns.
+    fn assign(&self, members: &[JoinReplyMember]) -> Vec<(String, Arc<[u8]>)> {
+        let read = |index: usize| decode_subscription(&members[index].metadata, &self.topics).unwrap();
+        let mut assigned = vec![Partitions::new(); members.len()];
+        let mut next = 0;
+        for (name, (id, count)) in &self.ids {
+            for partition in 0..*count as i32 {
+                let subscribes = |index: &usize| read(*index).topics.contains(name);
+                let turn = (next..next + members.len()).map(|index| index % members.len());
+                let Some(index) = turn.into_iter().find(subscribes) else {
+                    continue;
+                };
+                next = index + 1;
+                let is_of_other = (0..members.len())
+                    .any(|other| other != index && read(other).owned.contains(&(*id, partition)));
+                if !is_of_other {
+                    assigned[index].insert((*id, partition));
+                }
+            }
+        }
+        let assigned = members.iter().zip(&assigned);
+        assigned
+            .map(|(member, partitions)| {
+                let bytes = encode_assignment(partitions, &self.topics, &member.metadata);
+                (member.member_id.to_string(), bytes)
+            })
+            .collect()
+    }
+
     fn leave(&mut self, index: usize) {
         let ticket = self.ticket();
         let client = self.clients[index].clone();
         if client.epoch <= 0 {
             return;
+        }
+        if client.classic.is_some() {
+            let request = LeaveRequest {
+                group_id: GROUP,
+                members: vec![(&client.member_id, client.instance_id.as_deref())],
+                reason: None,
+            };
+            self.restart_client(index);
+            let step = self
+                .machine
+                .handle(self.now, ticket, GroupRequest::Leave(request));
+            return self.unsynced.push_back(step);
         }
         let epoch = if client.instance_id.is_some() && ticket.0.is_multiple_of(2) {
             -2
@@ -280,9 +404,10 @@ impl World {
             self.shadow.apply(&decoded);
             self.log.push((key, value));
         }
+        // A classic group has none.
         let epoch = group_of(&self.shadow).map_or(0, |group| group.epoch);
         assert!(
-            epoch >= self.epoch,
+            epoch >= self.epoch || group_of(&self.shadow).is_none(),
             "seed {}: epoch {epoch} after {}",
             self.seed,
             self.epoch
@@ -298,8 +423,12 @@ impl World {
             .position(|client| client.waiting == Some(ticket));
         let Some(index) = found else { return };
         self.clients[index].waiting = None;
-        let GroupReply::ConsumerHeartbeat(result) = reply else {
-            panic!("seed {seed}: {reply:?}")
+        let result = match reply {
+            GroupReply::ConsumerHeartbeat(result) => result,
+            GroupReply::Join(reply) => return self.on_joined(index, &reply),
+            GroupReply::Sync(reply) => return self.on_synced(index, &reply),
+            GroupReply::Heartbeat(error) => return self.clients[index].on_answered(seed, error),
+            other => panic!("seed {seed}: {other:?}"),
         };
         let client = &mut self.clients[index];
         match result {
@@ -312,6 +441,35 @@ impl World {
                 _ => panic!("seed {seed}: {refusal:?}"),
             },
         }
+    }
+
+    fn on_joined(&mut self, index: usize, reply: &JoinReply) {
+        let assignments = self.assign(&reply.members);
+        let client = &mut self.clients[index];
+        if matches!(reply.error, ErrorCode::None | ErrorCode::MemberIdRequired) {
+            client.member_id = reply.member_id.to_string();
+        }
+        if reply.error == ErrorCode::None {
+            client.epoch = reply.generation_id;
+            client.classic = Some(Phase::Sync(assignments));
+        } else if reply.error != ErrorCode::MemberIdRequired {
+            client.on_answered(self.seed, reply.error);
+        }
+    }
+
+    /// A client that has given something up joins again.
+    fn on_synced(&mut self, index: usize, reply: &SyncReply) {
+        let client = &mut self.clients[index];
+        if reply.error != ErrorCode::None {
+            return client.on_answered(self.seed, reply.error);
+        }
+        let assigned = decode_assignment(&reply.assignment, &self.topics).unwrap();
+        let has_revoked = !client.owned.is_subset(&assigned);
+        client.owned = assigned;
+        client.classic = Some(match has_revoked {
+            true => Phase::Join,
+            false => Phase::Heartbeat,
+        });
     }
 
     /// Loses the machine. Of what was not durable a prefix survives, and none of its answers.
@@ -338,7 +496,7 @@ impl World {
             assert_eq!(self.machine.hard_state(), self.shadow.hard_state(), "seed {seed}");
         }
         let Some(group) = group_of(&self.machine) else {
-            return;
+            return self.check_classic();
         };
         let mut held = Partitions::new();
         for (member_id, member) in &group.members {
@@ -358,7 +516,12 @@ impl World {
         for client in &self.clients {
             // A client that the group has removed will learn it; meanwhile it may process what
             // others have got.
-            if client.epoch > 0 && group.members.contains_key(&*client.member_id) {
+            let Some(member) = group.members.get(&*client.member_id) else {
+                continue;
+            };
+            // A classic member with an older generation may not know what a leader has given away.
+            let is_current = client.classic.is_none() || client.epoch == member.current.epoch;
+            if client.epoch > 0 && is_current {
                 for partition in &client.owned {
                     assert!(
                         processed.insert(*partition),
@@ -369,8 +532,32 @@ impl World {
         }
     }
 
+    fn check_classic(&self) {
+        let Some(group) = self.machine.group(GROUP) else {
+            return;
+        };
+        let is_member = |client: &&Client| {
+            client.epoch == group.generation && group.members.contains_key(&*client.member_id)
+        };
+        let mut processed = Partitions::new();
+        for client in self.clients.iter().filter(is_member) {
+            for partition in &client.owned {
+                assert!(
+                    processed.insert(*partition),
+                    "seed {}: {partition:?} has two owners, one is {client:?}",
+                    self.seed
+                );
+            }
+        }
+    }
+
     /// Lets all clients behave well: everything must be assigned in the end, to one member each.
     fn calm_down(&mut self) {
+        if self.clients.iter().all(|client| client.classic.is_some()) {
+            self.clients[0].classic = None;
+            self.clients[0].member_id.clear();
+            self.clients[0].reset();
+        }
         for _ in 0..60 {
             for index in 0..self.clients.len() {
                 self.beat(index);
@@ -409,7 +596,10 @@ impl World {
 
 impl Client {
     fn lose_answer(&mut self) {
-        self.has_lost_answer |= self.waiting.take().is_some();
+        if self.waiting.take().is_some() {
+            self.has_lost_answer = true;
+            self.classic = self.classic.take().map(|_| Phase::Join);
+        }
     }
 
     fn reset(&mut self) {
@@ -418,6 +608,21 @@ impl Client {
         self.told = None;
         self.waiting = None;
         self.is_subscription_new = true;
+        self.classic = self.classic.take().map(|_| Phase::Join);
+    }
+
+    /// A classic client's answer without anything but an error.
+    fn on_answered(&mut self, seed: u64, error: ErrorCode) {
+        match error {
+            ErrorCode::None => {}
+            ErrorCode::RebalanceInProgress => self.classic = Some(Phase::Join),
+            ErrorCode::IllegalGeneration => self.reset(),
+            ErrorCode::UnknownMemberId | ErrorCode::FencedInstanceId => {
+                self.member_id.clear();
+                self.reset();
+            }
+            _ => panic!("seed {seed}: {error:?} for {self:?}"),
+        }
     }
 
     fn on_accepted(&mut self, seed: u64, accepted: &HeartbeatReply) {

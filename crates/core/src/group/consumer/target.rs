@@ -11,22 +11,20 @@ use crate::time::Now;
 use super::assignor::{Assignor, AssignorInput, AssignorMember};
 use super::group::ConsumerGroup;
 use super::record::{ConsumerRecord, TargetEpoch};
-use super::request::ConsumerHeartbeat;
 
 impl Group {
     /// Computes the target assignment if it is out of date, and not younger than the group's
     /// assignment interval. Until then members go on with the old one.
-    pub(super) fn update_target(&mut self, turn: &mut Turn<'_>, request: &ConsumerHeartbeat<'_>) {
+    pub(super) fn update_target(&mut self, turn: &mut Turn<'_>, topics: &TopicsImage, interval_ms: i32) {
         let Some(consumer) = &self.consumer else {
             return;
         };
         let epoch = consumer.epoch;
-        let interval_ms = request.settings.assignment_interval_ms;
-        if epoch <= consumer.target_epoch.epoch || !is_due(consumer.target_epoch, turn.now, interval_ms) {
+        if epoch <= consumer.target_epoch.epoch || !has_passed(consumer.target_epoch, turn.now, interval_ms) {
             return;
         }
         let assignor = consumer.assignor(&turn.config.consumer.assignors);
-        let assigned = assignor.assign(&input_of(consumer, &request.topics));
+        let assigned = assignor.assign(&input_of(consumer, topics));
         let changed: Vec<_> = assigned
             .into_iter()
             .filter(|(member_id, partitions)| *partitions != *consumer.target_of(member_id))
@@ -43,8 +41,9 @@ impl Group {
     }
 }
 
-/// A clock that went back does not stop assignments.
-fn is_due(last: TargetEpoch, now: Now, interval_ms: i32) -> bool {
+/// Whether a target assignment is at least this old. A clock that went back does not stop
+/// assignments.
+pub(super) fn has_passed(last: TargetEpoch, now: Now, interval_ms: i32) -> bool {
     let passed_ms = now.timestamp.0 - last.timestamp.0;
     last.timestamp.0 <= 0 || passed_ms < 0 || passed_ms >= i64::from(interval_ms)
 }

@@ -22,7 +22,8 @@ use crate::time::{Moment, Timestamp};
 use super::assignment::{Partitions, flat};
 use super::assignor::{Assignor, AssignorInput, AssignorMember};
 use super::describe::DescribedConsumerGroup;
-use super::member::{ClassicMember, MemberState};
+use super::heartbeat::SOON_MS;
+use super::member::MemberState;
 use super::record::ConsumerRecord;
 use super::request::{ConsumerHeartbeat, GroupSettings, HeartbeatReply, HeartbeatResult};
 
@@ -60,20 +61,20 @@ pub(super) fn heartbeat<'a>(
     }
 }
 
-struct Bench {
-    machine: Machine,
+pub(super) struct Bench {
+    pub machine: Machine,
     config: Arc<GroupConfig>,
-    now: Now,
-    log: Vec<GroupRecord>,
-    topics: Arc<TopicsImage>,
+    pub now: Now,
+    pub log: Vec<GroupRecord>,
+    pub topics: Arc<TopicsImage>,
 }
 
 impl Bench {
-    fn new() -> Bench {
+    pub fn new() -> Bench {
         Bench::with(ConsumerConfig::default())
     }
 
-    fn with(consumer: ConsumerConfig) -> Bench {
+    pub fn with(consumer: ConsumerConfig) -> Bench {
         let config = Arc::new(GroupConfig {
             consumer,
             initial_rebalance_delay_ms: 0,
@@ -94,28 +95,28 @@ impl Bench {
         }
     }
 
-    fn take(&mut self, step: Step) -> Option<GroupReply> {
+    pub fn take(&mut self, step: Step) -> Option<GroupReply> {
         self.log.extend(step.records);
         step.replies.into_iter().next().map(|(_, reply)| reply)
     }
 
-    fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
+    pub fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
         let step = self.machine.handle(self.now, GroupTicket(1), request);
         self.take(step).expect("answered at once")
     }
 
-    fn beat(&mut self, request: ConsumerHeartbeat<'_>) -> HeartbeatResult {
+    pub fn beat(&mut self, request: ConsumerHeartbeat<'_>) -> HeartbeatResult {
         match self.ask(GroupRequest::ConsumerHeartbeat(Box::new(request))) {
             GroupReply::ConsumerHeartbeat(result) => result,
             other => panic!("{other:?}"),
         }
     }
 
-    fn error(&mut self, request: ConsumerHeartbeat<'_>) -> ErrorCode {
+    pub fn error(&mut self, request: ConsumerHeartbeat<'_>) -> ErrorCode {
         self.beat(request).expect_err("refused").error
     }
 
-    fn joining<'a>(&self, member_id: &'a str) -> ConsumerHeartbeat<'a> {
+    pub fn joining<'a>(&self, member_id: &'a str) -> ConsumerHeartbeat<'a> {
         ConsumerHeartbeat {
             rebalance_timeout_ms: Some(REBALANCE_MS),
             topic_names: Some(vec!["t"]),
@@ -124,13 +125,13 @@ impl Bench {
         }
     }
 
-    fn join(&mut self, member_id: &str) -> HeartbeatReply {
+    pub fn join(&mut self, member_id: &str) -> HeartbeatReply {
         let request = self.joining(member_id);
         self.beat(request).expect("admitted")
     }
 
     /// A heartbeat that says what the member owns.
-    fn owning(&mut self, member_id: &str, epoch: i32, owned: &[i32]) -> HeartbeatReply {
+    pub fn owning(&mut self, member_id: &str, epoch: i32, owned: &[i32]) -> HeartbeatReply {
         let owned = Some(owned.iter().map(|partition| (T, *partition)).collect());
         let request = ConsumerHeartbeat {
             owned,
@@ -139,18 +140,18 @@ impl Bench {
         self.beat(request).expect("accepted")
     }
 
-    fn plain(&self, member_id: &'static str, epoch: i32) -> ConsumerHeartbeat<'static> {
+    pub fn plain(&self, member_id: &'static str, epoch: i32) -> ConsumerHeartbeat<'static> {
         heartbeat(&self.topics, member_id, epoch)
     }
 
-    fn pass(&mut self, ms: i32) {
+    pub fn pass(&mut self, ms: i32) {
         self.now.moment = self.now.moment.after_ms(ms as u64);
         self.now.timestamp.0 += i64::from(ms);
         let step = self.machine.on_deadline(self.now);
         self.take(step);
     }
 
-    fn replay(&mut self) {
+    pub fn replay(&mut self) {
         let before = format!("{:?}", self.machine.hard_state());
         self.machine = Machine::new(self.config.clone(), 2);
         for record in &self.log {
@@ -165,37 +166,14 @@ impl Bench {
         self.take(step);
     }
 
-    /// Replays the log as if a member spoke the classic protocol.
-    fn load_with_classic(&mut self, classic: &str) {
-        self.machine = Machine::new(self.config.clone(), 2);
-        for record in &mut self.log {
-            if let GroupRecord::Consumer {
-                record: ConsumerRecord::Member(member_id, Some(metadata)),
-                ..
-            } = record
-                && **member_id == *classic
-            {
-                Arc::make_mut(metadata).classic = Some(ClassicMember {
-                    session_timeout_ms: SESSION_MS,
-                    protocols: Vec::new(),
-                });
-            }
-            self.machine.apply(record);
-        }
-        let mixed = [(Arc::from(GROUP), vec![Arc::from(classic)])];
-        assert_eq!(self.machine.mixed_groups(), mixed);
-        let step = self.machine.arm(self.now);
-        self.take(step);
-    }
-
-    fn describe(&mut self) -> DescribedConsumerGroup {
+    pub fn describe(&mut self) -> DescribedConsumerGroup {
         match self.ask(GroupRequest::ConsumerDescribe(GROUP)) {
             GroupReply::ConsumerDescribe(Some(group)) => group,
             other => panic!("{other:?}"),
         }
     }
 
-    fn commit(&mut self, member_id: &str, epoch: i32, partition: i32) -> ErrorCode {
+    pub fn commit(&mut self, member_id: &str, epoch: i32, partition: i32) -> ErrorCode {
         let request = OffsetCommitRequest {
             member: MemberRequest {
                 group_id: GROUP,
@@ -223,7 +201,7 @@ impl Bench {
         }
     }
 
-    fn fetch_error(&mut self, member: Option<(&str, i32)>) -> ErrorCode {
+    pub fn fetch_error(&mut self, member: Option<(&str, i32)>) -> ErrorCode {
         let request = OffsetFetchRequest {
             group_id: GROUP,
             member,
@@ -237,14 +215,14 @@ impl Bench {
         }
     }
 
-    fn delete(&mut self) -> ErrorCode {
+    pub fn delete(&mut self) -> ErrorCode {
         match self.ask(GroupRequest::Delete(vec![GROUP])) {
             GroupReply::Delete(results) => results[0].1,
             other => panic!("{other:?}"),
         }
     }
 
-    fn state(&self) -> MemberState {
+    pub fn state(&self) -> MemberState {
         let group = self.machine.group(GROUP).unwrap().consumer.as_ref().unwrap();
         group.members["b"].current.state
     }
@@ -450,7 +428,7 @@ fn classic_join() -> JoinRequest<'static> {
 }
 
 #[test]
-fn a_group_of_classic_members_is_no_consumer_group() {
+fn a_classic_group_whose_subscriptions_cannot_be_read_stays_one() {
     let mut bench = Bench::new();
     let join = classic_join();
     let step = bench
@@ -745,6 +723,42 @@ fn the_target_is_computed_at_most_once_per_assignment_interval() {
 }
 
 #[test]
+fn a_member_asks_again_soon_while_partitions_change_hands() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.join("a").heartbeat_interval_ms, SOON_MS);
+    bench.pass(4_999);
+    let settled = |bench: &mut Bench, member_id, epoch| {
+        let request = bench.plain(member_id, epoch);
+        bench.beat(request).unwrap().heartbeat_interval_ms
+    };
+    assert_eq!(settled(&mut bench, "a", 2), SOON_MS);
+    bench.pass(1);
+    assert_eq!(settled(&mut bench, "a", 2), 5_000);
+
+    // Everything is held by the first member, however long it takes to give a part of it up.
+    bench.join("b");
+    bench.pass(10_000);
+    assert_eq!(bench.state(), MemberState::Unreleased);
+    assert_eq!(settled(&mut bench, "b", 3), SOON_MS);
+    // A configured interval is never made longer.
+    let mut request = bench.plain("b", 3);
+    request.settings.heartbeat_interval_ms = 100;
+    assert_eq!(bench.beat(request).unwrap().heartbeat_interval_ms, 100);
+    bench.owning("a", 2, &[0, 1]);
+    assert_eq!(settled(&mut bench, "b", 3), 5_000);
+}
+
+#[test]
+fn a_large_group_sends_a_thousand_heartbeats_a_second_while_it_settles() {
+    let mut bench = Bench::new();
+    let mut reply = bench.join("0");
+    for number in 1..2_000 {
+        reply = bench.join(&number.to_string());
+    }
+    assert_eq!(reply.heartbeat_interval_ms, 2_000);
+}
+
+#[test]
 fn a_full_group_refuses_new_members() {
     let mut bench = Bench::with(ConsumerConfig {
         size_max: 1,
@@ -813,30 +827,6 @@ fn a_transactional_commit_is_checked_if_it_names_anything_of_a_member() {
     assert_eq!(commit(&mut bench, "", 1, None), unknown);
 }
 
-/// Apache Kafka migrates a group while it has members; its classic members cannot go on here. A
-/// refused JoinGroup is fatal in the Java client, so the group has to be free for them.
-#[test]
-fn classic_members_of_a_consumer_group_are_expelled_when_it_is_loaded() {
-    let mut bench = Bench::new();
-    bench.join("a");
-    bench.load_with_classic("a");
-    assert_eq!(bench.describe().state, "Empty");
-    let join = classic_join();
-    let step = bench
-        .machine
-        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
-    assert!(step.replies.is_empty(), "the member waits for others");
-
-    // Members of the new protocol stay.
-    let mut bench = Bench::new();
-    bench.join("a");
-    bench.join("b");
-    bench.load_with_classic("a");
-    let left = bench.describe().members;
-    assert_eq!((left.len(), &*left[0].member_id), (1, "b"));
-    assert_eq!(bench.machine.mixed_groups(), []);
-}
-
 #[test]
 fn a_fetch_of_offsets_checks_the_member_that_it_names() {
     let mut bench = Bench::new();
@@ -851,7 +841,7 @@ fn a_fetch_of_offsets_checks_the_member_that_it_names() {
 }
 
 #[test]
-fn a_group_with_members_is_neither_deleted_nor_joined_by_classic_members() {
+fn a_group_with_members_is_neither_deleted_nor_joined_by_what_is_no_consumer() {
     let mut bench = Bench::new();
     bench.join("a");
     assert_eq!(bench.delete(), ErrorCode::NonEmptyGroup);

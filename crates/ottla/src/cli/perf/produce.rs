@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use ottla_client::config::ClientKind;
+use ottla_lab::load::clock::now_nanos;
 use ottla_lab::perf::produce::{self, Observer, Payload, ProduceEvent, ProducePerf, ProducePerfOutcome};
 use ottla_lab::perf::stats::{Interval, Total};
 
 use super::java::fixed;
 use super::{Failure, Format, config, metrics_json, metrics_text, print, stop_on_signal, warn_of};
 use crate::cli::doctor::text::clean;
+
+/// As in Kafka's tool.
+const TRANSACTION_MS: u64 = 3_000;
 
 /// Kinds of errors printed separately; the rest is summed up.
 const ERRORS_TOLD: usize = 10;
@@ -78,12 +82,15 @@ pub struct Produce {
     #[arg(long)]
     print_metrics: bool,
 
-    /// Not supported: this tool sends outside of transactions
+    /// Send in transactions of this transactional.id; with --transaction-duration-ms alone the id
+    /// is made up. A commit waits for its records, and what is due meanwhile is sent late, which
+    /// counts
     #[arg(long, value_name = "id")]
     transactional_id: Option<String>,
 
-    /// Not supported: this tool sends outside of transactions
-    #[arg(long, value_name = "ms")]
+    /// Time after which a transaction is committed and the next one begun; 3000 where the settings
+    /// or --transactional-id name an id
+    #[arg(long, value_name = "ms", value_parser = clap::value_parser!(u64).range(1..))]
     transaction_duration_ms: Option<u64>,
 
     /// Number of first records that a second, steady-state summary leaves out
@@ -122,6 +129,9 @@ impl Produce {
         let errors = Arc::new(Mutex::new(BTreeMap::new()));
         let outcome = produce::run(&perf, &stop, &observer(self.format, &errors))?;
         tell_errors(&errors);
+        if perf.transaction.is_some() {
+            eprintln!("{} transactions were committed", outcome.transactions);
+        }
         if outcome.was_interrupted {
             eprintln!("interrupted: not all records were sent");
         }
@@ -152,9 +162,14 @@ impl Produce {
         if config.get("client.id").is_none() {
             config = config.set("client.id", "perf-producer-client");
         }
+        let transaction = self.transaction(config.get("transactional.id"));
+        if let Some((id, _)) = &transaction {
+            config = config.set("transactional.id", id);
+        }
         warn_of(&config, ClientKind::Producer)?;
         Ok(ProducePerf {
             config,
+            transaction: transaction.map(|(_, duration)| duration),
             topic: self.topic.clone(),
             records: self.num_records,
             rate: (self.throughput > 0.0).then_some(self.throughput),
@@ -164,13 +179,24 @@ impl Produce {
         })
     }
 
+    /// Returns the transactional id and how long a transaction is; `None`: nothing asks for any.
+    ///
+    /// - `set`: the id of the settings.
+    fn transaction(&self, set: Option<&str>) -> Option<(String, Duration)> {
+        let named = self.transactional_id.as_deref().or(set);
+        if named.is_none() && self.transaction_duration_ms.is_none() {
+            return None;
+        }
+        let id = match named {
+            Some(id) => id.to_owned(),
+            None => format!("performance-producer-{}-{}", std::process::id(), now_nanos()),
+        };
+        let duration_ms = self.transaction_duration_ms.unwrap_or(TRANSACTION_MS);
+        Some((id, Duration::from_millis(duration_ms)))
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let usage = |text: &str| Err(Failure::usage(text.to_owned()));
-        if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
-            return usage(
-                "--transactional-id and --transaction-duration-ms: this tool sends outside of transactions; kafka-producer-perf-test.sh has them",
-            );
-        }
         if self.throughput == 0.0 || !self.throughput.is_finite() {
             return usage("--throughput must be above 0, or below 0 for no limit");
         }
@@ -230,6 +256,9 @@ impl Produce {
         json["topic"] = perf.topic.clone().into();
         json["throughput"] = self.throughput.into();
         json["failed"] = outcome.failed.into();
+        if perf.transaction.is_some() {
+            json["transactions"] = outcome.transactions.into();
+        }
         json["was_interrupted"] = outcome.was_interrupted.into();
         if let Some(steady) = &outcome.steady {
             json["steady_state"] = total_json(steady, perf.rate);

@@ -7,7 +7,7 @@ import java.util.List;
 public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length < 2) {
-            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|crash-transactions|leave|resume|follow|verify|transact|transacted|word-count-topics|word-count-lines|word-count|word-count-check BOOTSTRAP ...");
+            System.err.println("usage: Main write|read|cases|drain|keep|check|member|transactions|transaction-cases|login|secured|names|push|use|facts|visit|commit-everywhere|go-on|crash-load|crash-transactions|leave|resume|follow|verify|transact|transacted|word-count-topics|word-count-lines|word-count|word-count-check|word-count-times BOOTSTRAP ...");
             System.exit(2);
         }
         String bootstrap = args[1];
@@ -25,6 +25,10 @@ public final class Main {
             return;
         }
         Suite suite = new Suite(bootstrap);
+        if (args[0].equals("word-count-times")) {
+            WordCount.measure(suite, rest);
+            System.exit(0);
+        }
         switch (args[0]) {
             case "write" -> Records.write(suite);
             case "read" -> Records.read(suite, rest);

@@ -4,15 +4,20 @@ import static interop.Suite.check;
 import static interop.Suite.same;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -45,11 +50,7 @@ final class WordCount {
             int sent = 0;
             try (KafkaProducer<String, String> producer = suite.producer("linger.ms", "5")) {
                 for (; input.isAlive(); sent++) {
-                    StringBuilder line = new StringBuilder();
-                    for (int i = 0; i < WORDS_PER_LINE; i++) {
-                        line.append("word").append(ThreadLocalRandom.current().nextInt(WORDS)).append(' ');
-                    }
-                    producer.send(new ProducerRecord<>(topic, sent % PARTITIONS, null, line.toString()), (done, error) -> {
+                    producer.send(new ProducerRecord<>(topic, sent % PARTITIONS, null, line()), (done, error) -> {
                         if (error == null) {
                             acknowledged.incrementAndGet();
                         } else {
@@ -68,28 +69,39 @@ final class WordCount {
 
     /** The application, until it is killed or standard input is closed. An exception that it does not survive ends it. */
     static void count(String bootstrap, List<String> arguments) throws InterruptedException {
-        Properties settings = new Properties();
-        settings.put("application.id", "word-count");
-        settings.put("bootstrap.servers", bootstrap);
-        settings.put("state.dir", arguments.get(2));
-        settings.put("processing.guarantee", "exactly_once_v2");
-        settings.put("num.stream.threads", "2");
-        // Every count is written, not only the last of each commit.
-        settings.put("statestore.cache.max.bytes", "0");
+        Properties settings = settings(bootstrap, arguments.get(2));
         // A member that was killed is gone soon, and so is its transaction, if its state directory is lost.
         settings.put("consumer.session.timeout.ms", "3000");
         settings.put("consumer.heartbeat.interval.ms", "500");
         settings.put("producer.transaction.timeout.ms", "4000");
+        KafkaStreams streams = start(settings, arguments.get(0), arguments.get(1));
+        StandardInput.untilClosed().join();
+        check(streams.close(Duration.ofSeconds(60)), "the application does not close");
+    }
+
+    private static Properties settings(String bootstrap, String directory) {
+        Properties settings = new Properties();
+        settings.put("application.id", "word-count");
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("state.dir", directory);
+        settings.put("processing.guarantee", "exactly_once_v2");
+        settings.put("num.stream.threads", "2");
+        // Every count is written, not only the last of each commit.
+        settings.put("statestore.cache.max.bytes", "0");
         settings.put("default.key.serde", Serdes.StringSerde.class);
         settings.put("default.value.serde", Serdes.StringSerde.class);
+        return settings;
+    }
+
+    private static KafkaStreams start(Properties settings, String lines, String counts) {
         StreamsBuilder builder = new StreamsBuilder();
-        builder.<String, String>stream(arguments.get(0))
+        builder.<String, String>stream(lines)
                 .flatMapValues(line -> Arrays.asList(line.trim().split(" ")))
                 .groupBy((key, word) -> word)
                 .count(Materialized.as("counts"))
                 .toStream()
                 .mapValues(String::valueOf)
-                .to(arguments.get(1));
+                .to(counts);
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.setStateListener((now, before) -> {
             if (now == KafkaStreams.State.ERROR) {
@@ -97,8 +109,73 @@ final class WordCount {
             }
         });
         streams.start();
-        StandardInput.untilClosed().join();
+        return streams;
+    }
+
+    /**
+     * Measures the time from when a line was due to when its counts are read as committed, and prints it as JSON. Arguments: both
+     * topics, a directory, lines a second, seconds of warm-up, seconds.
+     */
+    static void measure(Suite suite, List<String> arguments) throws Exception {
+        String counts = arguments.get(1);
+        int rate = Integer.parseInt(arguments.get(3));
+        int warmup = Integer.parseInt(arguments.get(4));
+        int lines = rate * (warmup + Integer.parseInt(arguments.get(5)));
+        suite.createTopic(arguments.get(0), PARTITIONS);
+        suite.createTopic(counts, PARTITIONS);
+        KafkaStreams streams = start(settings(suite.bootstrap, arguments.get(2)), arguments.get(0), counts);
+        Suite.eventually("the application runs", () -> streams.state() == KafkaStreams.State.RUNNING);
+        long first = System.currentTimeMillis();
+        Thread writer = new Thread(() -> pace(suite, arguments.get(0), rate, lines, first));
+        writer.start();
+        List<Long> latencies = new ArrayList<>();
+        int read = 0;
+        try (KafkaConsumer<String, String> consumer = reader(suite, counts)) {
+            while (read < lines * WORDS_PER_LINE) {
+                ConsumerRecords<String, String> batch = consumer.poll(Duration.ofSeconds(60));
+                check(!batch.isEmpty(), "only " + read + " counts are committed");
+                long now = System.currentTimeMillis();
+                read += batch.count();
+                for (ConsumerRecord<String, String> count : batch) {
+                    // A count has the time of its line, or of a later line with the same word that was counted before it.
+                    if (count.timestamp() >= first + 1000L * warmup) {
+                        latencies.add(now - count.timestamp());
+                    }
+                }
+            }
+        }
+        writer.join();
         check(streams.close(Duration.ofSeconds(60)), "the application does not close");
+        Collections.sort(latencies);
+        System.out.printf(
+                Locale.ROOT,
+                "{\"acknowledged\": %d, \"p50\": %d, \"p99\": %d, \"max\": %d}%n",
+                latencies.size(),
+                latencies.get(latencies.size() / 2),
+                latencies.get((int) (latencies.size() * 0.99)),
+                latencies.get(latencies.size() - 1));
+    }
+
+    /** Writes lines on a schedule; the timestamp of each says when it was due. */
+    private static void pace(Suite suite, String topic, int rate, int lines, long first) {
+        try (KafkaProducer<String, String> producer = suite.producer("linger.ms", "0")) {
+            for (int sent = 0; sent < lines; sent++) {
+                long due = first + sent * 1000L / rate;
+                long early = due - System.currentTimeMillis();
+                if (early > 0) {
+                    LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(early));
+                }
+                producer.send(new ProducerRecord<>(topic, sent % PARTITIONS, due, null, line()));
+            }
+        }
+    }
+
+    private static String line() {
+        StringBuilder line = new StringBuilder();
+        for (int i = 0; i < WORDS_PER_LINE; i++) {
+            line.append("word").append(ThreadLocalRandom.current().nextInt(WORDS)).append(' ');
+        }
+        return line.toString();
     }
 
     /** Reads all lines again and what was counted, as committed: each word has each count once and in order. */

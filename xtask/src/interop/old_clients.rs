@@ -1,0 +1,123 @@
+//! Transactions of Java clients from before KIP-360 (2.5) and KIP-447's end (2.8), at each level of
+//! `transaction.version`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::committed::Committed;
+use super::server::{Programs, Site, Target};
+use super::table::Table;
+use super::toolchain::{self, output_of, run_quietly};
+use super::tools::{FEATURES, PRODUCER_PERF, TOPICS, Tools};
+
+const RECORDS: &str = "1000";
+const COUNT: usize = 1_000;
+
+/// `transaction.version`, from the newest on: it is only lowered. The version of the clients.
+const RUNS: [(&str, &str); 4] = [("2", "2.5.1"), ("2", "2.8.2"), ("1", "2.8.2"), ("0", "2.5.1")];
+
+pub fn run(table: &mut Table, programs: &Programs, target: Target) -> Result<()> {
+    let site = Site::create("old-clients", &[])?;
+    let mut server = site.start(programs, target)?;
+    let tools = Tools {
+        kafka: &programs.kafka,
+        bootstrap: server.bootstrap(),
+    };
+    for (level, version) in RUNS {
+        let name = format!("a Java client of {version} at transaction.version {level}");
+        let outcome = write_and_copy(&tools, level, version).map_err(|error| format!("{error:#}"));
+        println!("transactions: {name}: {outcome:?}");
+        table.add_other(format!("transactions: {name}"), outcome);
+    }
+    server.check_alive()?;
+    server.stop()
+}
+
+/// Records are written in transactions, and copied with their offsets in transactions.
+fn write_and_copy(tools: &Tools<'_>, level: &str, version: &str) -> Result<()> {
+    let home = prepare(version)?;
+    let feature = format!("transaction.version={level}");
+    if level != "2" {
+        tools.run(FEATURES, &["downgrade", "--feature", &feature], "")?;
+    }
+    let (from, to) = (format!("from-{version}-{level}"), format!("to-{version}-{level}"));
+    for topic in [&from, &to] {
+        tools.run(TOPICS, &["--create", "--topic", topic, "--partitions", "1"], "")?;
+    }
+    let servers = format!("bootstrap.servers={}", tools.bootstrap);
+    let java = |class: &str, arguments: &[&str]| -> Result<String> {
+        let mut command = Command::new("java");
+        command.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]);
+        command.arg(format!("{}/jars/*", home.display())).arg(class);
+        output_of(command.args(arguments)).with_context(|| format!("{class} of {version}"))
+    };
+    let write = [
+        "--topic",
+        &from,
+        "--num-records",
+        RECORDS,
+        "--throughput",
+        "1000",
+        "--record-size",
+        "10",
+        "--transactional-id",
+        &from,
+        "--transaction-duration-ms",
+        "100",
+        "--producer-props",
+        &servers,
+    ];
+    java(PRODUCER_PERF, &write)?;
+    let copy = [
+        "--broker-list",
+        &tools.bootstrap,
+        "--input-topic",
+        &from,
+        "--input-partition",
+        "0",
+        "--output-topic",
+        &to,
+        "--max-messages",
+        RECORDS,
+        "--consumer-group",
+        &to,
+        "--transaction-size",
+        "100",
+        "--transactional-id",
+        &to,
+    ];
+    java("org.apache.kafka.tools.TransactionalMessageCopier", &copy)?;
+    for topic in [&from, &to] {
+        let mut committed = Committed::open(&tools.bootstrap, topic, 1)?;
+        committed.wait_for(COUNT, || Ok(()))?;
+        ensure!(committed.count == COUNT, "{} records in {topic}", committed.count);
+    }
+    Ok(())
+}
+
+fn prepare(version: &str) -> Result<PathBuf> {
+    let source = toolchain::root().join("tests/interop/old-clients");
+    let home = toolchain::target_directory().join(format!("old-clients-{version}"));
+    let stamp = home.join("prepared");
+    toolchain::build_once(
+        &format!("maven: Kafka's clients {version}"),
+        &stamp,
+        &source,
+        || {
+            let mut command = Command::new("mvn");
+            command.args(["-q", "-B", "package"]);
+            command.arg(format!("-Doutput.directory={}", home.display()));
+            command.arg(format!("-Dkafka.version={version}"));
+            run_quietly(command.current_dir(&source))
+                .with_context(|| format!("maven could not fetch kafka-tools {version}"))?;
+            ensure!(
+                home.join(format!("jars/kafka-clients-{version}.jar")).exists(),
+                "maven did not bring Kafka's clients {version}"
+            );
+            Ok(())
+        },
+    )?;
+    Ok(home)
+}
