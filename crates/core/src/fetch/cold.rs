@@ -17,8 +17,7 @@ use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_
 use crate::services::{ColdRead, Payer, Services};
 use crate::slot::Slot;
 
-/// One job loads what the device gives in this time before its fetch is answered, and as much after
-/// that, while the answer is on its way.
+/// One job loads what the device gives in this time before its fetch is answered.
 const LOAD_MS: u64 = 4;
 
 /// Not less: it is what a disk of 128 MiB/s gives, and little for a single request.
@@ -33,6 +32,28 @@ fn load_bytes(cache: &ColdCache) -> u64 {
     let room = cache.bytes_max() / LOADS_IN_CACHE_MIN;
     let wanted = cache.bytes_in(LOAD_MS).min(LOAD_BYTES_MAX);
     wanted.min(room).max(LOAD_BYTES_MIN)
+}
+
+/// Returns what a read-ahead loads at most of partitions that lag: what the next answer can hold of
+/// them, also where the device, or the processor, is slow. Were it less, a consumer whose fetches
+/// take their time would get less than producers write, and fall behind ever more.
+fn ahead_bytes(
+    cache: &ColdCache,
+    targets: &[Target],
+    pass: &ReadPass,
+    lags: impl Fn(&PartitionRead) -> bool,
+) -> u64 {
+    let lagging = targets.iter().zip(&pass.reads).filter(|(_, read)| lags(read));
+    let wanted: u64 = lagging
+        .map(|(target, _)| u64::try_from(target.asked.bytes_max).unwrap_or(0))
+        .sum();
+    let room = cache.bytes_max() / LOADS_IN_CACHE_MIN;
+    wanted.min(LOAD_BYTES_MAX).min(room).max(load_bytes(cache))
+}
+
+/// Whether more than its region is on the device.
+fn has_more(read: &PartitionRead) -> bool {
+    read.is_cut || read.is_cold_behind
 }
 
 /// The minimum for a partition when many share the above.
@@ -80,7 +101,7 @@ impl ColdFetch {
             let (pass, device_bytes) = load_all(&targets, limits, &cache, load_max);
             let disk_micros = services.clock.moment().micros_since(began);
             cache.note_speed(device_bytes, disk_micros);
-            let ahead = behind_of(&pass, load_max);
+            let ahead = behind_of(&pass, ahead_bytes(&cache, &targets, &pass, has_more));
             job_slot.fill(ColdPass {
                 targets,
                 pass,
@@ -168,7 +189,7 @@ fn behind_of(pass: &ReadPass, bytes_max: u64) -> Vec<FileRegion> {
     let cut: Vec<&FileRegion> = pass
         .reads
         .iter()
-        .filter(|read| read.is_cut || read.is_cold_behind)
+        .filter(|read| has_more(read))
         .filter_map(|read| read.region.as_ref())
         .collect();
     let share = (bytes_max / cut.len().max(1) as u64).max(PARTITION_LOAD_BYTES_MIN);
@@ -183,7 +204,13 @@ fn behind_of(pass: &ReadPass, bytes_max: u64) -> Vec<FileRegion> {
 
 /// Loads regions for a future fetch; read errors are left to the fetch that needs the region.
 fn load_ahead(cache: &ColdCache, regions: &[FileRegion]) -> u64 {
-    regions.iter().map(|region| cache.load(region).unwrap_or(0)).sum()
+    let within = |region: &FileRegion| FileRegion {
+        file: region.file.clone(),
+        position: region.position,
+        bytes: (region.bytes).min(region.file.bytes().unwrap_or(0).saturating_sub(region.position)),
+    };
+    let regions = regions.iter().map(within);
+    regions.map(|region| cache.load(&region).unwrap_or(0)).sum()
 }
 
 /// Reads ahead for fetches that are answered without waiting, at most one job at a time per
@@ -225,8 +252,8 @@ impl ReadAhead {
         let Some(turn) = self.turn(fetcher.connection_id) else {
             return;
         };
-        let load_max = load_bytes(cache);
-        let ahead = behind_of(pass, load_max);
+        let ahead = behind_of(pass, ahead_bytes(cache, targets, pass, has_more));
+        let load_max = ahead_bytes(cache, targets, pass, |read| read.is_cold);
         let count_max = (load_max / PARTITION_LOAD_BYTES_MIN) as usize;
         let cold = |(target, read): (&Target, &PartitionRead)| read.is_cold.then(|| target.clone());
         let cold: Vec<Target> = targets
@@ -235,6 +262,8 @@ impl ReadAhead {
             .filter_map(cold)
             .take(count_max)
             .collect();
+        let estimate = ahead.iter().map(|region| region.bytes).sum::<u64>();
+        let estimate = estimate + if cold.is_empty() { 0 } else { load_max };
         let cache = cache.clone();
         let job = move |_: &Services| {
             let mut bytes = load_ahead(&cache, &ahead);
@@ -246,7 +275,7 @@ impl ReadAhead {
         };
         services.executor().cold_read(ColdRead {
             payer: fetcher.payer,
-            bytes: 2 * load_max,
+            bytes: estimate,
             job: Box::new(job),
         });
     }

@@ -26,8 +26,14 @@ public final class Main {
         }
         Suite suite = new Suite(bootstrap);
         if (args[0].equals("word-count-times")) {
-            WordCount.measure(suite, rest);
-            System.exit(0);
+            try {
+                WordCount.measure(suite, rest);
+                System.exit(0);
+            } catch (Throwable error) {
+                // The application's threads would go on.
+                error.printStackTrace();
+                System.exit(1);
+            }
         }
         switch (args[0]) {
             case "write" -> Records.write(suite);
