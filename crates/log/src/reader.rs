@@ -361,16 +361,21 @@ impl View {
         }
         let (reached_bytes, is_cut) = (region.bytes, region.bytes < bytes);
         let mut end_offset = bound_offset.min(self.next_base(index));
+        segment.note_visited(first.base_offset, first.position);
         let cut_at = region.position + region.bytes;
         let next_end = (cut_at + limit).min(end);
         let is_cold_behind = is_limited && !segment.file.is_resident(next_end.saturating_sub(1), 1);
         if cut_at < end && region.bytes <= first.bytes {
             end_offset = first.last_offset + 1;
+            segment.note_visited(end_offset, first.end());
         } else if cut_at < end
             && let Ok((whole, next)) = segment.batch_end_floor(first.end(), cut_at, end, mode)
         {
             region.bytes = whole - region.position;
             end_offset = next.unwrap_or(end_offset);
+            if let Some(next) = next {
+                segment.note_visited(next, whole);
+            }
         }
         let is_checked = segment.is_checked(region.position, region.position + region.bytes);
         if mode == ReadMode::Resident && !is_checked {

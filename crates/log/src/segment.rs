@@ -2,6 +2,7 @@
 //!
 //! One segment: a file of batches and its indexes.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -213,7 +214,15 @@ pub(crate) struct Segment {
     retired: AtomicBool,
     offset_index_file: OnceLock<Arc<dyn DiskFile>>,
     time_index_file: OnceLock<Arc<dyn DiskFile>>,
+    /// Batches where readers have begun or will go on, the last of them.
+    visited: Mutex<VecDeque<OffsetEntry>>,
 }
+
+/// Of each segment: some for each of the readers that follow it.
+const VISITED_MAX: usize = 16;
+
+/// How far a walk may lead from a batch that was visited.
+const VISITED_WALK_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The result of a walk along batches.
 #[derive(Default)]
@@ -254,6 +263,7 @@ impl Segment {
             retired: AtomicBool::new(false),
             offset_index_file: OnceLock::new(),
             time_index_file: OnceLock::new(),
+            visited: Mutex::default(),
         }
     }
 
@@ -369,8 +379,19 @@ impl Segment {
         end: u64,
         mode: ReadMode,
     ) -> io::Result<(u64, Option<i64>)> {
-        let from = self.position_where(mode, |entry| u64::from(entry.position) <= position)?;
-        let walk = self.walk(from.max(first), end, mode, |place| place.end() > position)?;
+        let is_before = |entry: &OffsetEntry| u64::from(entry.position) <= position;
+        let from = match self.position_where(mode, is_before) {
+            Ok(from) => from.max(first),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let from = self.visited_floor(is_before).unwrap_or(0).max(first);
+                if position - from > VISITED_WALK_BYTES_MAX {
+                    return Err(error);
+                }
+                from
+            }
+            Err(error) => return Err(error),
+        };
+        let walk = self.walk(from, end, mode, |place| place.end() > position)?;
         Ok(match (walk.damage_position, walk.found) {
             (Some(damage), _) => (damage, None),
             (None, Some(crossing)) => (crossing.position, Some(crossing.base_offset)),
@@ -487,8 +508,49 @@ impl Segment {
     ///
     /// - Errors: `InvalidData` where damage may have held the offset.
     pub fn search(&self, offset: i64, end: u64, mode: ReadMode) -> io::Result<Option<BatchPlace>> {
-        let from = self.position_floor(offset, mode)?;
-        self.find_batch(offset, from, end, mode)
+        match self.position_floor(offset, mode) {
+            Ok(from) => self.find_batch(offset, from, end, mode),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let is_before =
+                    |entry: &OffsetEntry| self.base_offset + i64::from(entry.relative_offset) <= offset;
+                let from = self.visited_floor(is_before).ok_or(error)?;
+                let found = self.find_batch(offset, from, end.min(from + VISITED_WALK_BYTES_MAX), mode)?;
+                found.map(Some).ok_or(io::ErrorKind::WouldBlock.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes where a batch begins that a reader was given, or will ask for next: the index file need
+    /// not be in memory, and a reader that never waits would not get on without it.
+    pub fn note_visited(&self, base_offset: i64, position: u64) {
+        let relative_offset = i32::try_from(base_offset - self.base_offset);
+        let (Ok(relative_offset), Ok(position)) = (relative_offset, u32::try_from(position)) else {
+            return;
+        };
+        let entry = OffsetEntry {
+            relative_offset,
+            position,
+        };
+        let mut visited = self.visited();
+        if visited.contains(&entry) {
+            return;
+        }
+        if visited.len() == VISITED_MAX {
+            visited.pop_front();
+        }
+        visited.push_back(entry);
+    }
+
+    /// Returns the position of the last visited batch for which `precedes` holds.
+    fn visited_floor(&self, precedes: impl Fn(&OffsetEntry) -> bool) -> Option<u64> {
+        let visited = self.visited();
+        let before = visited.iter().filter(|entry| precedes(entry));
+        before.map(|entry| u64::from(entry.position)).max()
+    }
+
+    fn visited(&self) -> MutexGuard<'_, VecDeque<OffsetEntry>> {
+        self.visited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Like `search`, starting from a batch at `from`.
