@@ -75,6 +75,45 @@ fn the_newest_batches_are_found_without_reading_others() {
     assert!(matches!(older, Read::WouldBlock), "{older:?}");
 }
 
+/// A consumer whose other partitions always have new records is answered without waiting: if each
+/// of its reads needed the index file, one that is not in memory would stop it for good.
+#[test]
+fn a_reader_goes_on_where_it_was_without_the_index_file() {
+    let disk = MemoryDisk::new(1);
+    let mut log = created_with(
+        &disk,
+        LogConfig {
+            segment_bytes: 1 << 30,
+            ..config()
+        },
+    );
+    append_many(&mut log, 600);
+    sync(&mut log).expect("synced");
+    checkpoint(&mut log);
+    let reader = log.reader();
+    disk.evict();
+    let whole = log.bytes();
+    let found = |offset, mode| read(&reader, offset, 2_000, log.end(), mode);
+    // As a thread that may wait loads it; then only the records stay in memory.
+    let first = region(found(100, ReadMode::Blocking));
+    let load = || first.region.file.load(0, whole).expect("loaded");
+    disk.evict();
+    load();
+    let mut offset = 100;
+    while offset < 400 {
+        let next = region(found(offset, ReadMode::Resident));
+        assert_eq!(next.base_offset, offset);
+        assert!(next.end_offset > offset, "{next:?}");
+        offset = next.end_offset;
+    }
+    // Of what was not visited nothing is known, and what is far from it is not looked for.
+    let fresh = log.reader();
+    let before = fresh
+        .read(50, 1, true, log.end(), ReadMode::Resident)
+        .expect("in range");
+    assert!(matches!(before, Read::WouldBlock), "{before:?}");
+}
+
 #[test]
 fn nothing_is_read_at_the_bound() {
     let disk = closed(300);
