@@ -521,8 +521,8 @@ impl Segment {
         }
     }
 
-    /// Notes where a batch begins that a reader was given, or will ask for next: the index file need
-    /// not be in memory, and a reader that never waits would not get on without it.
+    /// Notes where a batch begins that a reader was given, or will ask for next: the index file
+    /// need not be in memory, and a reader that never waits would not get on without it.
     pub fn note_visited(&self, base_offset: i64, position: u64) {
         let relative_offset = i32::try_from(base_offset - self.base_offset);
         let (Ok(relative_offset), Ok(position)) = (relative_offset, u32::try_from(position)) else {
