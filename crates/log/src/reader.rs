@@ -364,7 +364,8 @@ impl View {
         segment.note_visited(first.base_offset, first.position);
         let cut_at = region.position + region.bytes;
         let next_end = (cut_at + limit).min(end);
-        let is_cold_behind = is_limited && !segment.file.is_resident(next_end.saturating_sub(1), 1);
+        // All of it: what was appended lately is in memory, and may be where the range ends.
+        let is_cold_behind = is_limited && !segment.file.is_resident(cut_at, next_end.saturating_sub(cut_at));
         if cut_at < end && region.bytes <= first.bytes {
             end_offset = first.last_offset + 1;
             segment.note_visited(end_offset, first.end());

@@ -143,6 +143,13 @@ fn a_region_that_ends_where_the_device_begins_says_so() {
     first.region.file.load(0, 300_000).expect("loaded");
     let all = resident(1 << 20);
     assert_eq!((all.is_cut, all.region.bytes), (false, log.bytes()));
+    assert!(!resident(60_000).is_cold_behind, "all of it is in memory");
+    // What was appended lately is in memory, and the next range ends in it.
+    disk.evict();
+    first.region.file.load(0, 61_440).expect("loaded");
+    first.region.file.load(102_400, 100_000).expect("loaded");
+    let limited = resident(60_000);
+    assert!(!limited.is_cut && limited.is_cold_behind, "{limited:?}");
     // The header of the batch behind the first need not be read.
     disk.evict();
     first.region.file.load(0, first.region.bytes).expect("loaded");
