@@ -444,14 +444,26 @@ mod tests {
             .is_err()
         );
         assert!(parse(&["--record-size", "0"]).is_err());
-        for more in [
-            ["--warmup-records", "10"],
-            ["--transactional-id", "t"],
-            ["--transaction-duration-ms", "5"],
-        ] {
-            let produce = parse(&[&["--record-size", "1"], &more[..]].concat()).unwrap();
-            assert!(produce.check().is_err(), "{more:?}");
-        }
+        assert!(parse(&["--record-size", "1", "--transaction-duration-ms", "0"]).is_err());
+        let produce = parse(&["--record-size", "1", "--warmup-records", "10"]).unwrap();
+        assert!(produce.check().is_err());
+    }
+
+    #[test]
+    fn an_id_or_a_duration_means_transactions() {
+        let of = |more: &[&str], set| {
+            let produce = parse(&[&["--record-size", "1"], more].concat()).unwrap();
+            produce.transaction(set)
+        };
+        let named = |id: &str, ms| Some((id.to_owned(), Duration::from_millis(ms)));
+        let both = ["--transactional-id", "t", "--transaction-duration-ms", "5"];
+        assert_eq!(of(&[], None), None);
+        assert_eq!(of(&[], Some("set")), named("set", 3_000));
+        assert_eq!(of(&both[..2], Some("set")), named("t", 3_000));
+        assert_eq!(of(&both, None), named("t", 5));
+        let (made_up, duration) = of(&both[2..], None).unwrap();
+        assert!(made_up.starts_with("performance-producer-"), "{made_up}");
+        assert_eq!(duration, Duration::from_millis(5));
     }
 
     #[test]
