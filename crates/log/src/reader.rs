@@ -8,6 +8,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ottla_wire::records::batch::HEADER_BYTES;
+
 use crate::batch_scanner::{BatchScanner, Expected, Scanned, Trust};
 use crate::disk::FileRegion;
 use crate::error::{LogError, ReadError};
@@ -361,27 +363,34 @@ impl View {
         }
         let (reached_bytes, is_cut) = (region.bytes, region.bytes < bytes);
         let mut end_offset = bound_offset.min(self.next_base(index));
-        segment.note_visited(first.base_offset, first.position);
+        let mut next_batch = None;
         let cut_at = region.position + region.bytes;
         let next_end = (cut_at + limit).min(end);
         // All of it: what was appended lately is in memory, and may be where the range ends.
         let is_cold_behind = is_limited && !segment.file.is_resident(cut_at, next_end.saturating_sub(cut_at));
         if cut_at < end && region.bytes <= first.bytes {
             end_offset = first.last_offset + 1;
-            segment.note_visited(end_offset, first.end());
+            next_batch = Some((end_offset, first.end()));
         } else if cut_at < end
             && let Ok((whole, next)) = segment.batch_end_floor(first.end(), cut_at, end, mode)
         {
             region.bytes = whole - region.position;
             end_offset = next.unwrap_or(end_offset);
-            if let Some(next) = next {
-                segment.note_visited(next, whole);
-            }
+            next_batch = next.map(|next| (next, whole));
         }
         let is_checked = segment.is_checked(region.position, region.position + region.bytes);
         if mode == ReadMode::Resident && !is_checked {
             // Comparing checksums takes as long as reading from the device.
             return Ok(Read::WouldBlock);
+        }
+        // A header that is damaged must not lead readers past other batches.
+        if is_checked {
+            segment.note_visited(first.base_offset, first.position);
+        }
+        if let Some((base_offset, position)) = next_batch
+            && segment.is_checked(position, position + HEADER_BYTES as u64)
+        {
+            segment.note_visited(base_offset, position);
         }
         Ok(Read::Region(ReadRegion {
             region,

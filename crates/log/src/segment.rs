@@ -214,12 +214,12 @@ pub(crate) struct Segment {
     retired: AtomicBool,
     offset_index_file: OnceLock<Arc<dyn DiskFile>>,
     time_index_file: OnceLock<Arc<dyn DiskFile>>,
-    /// Batches where readers have begun or will go on, the last of them.
-    visited: Mutex<VecDeque<OffsetEntry>>,
+    /// Batches where readers have begun or will go on, the last of them: base offset and position.
+    visited: Mutex<VecDeque<(i64, u64)>>,
 }
 
 /// Of each segment: some for each of the readers that follow it.
-const VISITED_MAX: usize = 16;
+const VISITED_MAX: usize = 64;
 
 /// How far a walk may lead from a batch that was visited.
 const VISITED_WALK_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -383,7 +383,8 @@ impl Segment {
         let from = match self.position_where(mode, is_before) {
             Ok(from) => from.max(first),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let from = self.visited_floor(is_before).unwrap_or(0).max(first);
+                let visited = self.visited_floor(|_, visited| visited <= position);
+                let from = visited.unwrap_or(0).max(first);
                 if position - from > VISITED_WALK_BYTES_MAX {
                     return Err(error);
                 }
@@ -511,9 +512,8 @@ impl Segment {
         match self.position_floor(offset, mode) {
             Ok(from) => self.find_batch(offset, from, end, mode),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let is_before =
-                    |entry: &OffsetEntry| self.base_offset + i64::from(entry.relative_offset) <= offset;
-                let from = self.visited_floor(is_before).ok_or(error)?;
+                let visited = self.visited_floor(|base_offset, _| base_offset <= offset);
+                let from = visited.ok_or(error)?;
                 let found = self.find_batch(offset, from, end.min(from + VISITED_WALK_BYTES_MAX), mode)?;
                 found.map(Some).ok_or(io::ErrorKind::WouldBlock.into())
             }
@@ -522,34 +522,34 @@ impl Segment {
     }
 
     /// Notes where a batch begins that a reader was given, or will ask for next: the index file
-    /// need not be in memory, and a reader that never waits would not get on without it.
+    /// need not be in memory, and a reader that never waits would not get on without it. Nothing is
+    /// noted where the index is in memory, so that readers at the end leave room for others.
     pub fn note_visited(&self, base_offset: i64, position: u64) {
-        let relative_offset = i32::try_from(base_offset - self.base_offset);
-        let (Ok(relative_offset), Ok(position)) = (relative_offset, u32::try_from(position)) else {
+        let is_before =
+            |entry: &OffsetEntry| self.base_offset + i64::from(entry.relative_offset) <= base_offset;
+        if !matches!(self.indexes().offsets.floor(is_before), Floor::InFile(_)) {
             return;
-        };
-        let entry = OffsetEntry {
-            relative_offset,
-            position,
-        };
+        }
         let mut visited = self.visited();
-        if visited.contains(&entry) {
+        if visited.contains(&(base_offset, position)) {
             return;
         }
         if visited.len() == VISITED_MAX {
             visited.pop_front();
         }
-        visited.push_back(entry);
+        visited.push_back((base_offset, position));
     }
 
-    /// Returns the position of the last visited batch for which `precedes` holds.
-    fn visited_floor(&self, precedes: impl Fn(&OffsetEntry) -> bool) -> Option<u64> {
+    /// Returns the position of the last visited batch for whose offset and position this holds.
+    fn visited_floor(&self, is_before: impl Fn(i64, u64) -> bool) -> Option<u64> {
         let visited = self.visited();
-        let before = visited.iter().filter(|entry| precedes(entry));
-        before.map(|entry| u64::from(entry.position)).max()
+        let before = visited
+            .iter()
+            .filter(|(offset, position)| is_before(*offset, *position));
+        before.map(|(_, position)| *position).max()
     }
 
-    fn visited(&self) -> MutexGuard<'_, VecDeque<OffsetEntry>> {
+    fn visited(&self) -> MutexGuard<'_, VecDeque<(i64, u64)>> {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -93,7 +93,8 @@ fn a_reader_goes_on_where_it_was_without_the_index_file() {
     let reader = log.reader();
     disk.evict();
     let whole = log.bytes();
-    let found = |offset, mode| read(&reader, offset, 2_000, log.end(), mode);
+    let end = log.end();
+    let found = |offset, mode| read(&reader, offset, 2_000, end, mode);
     // As a thread that may wait loads it; then only the records stay in memory.
     let first = region(found(100, ReadMode::Blocking));
     let load = || first.region.file.load(0, whole).expect("loaded");
@@ -106,6 +107,18 @@ fn a_reader_goes_on_where_it_was_without_the_index_file() {
         assert!(next.end_offset > offset, "{next:?}");
         offset = next.end_offset;
     }
+    // Readers of what is new leave the places of others alone.
+    append_many(&mut log, 200);
+    for offset in 620..800 {
+        region(
+            reader
+                .read(offset, 1, true, log.end(), ReadMode::Blocking)
+                .expect("in range"),
+        );
+    }
+    disk.evict();
+    load();
+    assert_eq!(region(found(offset, ReadMode::Resident)).base_offset, offset);
     // Of what was not visited nothing is known, and what is far from it is not looked for.
     let fresh = log.reader();
     let before = fresh

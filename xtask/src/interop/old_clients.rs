@@ -1,5 +1,5 @@
-//! Transactions of Java clients from before KIP-360 (2.5) and KIP-447's end (2.8), at each level of
-//! `transaction.version`.
+//! Transactions of Java clients of 2.5 and 2.8, which begin and end them as before KIP-890, at each
+//! level of `transaction.version`.
 
 use std::path::PathBuf;
 use std::process::Command;

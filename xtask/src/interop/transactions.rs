@@ -51,8 +51,8 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
         "kafka-transactions finds and aborts a hanging one",
         said(super::hanging::find_and_abort(programs, target)),
     );
-    let mut server = server;
     super::old_clients::run(table, programs, target)?;
+    let mut server = server;
     for (name, topic, next) in lives(target) {
         match survive(programs, &site, server, topic, next) {
             Ok(next) => {
