@@ -21,12 +21,11 @@ const NARROWER_RANGES: [&str; 5] = [
 ];
 
 /// Keys whose ranges Kafka describes only as text; the users of these values check them.
-const OTHER_WORDS: [&str; 8] = [
+const OTHER_WORDS: [&str; 7] = [
     "authorizer.class.name",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",
     "follower.replication.throttled.replicas",
-    "group.consumer.migration.policy",
     "leader.replication.throttled.replicas",
     "match",
     "share.auto.offset.reset",
@@ -159,6 +158,7 @@ fn ranges_are_kafkas() {
             Allowed::BetweenOrMinusOne(minimum, maximum) => format!("[{minimum},...,{maximum}] or -1"),
             Allowed::Within(minimum, maximum) => format!("[{minimum},...,{maximum}]"),
             Allowed::OneOf(words) => format!("[{}]", words.join(", ")),
+            Allowed::OneOfIgnoringCase(words) => format!("(case insensitive) [{}]", words.join(", ")),
             other => panic!("{}: {other:?} is for clients", key.name),
         };
         if NARROWER_RANGES.contains(&key.name) {

@@ -92,7 +92,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("group.consumer.max.size", "2147483647", "The maximum number of members of a consumer group.")
         .at_least(1),
     string("group.consumer.migration.policy", "bidirectional", "Which way a group with members may change its protocol: from classic to consumer (upgrade), back (downgrade), both or none.")
-        .allowed(Allowed::OneOfIgnoringCase(&["BIDIRECTIONAL", "UPGRADE", "DOWNGRADE", "DISABLED"])),
+        .allowed(Allowed::OneOfIgnoringCase(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"])),
     int("group.consumer.min.assignment.interval.ms", "0", "The minimum of consumer.assignment.interval.ms of a group.").ms().at_least(0),
     int("group.consumer.min.heartbeat.interval.ms", "5000", "The minimum of consumer.heartbeat.interval.ms of a group.").ms().at_least(1),
     int("group.consumer.min.session.timeout.ms", "45000", "The minimum of consumer.session.timeout.ms of a group, and of group.consumer.session.timeout.ms.").ms().at_least(1),
