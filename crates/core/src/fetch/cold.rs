@@ -4,8 +4,8 @@
 //! A fetch gets what one job has loaded, not everything it asked for: its answer leaves sooner, and
 //! every job stays short.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use ottla_log::disk::FileRegion;
@@ -14,6 +14,7 @@ use ottla_log::{LogError, ReadMode, segment_file_name};
 use ottla_wire::error_code::ErrorCode;
 
 use super::read::{AnswerLimits, PartitionRead, ReadPass, Target, read_all, read_at_most};
+use super::session::TopicRef;
 use crate::services::{ColdRead, Payer, Services};
 use crate::slot::Slot;
 
@@ -220,20 +221,45 @@ fn load_ahead(cache: &ColdCache, regions: &[FileRegion]) -> u64 {
 /// records, and a consumer that catches up would wait for the device at every second fetch.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// Connections with a job that is queued or runs.
-    busy: Arc<Mutex<BTreeSet<u64>>>,
+    turns: Turns,
 }
 
-/// A connection's entry in `busy`; dropped with the job, whether it ran or not.
+/// By connection.
+type Turns = Arc<Mutex<BTreeMap<u64, Turn>>>;
+
+#[derive(Debug)]
+enum Turn {
+    /// The job is queued or runs.
+    Taken,
+    /// The job has loaded what begins here.
+    Done(Vec<Beginning>),
+}
+
+/// The topic, the partition and the offset of a read.
+type Beginning = (TopicRef, i32, i64);
+
+/// Of connections that have ended, and of those that wait for their next fetch.
+const TURNS_MAX: usize = 1_024;
+
+/// A connection's turn. It ends with the job, whether that ran or not.
 struct ColdTurn {
-    busy: Arc<Mutex<BTreeSet<u64>>>,
+    turns: Turns,
     connection_id: u64,
+    loaded: Vec<Beginning>,
 }
 
 impl Drop for ColdTurn {
     fn drop(&mut self) {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.remove(&self.connection_id);
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.remove(&self.connection_id);
+        if self.loaded.is_empty() {
+            return;
+        }
+        if turns.len() >= TURNS_MAX {
+            turns.retain(|_, turn| matches!(turn, Turn::Taken));
+        }
+        let loaded = std::mem::take(&mut self.loaded);
+        turns.insert(self.connection_id, Turn::Done(loaded));
     }
 }
 
@@ -249,26 +275,25 @@ impl ReadAhead {
         pass: &ReadPass,
         limits: AnswerLimits,
     ) {
-        let Some(turn) = self.turn(fetcher.connection_id) else {
+        let Some(mut turn) = self.turn(fetcher.connection_id) else {
             return;
         };
         let ahead = behind_of(pass, ahead_bytes(cache, targets, pass, has_more));
         let load_max = ahead_bytes(cache, targets, pass, |read| read.is_cold);
         let count_max = (load_max / PARTITION_LOAD_BYTES_MIN) as usize;
-        let cold = |(target, read): (&Target, &PartitionRead)| read.is_cold.then(|| target.clone());
-        let cold: Vec<Target> = targets
-            .iter()
-            .zip(&pass.reads)
-            .filter_map(cold)
-            .take(count_max)
-            .collect();
+        let cold: Vec<Target> = cold_targets(targets, pass).take(count_max).cloned().collect();
         let estimate = ahead.iter().map(|region| region.bytes).sum::<u64>();
         let estimate = estimate + if cold.is_empty() { 0 } else { load_max };
         let cache = cache.clone();
         let job = move |_: &Services| {
             let mut bytes = load_ahead(&cache, &ahead);
             if !cold.is_empty() {
-                bytes += load_all(&cold, limits, &cache, load_max).1;
+                let (pass, loaded) = load_all(&cold, limits, &cache, load_max);
+                bytes += loaded;
+                let is_done =
+                    |(_, read): &(&Target, &PartitionRead)| read.region.is_some() || read.has_error();
+                let done = cold.iter().zip(&pass.reads).filter(is_done);
+                turn.loaded = done.map(|(target, _)| beginning(target)).collect();
             }
             drop(turn);
             bytes
@@ -280,11 +305,45 @@ impl ReadAhead {
         });
     }
 
+    /// Whether something that the last job of this connection has loaded is missing in `pass`: it
+    /// cannot be read, or memory has lost it again. Then this fetch has to wait for the device,
+    /// which returns the records, or the error, with the same answer.
+    pub fn was_in_vain(&self, fetcher: Fetcher, targets: &[Target], pass: &ReadPass) -> bool {
+        if !pass.has_cold {
+            return false;
+        }
+        let mut turns = self.lock();
+        let Some(Turn::Done(loaded)) = turns.get(&fetcher.connection_id) else {
+            return false;
+        };
+        let is_in_vain = cold_targets(targets, pass).any(|target| loaded.contains(&beginning(target)));
+        turns.remove(&fetcher.connection_id);
+        is_in_vain
+    }
+
     fn turn(&self, connection_id: u64) -> Option<ColdTurn> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        busy.insert(connection_id).then(|| ColdTurn {
-            busy: self.busy.clone(),
+        let mut turns = self.lock();
+        if let Some(Turn::Taken) = turns.insert(connection_id, Turn::Taken) {
+            return None;
+        }
+        Some(ColdTurn {
+            turns: self.turns.clone(),
             connection_id,
+            loaded: Vec::new(),
         })
     }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Turn>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn cold_targets<'a>(targets: &'a [Target], pass: &'a ReadPass) -> impl Iterator<Item = &'a Target> {
+    let cold = targets.iter().zip(&pass.reads).filter(|(_, read)| read.is_cold);
+    cold.map(|(target, _)| target)
+}
+
+fn beginning(target: &Target) -> Beginning {
+    let asked = &target.asked;
+    (asked.topic.clone(), asked.index, asked.fetch_offset)
 }

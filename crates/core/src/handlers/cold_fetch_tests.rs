@@ -153,6 +153,47 @@ fn a_partition_that_lags_beside_new_records_gets_what_an_answer_can_hold() {
     }
 }
 
+/// The kernel takes pages back when it likes.
+#[test]
+fn a_partition_whose_read_ahead_is_lost_makes_the_next_fetch_wait_for_the_device() {
+    let broker = cold(2, &[BATCH; 24]);
+    let lose = || {
+        broker.sync();
+        broker.disk.evict();
+    };
+    let mut newest = 24;
+    for offset in [0, 8, 16] {
+        append(&broker, 1, &[BATCH]);
+        let both = || vec![at(0, offset), at(1, newest)];
+        assert_eq!(at_once(&broker, both()), [vec![], vec![newest]]);
+        assert_eq!(broker.settle(), 1);
+        lose();
+        append(&broker, 1, &[BATCH]);
+        let expected = (offset..offset + 8).collect::<Vec<_>>();
+        assert_eq!(loaded(&broker, both()), [expected, vec![newest, newest + 1]]);
+        lose();
+        newest += 2;
+    }
+}
+
+#[test]
+fn a_partition_that_cannot_be_read_is_an_error_beside_new_records_of_another() {
+    let broker = cold(2, &[BATCH; 4]);
+    let (disk, config) = (broker.disk.clone(), (*broker.node.config()).clone());
+    broker.node.close().unwrap();
+    drop(broker);
+    let broker = Broker::on(disk, config);
+    let log = std::path::Path::new("/data/t-0/00000000000000000000.log");
+    broker.disk.corrupt(log, BATCH as u64 + 1_000, 1);
+    append(&broker, 1, &[BATCH]);
+    let both = || vec![at(0, 1), at(1, 4)];
+    assert_eq!(at_once(&broker, both()), [vec![], vec![4]]);
+    assert_eq!(broker.settle(), 1);
+    let (answer, _) = after_load(&broker, fetch_of(both()));
+    assert_eq!(answer[0].error, Some(ErrorCode::CorruptMessage));
+    assert_eq!(answer[1].offsets, [4]);
+}
+
 /// As much as it gives in 4 ms; the client's limit of 1 MiB is what ends each answer.
 #[test]
 fn a_fast_device_gives_more_at_once_and_no_later_fetch_waits() {

@@ -203,7 +203,11 @@ impl Fetch {
         reply: &mut ReplyBuffer,
     ) -> Option<Wait> {
         let look = self.look(node, caller);
-        let is_cold = look.pass.is_on_device() && !self.is_enough(&look.pass);
+        let is_in_vain = || {
+            node.read_ahead
+                .was_in_vain(self.fetcher, &look.targets, &look.pass)
+        };
+        let is_cold = look.pass.is_on_device() && (!self.is_enough(&look.pass) || is_in_vain());
         if !is_cold && (!may_wait || look.targets.is_empty() || self.is_enough(&look.pass)) {
             self.answer_at_once(node, &look, reply);
             return None;
