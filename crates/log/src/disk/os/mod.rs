@@ -7,6 +7,7 @@ mod slot;
 mod descriptors;
 mod inode_hold;
 mod names;
+mod removal;
 mod batch;
 mod calls;
 mod lock;
@@ -26,6 +27,7 @@ use batch::SyncedFileSystems;
 pub use descriptors::{ConnectionDescriptor, DescriptorUse, Descriptors};
 use file::OsFile;
 use names::Names;
+use removal::LargeFile;
 use rustix::fs::{Mode, OFlags};
 pub use slot::Descriptor;
 pub use temporary::TemporaryDirectory;
@@ -117,7 +119,13 @@ impl Disk for OsDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.0.names.remove(path, || fs::remove_file(path))
+        let open = || LargeFile::open(path);
+        // A file that cannot be opened is removed at once.
+        let large = self.0.descriptors.open_for_a_moment(path, open).ok().flatten();
+        self.0.names.remove(path, || fs::remove_file(path))?;
+        // The name is gone: whatever fails now, the kernel frees what is left.
+        let _ = large.map(LargeFile::free);
+        Ok(())
     }
 
     fn remove_directory(&self, directory: &Path) -> io::Result<()> {

@@ -44,6 +44,35 @@ fn push_out(disk: &OsDisk, directory: &Path, descriptors: &Descriptors) {
     while descriptors.close_idle_file() {}
 }
 
+/// What others may still read is never cut.
+#[test]
+fn a_large_file_is_freed_in_steps_unless_another_name_or_descriptor_needs_it() {
+    let directory = TemporaryDirectory::beside_the_program("removal").expect("created");
+    let path = directory.path().join("large");
+    let bytes = vec![7; 5 * removal::STEP_BYTES as usize / 2];
+    let steps = |keep: &dyn Fn() -> Option<fs::File>| {
+        fs::write(&path, &bytes).expect("written");
+        let large = LargeFile::open(&path).expect("there").expect("large");
+        let kept = keep();
+        fs::remove_file(&path).expect("removed");
+        let steps = large.free().expect("freed");
+        (steps, kept)
+    };
+    assert_eq!(steps(&|| None).0, 3);
+    let (freed, kept) = steps(&|| fs::File::open(&path).ok());
+    assert_eq!(
+        (freed, kept.expect("open").metadata().expect("there").len()),
+        (0, bytes.len() as u64)
+    );
+    let link = directory.path().join("link");
+    let (freed, _) = steps(&|| fs::hard_link(&path, &link).map(|()| None).expect("linked"));
+    assert_eq!((freed, fs::read(&link).expect("there").len()), (0, bytes.len()));
+    let (freed, _) = steps(&|| None);
+    assert_eq!(freed, 3, "the rest of the file system does not matter");
+    fs::write(&path, b"small").expect("written");
+    assert!(LargeFile::open(&path).expect("there").is_none());
+}
+
 #[test]
 fn any_number_of_files_is_used_with_a_few_descriptors() {
     let (directory, descriptors, disk) = disk(40);
