@@ -245,6 +245,21 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// True when every page of the range can be read without waiting for the device.
     fn is_resident(&self, position: u64, bytes: u64) -> bool;
 
+    /// Returns how many of the first bytes of the range can be read without waiting for the device:
+    /// all of them, or at least half of the resident prefix, in steps.
+    fn resident_bytes(&self, position: u64, bytes: u64) -> u64 {
+        if self.is_resident(position, bytes) {
+            return bytes;
+        }
+        let mut found = 0;
+        let mut tried = RESIDENT_STEP_BYTES;
+        while tried < bytes && self.is_resident(position + found, tried - found) {
+            found = tried;
+            tried *= 2;
+        }
+        found
+    }
+
     /// Brings the range into the page cache and returns when all of it is there; without a copy
     /// through this process's memory where the operating system allows. Anything beyond the end of
     /// the file is ignored. Waits for the device.
@@ -293,7 +308,7 @@ fn read_through(file: &(impl DiskFile + ?Sized), position: u64, bytes: u64) -> i
     Ok(())
 }
 
-/// The smallest range that [`FileRegion::resident_bytes`] asks for.
+/// The smallest range that [`DiskFile::resident_bytes`] asks for.
 const RESIDENT_STEP_BYTES: u64 = 64 * 1024;
 
 /// A range of an open file: record bytes on their way to a client without passing through this
@@ -307,20 +322,9 @@ pub struct FileRegion {
 }
 
 impl FileRegion {
-    /// Returns how many of its first `bytes_max` bytes can be read without waiting for the device:
-    /// all of them, or at least half of the resident prefix, in steps.
+    /// As [`DiskFile::resident_bytes`], of its first `bytes_max` bytes.
     pub fn resident_bytes(&self, bytes_max: u64) -> u64 {
-        let bytes_max = bytes_max.min(self.bytes);
-        if self.file.is_resident(self.position, bytes_max) {
-            return bytes_max;
-        }
-        let mut found = 0;
-        let mut tried = RESIDENT_STEP_BYTES;
-        while tried < bytes_max && self.file.is_resident(self.position + found, tried - found) {
-            found = tried;
-            tried *= 2;
-        }
-        found
+        self.file.resident_bytes(self.position, bytes_max.min(self.bytes))
     }
 }
 

@@ -364,14 +364,18 @@ impl OwnedFile {
     }
 
     /// Reads the granule that holds `position` from the device, and with the same request those
-    /// behind it up to `to` that are whole on the device and not in memory. Returns where they end.
+    /// behind it up to `to` that are whole on the device and were not loaded yet. Returns where
+    /// they end.
+    ///
+    /// They may reach into the tail: by the time a reader gets there, the beginning of the tail has
+    /// moved on, and a reader that finds a gap in front of it would never get past.
     fn load_granules(&self, position: u64, to: u64) -> io::Result<u64> {
         let first = position / GRANULE_BYTES;
         let (tail_start, written) = {
             let tail = self.tail();
             (tail.start(), tail.written)
         };
-        let whole_end = to.min(tail_start).min(written) / GRANULE_BYTES;
+        let whole_end = to.min(written) / GRANULE_BYTES;
         let count = {
             let loaded = self.loaded();
             let is_missing = |number: &u64| !loaded.contains_key(number);
@@ -387,7 +391,7 @@ impl OwnedFile {
         self.fill(&mut writers, start, bytes)?;
         let lag = tail_start.saturating_sub(start);
         if self.opened_at.load(Ordering::Relaxed) <= start && (1..MISSED_BYTES_MAX).contains(&lag) {
-            self.memory.note_missed((count * bytes) as u64);
+            self.memory.note_missed(lag.min((count * bytes) as u64));
         }
         for (number, writer) in (first..).zip(writers) {
             let chunk = Arc::clone(writer.chunk());
@@ -636,6 +640,14 @@ impl DiskFile for OwnedFile {
         let to = position + bytes;
         let (_, end) = self.pin(position, to);
         end >= to.min(self.tail().end)
+    }
+
+    /// To the byte: the memory is this process's own.
+    fn resident_bytes(&self, position: u64, bytes: u64) -> u64 {
+        if self.is_resident(position, bytes) {
+            return bytes;
+        }
+        self.pin(position, position + bytes).1 - position
     }
 
     fn load(&self, position: u64, bytes: u64) -> io::Result<()> {

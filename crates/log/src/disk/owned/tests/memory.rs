@@ -3,6 +3,7 @@
 use super::super::memory::CHUNK_BYTES_MAX;
 use super::device::Device;
 use super::*;
+use crate::disk::FileRegion;
 
 const KIB: u64 = 1024;
 
@@ -192,4 +193,58 @@ fn a_reader_is_too_late_for_what_was_in_memory_and_not_for_what_never_was() {
     memory.forget();
     new.load(0, MIB).expect("loaded");
     assert_eq!(kept_at_most(&memory), 65 * MIB);
+}
+
+/// Between two requests of the reader more is appended than one request of it would gain.
+#[test]
+fn a_reader_gets_past_the_beginning_of_what_is_in_memory() {
+    let disk = MemoryDisk::new(1);
+    let memory = LogMemory::new(4 * MIB, 8 * MIB);
+    let owned = OwnedDisk::new(disk.shared(), Arc::clone(&memory));
+    let file = open(&owned, "a.log");
+    let grow = |bytes: u64| {
+        append(&file, &vec![7; bytes as usize]);
+        file.sync().expect("synced");
+    };
+    (0..16).for_each(|_| grow(MIB));
+    let mut at = 10 * MIB;
+    let mut is_in_memory = false;
+    for _ in 0..40 {
+        file.load(at, MIB).expect("loaded");
+        grow(3 * MIB / 4);
+        let wanted = MIB.min(file.bytes().expect("known") - at);
+        let region = FileRegion {
+            file: Arc::clone(&file),
+            position: at,
+            bytes: wanted,
+        };
+        at += region.resident_bytes(wanted);
+        is_in_memory = file.is_resident(at, file.bytes().expect("known") - at);
+    }
+    assert!(is_in_memory, "{at} of {}", file.bytes().expect("known"));
+}
+
+#[test]
+fn the_part_of_a_range_that_is_in_memory_is_known_to_the_byte() {
+    let disk = MemoryDisk::new(1);
+    let memory = LogMemory::new(MIB, MIB);
+    let owned = OwnedDisk::new(disk.shared(), Arc::clone(&memory));
+    let file = open(&owned, "a.log");
+    append(&file, &vec![7; 700 * KIB as usize]);
+    file.sync().expect("synced");
+    memory.tick();
+    memory.forget();
+    assert_eq!(file.resident_bytes(0, MIB), 0);
+    file.load(0, 300 * KIB).expect("loaded");
+    assert_eq!(
+        file.resident_bytes(1, MIB),
+        384 * KIB - 1,
+        "whole granules are loaded"
+    );
+    file.load(0, MIB).expect("loaded");
+    assert_eq!(
+        file.resident_bytes(1, MIB),
+        MIB,
+        "what is behind the end is not waited for"
+    );
 }
