@@ -64,8 +64,8 @@ pub struct ReadRegion {
     pub first_batch_bytes: u64,
     /// Only in `ReadMode::Resident`: more data follows, but on the device.
     pub is_cut: bool,
-    /// `max_bytes` ended the region, and as many bytes behind it are not all in memory: a reader
-    /// that goes on will soon have to wait.
+    /// `max_bytes` ended the region, and as many bytes behind it are not all in memory, or may soon
+    /// be gone: a reader that goes on would have to wait.
     pub is_cold_behind: bool,
     /// Where the region begins, to account for the lag in bytes.
     pub at: SegmentPosition,
@@ -367,7 +367,10 @@ impl View {
         let cut_at = region.position + region.bytes;
         let next_end = (cut_at + limit).min(end);
         // All of it: what was appended lately is in memory, and may be where the range ends.
-        let is_cold_behind = is_limited && !segment.file.is_resident(cut_at, next_end.saturating_sub(cut_at));
+        let is_cold_behind = is_limited
+            && !segment
+                .file
+                .stays_resident(cut_at, next_end.saturating_sub(cut_at));
         if cut_at < end && region.bytes <= first.bytes {
             end_offset = first.last_offset + 1;
             next_batch = Some((end_offset, first.end()));

@@ -83,7 +83,7 @@ impl ColdCache {
     ///
     /// - Returns the bytes that were not resident before, whole regions only.
     pub fn load(&self, region: &FileRegion) -> io::Result<u64> {
-        if region.bytes == 0 || region.file.is_resident(region.position, region.bytes) {
+        if region.bytes == 0 || region.file.stays_resident(region.position, region.bytes) {
             return Ok(0);
         }
         region.file.load(region.position, region.bytes)?;

@@ -245,6 +245,11 @@ pub trait DiskFile: Any + Send + Sync + fmt::Debug {
     /// True when every page of the range can be read without waiting for the device.
     fn is_resident(&self, position: u64, bytes: u64) -> bool;
 
+    /// As `is_resident`, for a reader that comes a moment later.
+    fn stays_resident(&self, position: u64, bytes: u64) -> bool {
+        self.is_resident(position, bytes)
+    }
+
     /// Returns how many of the first bytes of the range can be read without waiting for the device:
     /// all of them, or at least half of the resident prefix, in steps.
     fn resident_bytes(&self, position: u64, bytes: u64) -> u64 {

@@ -343,39 +343,43 @@ impl OwnedFile {
     /// Adds what is in memory of `from..to`, from its beginning on; returns where that ends.
     fn pin(&self, from: u64, to: u64) -> (Pinned, u64) {
         let mut pinned = Pinned::default();
-        let mut at = from;
         let tail_start = self.tail().start();
-        if at < tail_start {
-            let loaded = self.loaded();
-            while at < to.min(tail_start)
-                && let Some(chunk) = loaded.get(&(at / GRANULE_BYTES))
-            {
-                let within = (at % GRANULE_BYTES) as usize;
-                let until = ((to.min(tail_start) - at) as usize + within).min(chunk.filled());
-                if until <= within {
-                    break;
-                }
-                pinned.push(chunk, within..until);
-                at += (until - within) as u64;
-            }
-        }
+        let at = self.pin_loaded(from, to.min(tail_start), &mut pinned);
         let at = self.tail().pin(at, to, &mut pinned);
         (pinned, at)
+    }
+
+    /// As `pin`, of what was read from the device.
+    fn pin_loaded(&self, from: u64, to: u64, pinned: &mut Pinned) -> u64 {
+        let mut at = from;
+        if at >= to {
+            return at;
+        }
+        let loaded = self.loaded();
+        while at < to
+            && let Some(chunk) = loaded.get(&(at / GRANULE_BYTES))
+        {
+            let within = (at % GRANULE_BYTES) as usize;
+            let until = ((to - at) as usize + within).min(chunk.filled());
+            if until <= within {
+                break;
+            }
+            pinned.push(chunk, within..until);
+            at += (until - within) as u64;
+        }
+        at
     }
 
     /// Reads the granule that holds `position` from the device, and with the same request those
     /// behind it up to `to` that are whole on the device and were not loaded yet. Returns where
     /// they end.
-    ///
-    /// They may reach into the tail: by the time a reader gets there, the beginning of the tail has
-    /// moved on, and a reader that finds a gap in front of it would never get past.
     fn load_granules(&self, position: u64, to: u64) -> io::Result<u64> {
         let first = position / GRANULE_BYTES;
         let (tail_start, written) = {
             let tail = self.tail();
             (tail.start(), tail.written)
         };
-        let whole_end = to.min(written) / GRANULE_BYTES;
+        let whole_end = to.div_ceil(GRANULE_BYTES).min(written / GRANULE_BYTES);
         let count = {
             let loaded = self.loaded();
             let is_missing = |number: &u64| !loaded.contains_key(number);
@@ -650,17 +654,34 @@ impl DiskFile for OwnedFile {
         self.pin(position, position + bytes).1 - position
     }
 
+    /// What lies near the beginning of the tail may go before a reader gets there, and a reader that
+    /// finds a gap in front of it would never get past the beginning.
+    fn stays_resident(&self, position: u64, bytes: u64) -> bool {
+        let tail_start = self.tail().start();
+        if position >= tail_start.saturating_add(bytes) {
+            return self.is_resident(position, bytes);
+        }
+        let to = (position + bytes).min(self.tail().end);
+        self.pin_loaded(position, to, &mut Pinned::default()) >= to
+    }
+
     fn load(&self, position: u64, bytes: u64) -> io::Result<()> {
+        if self.stays_resident(position, bytes) {
+            return Ok(());
+        }
         let to = (position + bytes).min(self.tail().end);
         let mut at = position;
-        while at < to {
-            let (_, end) = self.pin(at, to);
-            if end >= to {
-                break;
+        loop {
+            at = self.pin_loaded(at, to, &mut Pinned::default());
+            let is_only_in_tail = {
+                let tail = self.tail();
+                at >= tail.start() && at / GRANULE_BYTES >= tail.written / GRANULE_BYTES
+            };
+            if at >= to || is_only_in_tail {
+                return Ok(());
             }
-            at = self.load_granules(end, to)?;
+            at = self.load_granules(at, to)?;
         }
-        Ok(())
     }
 
     /// The memory forgets what it has loaded by itself.

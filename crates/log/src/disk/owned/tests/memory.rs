@@ -209,9 +209,11 @@ fn a_reader_gets_past_the_beginning_of_what_is_in_memory() {
     (0..16).for_each(|_| grow(MIB));
     let mut at = 10 * MIB;
     let mut is_in_memory = false;
-    for _ in 0..40 {
-        file.load(at, MIB).expect("loaded");
-        grow(3 * MIB / 4);
+    for _ in 0..300 {
+        if !file.stays_resident(at, MIB) {
+            file.load(at, MIB).expect("loaded");
+        }
+        grow(MIB - MIB / 32);
         let wanted = MIB.min(file.bytes().expect("known") - at);
         let region = FileRegion {
             file: Arc::clone(&file),
