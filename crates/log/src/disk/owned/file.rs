@@ -654,8 +654,8 @@ impl DiskFile for OwnedFile {
         self.pin(position, position + bytes).1 - position
     }
 
-    /// What lies near the beginning of the tail may go before a reader gets there, and a reader that
-    /// finds a gap in front of it would never get past the beginning.
+    /// What lies near the beginning of the tail may go before a reader gets there, and a reader
+    /// that finds a gap in front of it would never get past the beginning.
     fn stays_resident(&self, position: u64, bytes: u64) -> bool {
         let tail_start = self.tail().start();
         if position >= tail_start.saturating_add(bytes) {
