@@ -1,8 +1,8 @@
 //! Removal of large files in small steps.
 //!
-//! Removing a file frees its blocks in one transaction of the file system, which also tells the
-//! device where that is mounted with `discard`. Writes to all other files wait meanwhile: 78 ms for
-//! 250 MB on the machine of `docs/performance-notes.md`, where 1 MiB takes 0.4 ms.
+//! Removing a file frees all its blocks at once, and where the file system is mounted with
+//! `discard`, the device frees them too. Writes to all other files wait meanwhile: 78 ms for 250 MB
+//! on the machine of `docs/measurements/performance-notes.md`, where 1 MiB takes 0.4 ms.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -36,8 +36,8 @@ impl LargeFile {
     }
 
     /// Frees the blocks of the file, whose name is gone, from its end on. Does nothing where it has
-    /// another name or is open elsewhere: then what it holds is needed, and the last one to
-    /// close it frees the blocks.
+    /// another name or is open elsewhere: then what it holds is needed, and the last one to close
+    /// it frees the blocks.
     ///
     /// - Returns the number of steps.
     pub fn free(self) -> io::Result<u64> {
