@@ -1,5 +1,6 @@
 //! Paths to pages: what `GET` answers, without a socket.
 
+use std::borrow::Cow;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use crate::draw::block::head;
 use crate::draw::text::{decoded, link, text};
-use crate::page::{self, Form, Page, Query, View};
+use crate::page::{self, Form, Page, Query, View, json_text};
 use crate::series::{INTERVAL_MS, Series};
 use crate::shell;
 use crate::source::Source;
@@ -114,7 +115,7 @@ impl Site {
             None => (404, missing(path)),
         };
         if is_json {
-            return answer_json(status, &page.json);
+            return answer_json(status, page.json);
         }
         let address = match ask.query {
             "" => path.to_owned(),
@@ -173,7 +174,7 @@ impl Site {
     /// `GET /api/v1/clients/ID/predict?set=linger.ms=5`: the same document as `ottla doctor predict
     /// --format json` prints.
     fn predict(&self, client: &str, query: &Query) -> Answer {
-        let refused = |status, reason: String| answer_json(status, &json!({"error": reason}));
+        let refused = |status, reason: String| answer_json(status, json_text(&json!({"error": reason})));
         let Some(client) = decoded(client, false) else {
             return refused(400, String::from("the client's name is not UTF-8"));
         };
@@ -188,7 +189,7 @@ impl Site {
             return refused(404, ottla_lab::doctor::severity::unknown(&client, known));
         };
         match ottla_lab::doctor::calculator::predict::predict(snapshot, &query.all("set")) {
-            Ok(prediction) => answer_json(200, &prediction),
+            Ok(prediction) => answer_json(200, json_text(&prediction)),
             Err(invalid) => refused(400, invalid.to_string()),
         }
     }
@@ -196,7 +197,7 @@ impl Site {
     /// `GET /reports/NAME`: a report without the console around it; as JSON as `ottla bench` wrote
     /// it.
     fn report(&self, name: &str, is_json: bool) -> Answer {
-        let refused = |status, reason: String| answer_json(status, &json!({"error": reason}));
+        let refused = |status, reason: String| answer_json(status, json_text(&json!({"error": reason})));
         let missing = || refused(404, String::from("there is no report of this name"));
         let (Some(name), Some(reports)) = (decoded(name, false), self.source.reports()) else {
             return missing();
@@ -204,7 +205,7 @@ impl Site {
         match reports.one(&name) {
             Err(untold) => refused(500, untold.to_string()),
             Ok(None) => missing(),
-            Ok(Some(report)) if is_json => answer_json(200, &report),
+            Ok(Some(report)) if is_json => answer_json(200, json_text(&report)),
             Ok(Some(report)) => Answer {
                 status: 200,
                 content_type: HTML,
@@ -215,14 +216,15 @@ impl Site {
     }
 }
 
-fn answer_json(status: u16, document: &impl serde::Serialize) -> Answer {
-    // Keys of the documents' maps are strings, so they always have a JSON form.
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
-    text.push('\n');
+fn answer_json(status: u16, text: String) -> Answer {
+    let changed = match printable_json(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(changed) => Some(changed),
+    };
     Answer {
         status,
         content_type: JSON,
-        body: printable_json(&text).into_owned(),
+        body: changed.unwrap_or(text),
         is_framed: false,
     }
 }
@@ -236,7 +238,7 @@ fn missing(path: &str) -> Page {
         title: String::from("Not found"),
         place: "",
         blocks: vec![head("Not found", &crate::draw::text::name(path), &lead, &more)],
-        json: json!({"error": "not found"}),
+        json: json_text(&json!({"error": "not found"})),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod doctor;
 mod doctor_consumers;
 mod event_loops;
 mod everyday;
+mod franz_go;
 mod groups;
 mod grow;
 mod hanging;
@@ -51,7 +52,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 28] = [
+const PARTS: [&str; 29] = [
     "clients",
     "tools",
     "takeover",
@@ -77,6 +78,7 @@ const PARTS: [&str; 28] = [
     "event-loops",
     "everyday",
     "transactions",
+    "franz-go",
     "streams",
     "connect",
     "mirror",
@@ -277,6 +279,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
 
     if has("transactions") {
         transactions::run(&mut table, &programs, &clients, options.target)?;
+    }
+
+    if has("franz-go") {
+        franz_go::run(&mut table, &programs, options.target)?;
     }
 
     if has("streams") {

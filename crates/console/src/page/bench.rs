@@ -4,7 +4,7 @@ use ottla_lab::bench::compare::{self, Comparison, Winner};
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::number;
 use ottla_lab::report::{Report, label};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Page, View, draw_pager, lead_of, paged};
 use crate::draw::block::{Block, block, facts, head, nothing};
@@ -65,7 +65,7 @@ fn beside(view: &View<'_>, listing: &Told<Listing>, compared: &Told<Comparison>)
     page("a beside b", document, blocks)
 }
 
-fn page(title: &str, json: Value, blocks: Vec<Block>) -> Page {
+fn page(title: &str, json: String, blocks: Vec<Block>) -> Page {
     Page {
         title: title.to_owned(),
         place: "/bench",

@@ -21,7 +21,7 @@ pub mod help;
 use std::fmt::Display;
 
 use ottla_lab::markup::Markup;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::draw::block::Block;
 use crate::draw::text::{Piece, clock, decoded, encoded, text};
@@ -38,8 +38,8 @@ pub struct Page {
     /// The path of its entry in the navigation.
     pub place: &'static str,
     pub blocks: Vec<Block>,
-    /// Null where it was not asked for.
-    pub json: Value,
+    /// Empty where it was not asked for.
+    pub json: String,
 }
 
 /// What a page is made for.
@@ -59,10 +59,13 @@ pub struct View<'a> {
 
 impl View<'_> {
     /// The JSON of the page, made only for those who ask for it: it has all rows of a list.
-    pub fn document(&self, content: impl FnOnce() -> Value) -> Value {
+    pub fn document<T: Serialize>(&self, content: impl FnOnce() -> T) -> String {
         match self.form {
-            Form::Html => Value::Null,
-            Form::Json => document(content()),
+            Form::Html => String::new(),
+            Form::Json => json_text(&Document {
+                version: VERSION,
+                content: content(),
+            }),
         }
     }
 
@@ -180,12 +183,18 @@ pub fn draw_search(query: &Query, page: &mut Markup) {
 pub const ROWS_MAX: usize = 100;
 
 /// The JSON of a page: its version, and what it shows; or why it is not known.
-fn document(content: Value) -> Value {
-    let mut document = json!({"version": VERSION});
-    if let (Some(into), Value::Object(from)) = (document.as_object_mut(), content) {
-        into.extend(from);
-    }
-    document
+#[derive(Serialize)]
+struct Document<T> {
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+/// Keys of the documents' maps are strings, so they always have a JSON form.
+pub fn json_text(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    text.push('\n');
+    text
 }
 
 /// The rows of this page of a list, and the sentence below it.

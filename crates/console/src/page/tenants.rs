@@ -5,7 +5,7 @@ use ottla_lab::numbers::{count, number, percent};
 use ottla_lab::tenants::document::{Document, Tenant};
 use serde_json::{Value, json};
 
-use super::{Form, Page, View, draw_pager, lead_of, paged};
+use super::{Form, Page, View, draw_pager, json_text, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::line;
 use crate::draw::table::{Cell, Table, numbers, words};
@@ -31,13 +31,13 @@ pub fn page(view: &View<'_>) -> Page {
 }
 
 /// The same document as for programs that ask /tenants.
-fn document(text_of: &Told<String>, read: &Told<Document>, lead: &[Piece], view: &View<'_>) -> Value {
-    let known = match (view.form, text_of) {
+fn document(text_of: &Told<String>, read: &Told<Document>, lead: &[Piece], view: &View<'_>) -> String {
+    let known: Value = match (view.form, text_of) {
         (Form::Json, Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
         _ => Value::Null,
     };
     match known {
-        Value::Object(_) => known,
+        Value::Object(_) => json_text(&known),
         _ => view.document(|| json!({"summary": plain(lead), "untold": read.as_ref().err()})),
     }
 }

@@ -2,18 +2,35 @@
 
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count, number};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::{Now, Page, Query, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
-use crate::source::{Part, Told, Topic, TopicDetail};
+use crate::source::{Part, Told, Topic, TopicDetail, Untold};
 
 /// A topic with its rates of the last minute: records in, bytes in, bytes out.
 struct Row<'a> {
     topic: &'a Topic,
     rates: Option<[f64; 3]>,
+}
+
+/// A list may have 40,000 rows: they are written as they are, without a copy as a tree of values.
+#[derive(Serialize)]
+struct List<'a> {
+    summary: String,
+    untold: Option<&'a Untold>,
+    topics: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    topic: &'a Topic,
+    records_in_per_second: Option<f64>,
+    bytes_in_per_second: Option<f64>,
+    bytes_out_per_second: Option<f64>,
 }
 
 pub fn list(view: &View<'_>) -> Page {
@@ -24,11 +41,20 @@ pub fn list(view: &View<'_>) -> Page {
         .map_err(Clone::clone);
     let lead = lead_of(&rows, |rows| lead(rows));
     let document = view.document(|| {
-        json!({
-            "summary": plain(&lead),
-            "untold": rows.as_ref().err(),
-            "topics": rows.iter().flatten().map(json_of).collect::<Vec<Value>>(),
-        })
+        let listed = rows.iter().flatten().map(|row| {
+            let rate = |index: usize| row.rates.map(|rates| rates[index]);
+            Listed {
+                topic: row.topic,
+                records_in_per_second: rate(0),
+                bytes_in_per_second: rate(1),
+                bytes_out_per_second: rate(2),
+            }
+        });
+        List {
+            summary: plain(&lead),
+            untold: rows.as_ref().err(),
+            topics: listed.collect(),
+        }
     });
     Page {
         title: String::from("Topics"),
@@ -39,15 +65,6 @@ pub fn list(view: &View<'_>) -> Page {
             table(&rows, view.query),
         ],
     }
-}
-
-fn json_of(row: &Row<'_>) -> Value {
-    json!({
-        "topic": row.topic,
-        "records_in_per_second": row.rates.map(|rates| rates[0]),
-        "bytes_in_per_second": row.rates.map(|rates| rates[1]),
-        "bytes_out_per_second": row.rates.map(|rates| rates[2]),
-    })
 }
 
 fn rows<'a>(topics: &'a [Topic], view: &View<'_>) -> Vec<Row<'a>> {
