@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub use ottla_core::group::overview::{
     CommittedOverview, Departed, Departure, GroupOverview, GroupReading, MemberOverview,
 };
+pub use ottla_core::group::rebalances::{Cause, Rebalance};
 use ottla_core::image::MetadataImage;
 use ottla_core::node::Node;
 pub use ottla_core::quota::QuotaKind;

@@ -14,6 +14,7 @@ use super::member::Member;
 use super::offsets::Offsets;
 use super::overview::Departures;
 use super::pending::PendingOffsets;
+use super::rebalances::{Ended, Rebalances};
 use super::record::{GroupRecord, StoredGroup, StoredMember};
 use super::reply::JoinReplyMember;
 use super::request::JoinRequest;
@@ -74,6 +75,7 @@ pub struct Group {
     /// `None`: not a consumer group, or its subscriptions cannot be read.
     pub subscribed_topics: Option<BTreeSet<String>>,
     pub departures: Departures,
+    pub rebalances: Rebalances,
 }
 
 impl Group {
@@ -98,6 +100,7 @@ impl Group {
             new_member_added: false,
             subscribed_topics: None,
             departures: Departures::default(),
+            rebalances: Rebalances::default(),
         }
     }
 
@@ -177,10 +180,20 @@ impl Group {
         self.protocol = stored.protocol.clone();
         self.leader = stored.leader.clone();
         self.subscribed_topics = self.read_subscribed_topics();
+        if let Some(at) = stored.state_timestamp {
+            self.rebalances.end(Ended {
+                at,
+                generation: stored.generation,
+                member_count: stored.members.len(),
+            });
+        }
         self.stored = Some(stored);
     }
 
+    /// What has happened in the group stays: it may go on as one of the consumer protocol.
     fn dissolve(&mut self) {
+        let departures = std::mem::take(&mut self.departures);
+        let rebalances = std::mem::take(&mut self.rebalances);
         let offsets = std::mem::take(&mut self.offsets);
         let pending = std::mem::take(&mut self.pending);
         let consumer = self.consumer.take();
@@ -190,6 +203,8 @@ impl Group {
             pending,
             consumer,
             foreign,
+            departures,
+            rebalances,
             ..Group::new(self.group_id.clone())
         };
     }

@@ -6,6 +6,7 @@ use ottla_wire::error_code::ErrorCode;
 
 use super::classic::{Group, GroupState};
 use super::member::Member;
+use super::rebalances::Cause;
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};
 use super::request::{GroupTicket, JoinRequest};
@@ -197,6 +198,8 @@ impl Group {
             }
             _ => {
                 self.await_join(turn, ticket, &member_id, request);
+                self.rebalances
+                    .begin(turn.now.timestamp, Cause::Asked(request.client_id.into()));
                 self.rebalance_or_complete_join(turn);
             }
         }
@@ -232,6 +235,8 @@ impl Group {
         let mut member = Member::new(id.clone(), request);
         member.awaiting_join = Some(ticket);
         self.insert_member(member);
+        self.rebalances
+            .begin(turn.now.timestamp, Cause::Joined(request.client_id.into()));
         turn.schedule(
             Timer::Session(self.group_id.clone(), id),
             NEW_MEMBER_JOIN_TIMEOUT_MS,
@@ -296,12 +301,14 @@ impl Group {
         member_id: &Arc<str>,
     ) {
         let was_leader = self.is_leader(member_id);
+        let again = Cause::Asked(request.client_id.into());
         self.await_join(turn, ticket, member_id, request);
         self.renew_session(turn, member_id);
         match self.state {
             GroupState::Stable if self.elect_protocol() == self.protocol => {
                 let stored = self.to_stored(turn.now.timestamp);
                 if stored.size_bytes() > turn.config.batch_bytes_max {
+                    self.rebalances.begin(turn.now.timestamp, again);
                     return self.prepare_rebalance(turn);
                 }
                 // Only the id changes, so the other members need not know.
@@ -317,7 +324,10 @@ impl Group {
                 self.answer_join(turn, member_id, reply);
             }
             // The leader may be assigning to the old id at this moment.
-            GroupState::Stable | GroupState::CompletingRebalance => self.prepare_rebalance(turn),
+            GroupState::Stable | GroupState::CompletingRebalance => {
+                self.rebalances.begin(turn.now.timestamp, again);
+                self.prepare_rebalance(turn);
+            }
             GroupState::PreparingRebalance => self.complete_join_if_all_are_here(turn),
             GroupState::Empty => unreachable!("an empty group has no static member"),
         }

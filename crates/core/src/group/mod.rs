@@ -16,6 +16,7 @@ pub mod foreign;
 pub mod timer;
 mod turn;
 mod member;
+pub mod rebalances;
 pub mod overview;
 pub mod progress;
 pub(crate) mod consumer;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::time::Timestamp;
 
 use super::classic::Group;
+use super::rebalances::Rebalance;
 
 /// At most this many departures of a group are kept.
 const DEPARTED_MAX: usize = 8;
@@ -25,6 +26,8 @@ pub struct GroupOverview {
     pub partition_count: usize,
     /// The last departures, oldest first; since this broker coordinates the group.
     pub departed: Vec<Departed>,
+    /// The last rebalances, oldest first; since this broker coordinates the group.
+    pub rebalances: Vec<Rebalance>,
     /// How far it has committed, where it has members.
     pub committed: Vec<CommittedOverview>,
 }
@@ -190,6 +193,7 @@ fn of_any(
         members,
         partition_count,
         departed: group.departures.iter().cloned().collect(),
+        rebalances: group.rebalances.iter().cloned().collect(),
         committed: committed(group, committed_max),
     })
 }

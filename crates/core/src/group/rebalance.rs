@@ -9,6 +9,7 @@ use ottla_wire::error_code::ErrorCode;
 
 use super::classic::{Group, GroupState, InitialDelay};
 use super::overview::{Departed, Departure};
+use super::rebalances::Cause;
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};
 use super::timer::Timer;
@@ -208,6 +209,8 @@ impl Group {
 
     fn drop_member(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>, why: Departure) {
         if let Some(member) = self.remove_member(member_id) {
+            self.rebalances
+                .begin(turn.now.timestamp, Cause::Left(member.client_id.clone()));
             self.departures.add(Departed {
                 member: member.overview(),
                 at: turn.now.timestamp,

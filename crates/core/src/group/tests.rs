@@ -12,6 +12,7 @@ use super::classic::GroupState;
 use super::config::GroupConfig;
 use super::machine::Machine;
 use super::overview::Departure;
+use super::rebalances::{Cause, Ended};
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
@@ -517,6 +518,53 @@ fn a_group_remembers_departures_and_their_reasons() {
         (&*last.member.member_id, &last.why),
         (&*ids[0], &Departure::DidNotRejoin)
     );
+}
+
+/// Of the only group, as `(why, milliseconds it took, generation, members)`.
+fn rebalances(bench: &Bench) -> Vec<(Cause, Option<(i64, i32, usize)>)> {
+    let groups = bench.machine.overview(&|_| 0);
+    let told = groups[0].rebalances.iter();
+    told.map(|one| {
+        let took = |ended: &Ended| ended.at.0 - one.began.0;
+        let ended = one.ended.as_ref();
+        let ended = ended.map(|ended| (took(ended), ended.generation, ended.member_count));
+        (one.why.clone(), ended)
+    })
+    .collect()
+}
+
+#[test]
+fn a_group_remembers_its_rebalances_and_what_began_each() {
+    let mut bench = Bench::new();
+    let ids = bench.stable(&[member(), member()]);
+    let client: Arc<str> = member().client_id.into();
+    let first = (
+        Cause::Joined(client.clone()),
+        Some((2 * i64::from(DELAY_MS), 1, 2)),
+    );
+    assert_eq!(rebalances(&bench), [first.clone()]);
+    bench.leave(vec![(&ids[1], None)]);
+    bench.pass(700);
+    assert_eq!(
+        rebalances(&bench),
+        [first.clone(), (Cause::Left(client.clone()), None)]
+    );
+    let again = JoinRequest {
+        member_id: &ids[0],
+        ..member()
+    };
+    let ticket = bench.join(&again);
+    assert_eq!(bench.joined(ticket).generation_id, 2);
+    bench.pass(50);
+    let ticket = bench.sync(of(&ids[0], 2), vec![(&ids[0], b"x")]);
+    bench.synced(ticket);
+    let second = (Cause::Left(client.clone()), Some((750, 2, 1)));
+    assert_eq!(rebalances(&bench), [first, second]);
+    // The leader asks for a rebalance of its own.
+    bench.join(&again);
+    assert_eq!(rebalances(&bench)[2], (Cause::Asked(client), None));
+    bench.replay();
+    assert_eq!(bench.machine.overview(&|_| 0)[0].rebalances, []);
 }
 
 #[test]

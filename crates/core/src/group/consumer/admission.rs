@@ -157,12 +157,10 @@ impl Group {
         }
         turn.timers.cancel(Timer::Join(self.group_id.clone()));
         turn.timers.cancel(Timer::Sync(self.group_id.clone()));
-        let departures = std::mem::take(&mut self.departures);
         if self.stored.is_some() {
             let group = self.group_id.clone();
             turn.record(self, GroupRecord::Group { group, value: None });
         }
-        self.departures = departures;
         self.consumer = Some(Box::default());
     }
 

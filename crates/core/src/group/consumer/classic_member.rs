@@ -8,6 +8,7 @@ use ottla_wire::error_code::ErrorCode;
 
 use crate::group::classic::{CONSUMER_PROTOCOL_TYPE, Group};
 use crate::group::overview::Departure;
+use crate::group::rebalances::Cause;
 use crate::group::reply::{GroupReply, JoinReply, SyncReply};
 use crate::group::request::{GroupTicket, JoinRequest, MemberRequest, SyncRequest};
 use crate::group::timer::Timer;
@@ -51,10 +52,15 @@ impl Group {
             None if request.member_id.is_empty() => {}
             None => self.check_known(&member_id)?,
         }
+        let is_new = self.consumer_member(&member_id).is_none();
         let has_subscription_changed = self.update_classic(turn, request, &subscription, &member_id);
         self.drop_unused_regexes(turn);
         let topics = &request.topics;
-        self.update_epoch(turn, topics, has_subscription_changed);
+        let why = match is_new {
+            true => Cause::Joined(request.client_id.into()),
+            false => Cause::Asked(request.client_id.into()),
+        };
+        self.update_epoch(turn, topics, has_subscription_changed.then_some(why));
         // At once: until there is a target for its epoch, the member would join again and again.
         self.update_target(turn, topics, 0);
         let owned = Some(&subscription.owned);

@@ -6,6 +6,7 @@ use ottla_wire::error_code::ErrorCode;
 
 use crate::group::classic::Group;
 use crate::group::overview::{Departed, Departure};
+use crate::group::rebalances::Cause;
 use crate::group::timer::Timer;
 use crate::group::turn::Turn;
 
@@ -97,6 +98,8 @@ impl Group {
             at: turn.now.timestamp,
             why,
         });
+        self.rebalances
+            .begin(turn.now.timestamp, Cause::Left(member.metadata.client_id.clone()));
         self.cancel_timers(turn, member_id);
         self.record_removal(turn, member_id);
         self.drop_unused_regexes(turn);
@@ -105,6 +108,7 @@ impl Group {
         // Without topics to compare with, the next heartbeat does it.
         let metadata_hash = seen.map_or(consumer.metadata_hash, |topics| consumer.hash_of(&topics));
         self.raise_epoch(turn, metadata_hash);
+        self.end_rebalance(turn);
     }
 
     pub(super) fn record_removal(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>) {

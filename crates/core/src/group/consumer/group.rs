@@ -200,6 +200,11 @@ impl ConsumerGroup {
         hash.map_or(0, u64::cast_signed)
     }
 
+    /// Whether no member waits for partitions or has to give some up.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state_name(), "Stable" | "Empty")
+    }
+
     pub fn state_name(&self) -> &'static str {
         let target_epoch = self.target_epoch.epoch;
         if self.members.is_empty() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::group::classic::Group;
+use crate::group::rebalances::{Cause, Ended};
 use crate::group::record::GroupRecord;
 use crate::group::timer::Timer;
 use crate::group::turn::Turn;
@@ -37,11 +38,12 @@ impl Group {
         let before = self.consumer_member(&member_id);
         let has_subscription_changed = self.update_member(turn, request, &member_id, before.as_ref());
         let have_topics_changed = self.update_regexes(turn, request);
-        self.update_epoch(
-            turn,
-            &request.topics,
-            has_subscription_changed || have_topics_changed,
-        );
+        let why = match (&before, has_subscription_changed) {
+            (None, _) => Some(Cause::Joined(request.client_id.into())),
+            (Some(_), true) => Some(Cause::Asked(request.client_id.into())),
+            (Some(_), false) => have_topics_changed.then_some(Cause::TopicsChanged),
+        };
+        self.update_epoch(turn, &request.topics, why);
         self.update_target(turn, &request.topics, request.settings.assignment_interval_ms);
         self.reconcile(
             turn,
@@ -82,16 +84,25 @@ impl Group {
     }
 
     /// Raises the group epoch if it has to, or if the subscribed topics have changed.
-    pub(super) fn update_epoch(&mut self, turn: &mut Turn<'_>, topics: &Arc<TopicsImage>, must_rise: bool) {
+    ///
+    /// - `why`: it has to.
+    pub(super) fn update_epoch(
+        &mut self,
+        turn: &mut Turn<'_>,
+        topics: &Arc<TopicsImage>,
+        why: Option<Cause>,
+    ) {
         let Some(consumer) = &mut self.consumer else {
             return;
         };
-        if !must_rise && consumer.has_seen(topics) {
+        if why.is_none() && consumer.has_seen(topics) {
             return;
         }
         consumer.seen = Arc::downgrade(topics);
         let metadata_hash = consumer.hash_of(topics);
-        if must_rise || metadata_hash != consumer.metadata_hash {
+        if why.is_some() || metadata_hash != consumer.metadata_hash {
+            let why = why.unwrap_or(Cause::TopicsChanged);
+            self.rebalances.begin(turn.now.timestamp, why);
             self.raise_epoch(turn, metadata_hash);
         }
     }
@@ -152,7 +163,22 @@ impl Group {
             turn,
             ConsumerRecord::Current(member_id.clone(), Some(Arc::new(next))),
         );
+        self.end_rebalance(turn);
         Ok(())
+    }
+
+    /// Ends the rebalance when every member has what it is to have.
+    pub(super) fn end_rebalance(&mut self, turn: &Turn<'_>) {
+        let Some(consumer) = &self.consumer else {
+            return;
+        };
+        if self.rebalances.is_under_way() && consumer.is_settled() {
+            self.rebalances.end(Ended {
+                at: turn.now.timestamp,
+                generation: consumer.epoch,
+                member_count: consumer.members.len(),
+            });
+        }
     }
 
     /// The assignment is in the answer if it has changed, or the member may not know it.

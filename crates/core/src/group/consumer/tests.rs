@@ -9,6 +9,7 @@ use ottla_wire::primitives::Uuid;
 use crate::access::Caller;
 use crate::group::config::{ConsumerConfig, GroupConfig};
 use crate::group::machine::Machine;
+use crate::group::rebalances::{Cause, Rebalance};
 use crate::group::record::{GroupRecord, StoredGroup};
 use crate::group::reply::{GroupReply, Step};
 use crate::group::request::{
@@ -276,6 +277,41 @@ fn a_second_member_gets_its_share_when_the_first_has_given_it_up() {
     let reply = bench.beat(bench.plain("b", 3)).unwrap();
     assert_eq!((reply.member_epoch, of_t(&reply)), (3, Some(vec![2, 3])));
     assert_eq!(bench.describe().state, "Stable");
+}
+
+#[test]
+fn a_consumer_group_remembers_its_rebalances_and_what_began_each() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    bench.beat(bench.plain("a", 2)).unwrap();
+    bench.pass(300);
+    let joined = || Cause::Joined("c".into());
+    let rebalances = |bench: &Bench| {
+        let groups = bench.machine.overview(&|_| 0);
+        let told = groups[0].rebalances.iter();
+        let ended = |one: &Rebalance| {
+            let ended = one.ended.as_ref();
+            ended.map(|ended| (ended.at.0 - one.began.0, ended.generation, ended.member_count))
+        };
+        told.map(|one| (one.why.clone(), ended(one))).collect::<Vec<_>>()
+    };
+    // The second member is in the group, and waits for its share.
+    assert_eq!(
+        rebalances(&bench),
+        [(joined(), Some((0, 2, 1))), (joined(), None)]
+    );
+    bench.owning("a", 2, &[0, 1]);
+    bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!(rebalances(&bench)[1], (joined(), Some((300, 3, 2))));
+    bench.topics = Arc::new(TopicsImage::of(&[("t", T, 6)]));
+    bench.beat(bench.plain("a", 3)).unwrap();
+    assert_eq!(rebalances(&bench)[2], (Cause::TopicsChanged, None));
+    bench.beat(bench.plain("b", 3)).unwrap();
+    assert_eq!(rebalances(&bench)[2].1, Some((0, 4, 2)));
+    bench.pass(SESSION_MS);
+    let left = (Cause::Left("c".into()), Some((0, 6, 0)));
+    assert_eq!(rebalances(&bench).last(), Some(&left), "both have left");
 }
 
 #[test]

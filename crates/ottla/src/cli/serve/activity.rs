@@ -246,6 +246,7 @@ mod tests {
                 departed(3, Departure::DidNotRejoin),
                 departed(4, Departure::SessionExpired),
             ],
+            rebalances: Vec::new(),
             committed: vec![CommittedOverview {
                 topic: "t".into(),
                 partition: 3,
