@@ -16,9 +16,9 @@ use crate::reports::Reports;
 use crate::series::Series;
 use crate::site::Site;
 use crate::source::{
-    Access, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group, GroupDeparture, GroupOffset, Groups,
-    Identity, Member, OpenTransaction, Partition, Peek, Peeked, PeekedRecord, SlowRequest, Source, Told,
-    Topic, TopicCounts, TopicDetail, Untold,
+    Access, AccessAnswer, AccessQuestion, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group,
+    GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, Member, OpenTransaction, Partition, Peek,
+    Peeked, PeekedRecord, SlowRequest, Source, Told, Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
 
@@ -217,6 +217,17 @@ impl Sample {
             ..Consumer::default()
         });
         snapshot
+    }
+
+    fn rebalance(&self, seconds: i64, took_ms: Option<i64>, why: &str) -> GroupRebalance {
+        let began_at_ms = NOW_MS - seconds * 1_000;
+        GroupRebalance {
+            began_at_ms,
+            ended_at_ms: took_ms.map(|took_ms| began_at_ms + took_ms),
+            why: self.name(why),
+            generation: took_ms.map(|_| 17),
+            members: took_ms.map(|_| 2),
+        }
     }
 
     fn departure(&self, seconds: i64, why: &str) -> GroupDeparture {
@@ -433,10 +444,18 @@ impl Source for Sample {
                 host: String::from("10.0.4.19"),
             }],
             offsets: vec![offset(2, 418_090, 90.1), offset(1, 371, 0.1), offset(0, 0, 0.0)],
-            departures: vec![
-                self.departure(42, "removed: no heartbeat for 45000 ms (session.timeout.ms)"),
-                self.departure(3_720, "left: consumer poll timeout has expired."),
-            ],
+            departures: (self.state != State::Stock).then(|| {
+                vec![
+                    self.departure(42, "removed: no heartbeat for 45000 ms (session.timeout.ms)"),
+                    self.departure(3_720, "left: consumer poll timeout has expired."),
+                ]
+            }),
+            rebalances: (self.state != State::Stock).then(|| {
+                vec![
+                    self.rebalance(42, None, "billing-1 left or was removed"),
+                    self.rebalance(3_720, Some(3_100), "billing-1 left or was removed"),
+                ]
+            }),
             cut_partitions: 0,
         };
         // Its consumers are gone: what it has committed stays, and its lag grows.
@@ -445,6 +464,8 @@ impl Source for Sample {
             state: Some(String::from("Empty")),
             offsets: vec![offset(0, 1_840_000, 7_210.0)],
             cut_partitions: 4_000,
+            departures: (self.state != State::Stock).then(Vec::new),
+            rebalances: (self.state != State::Stock).then(Vec::new),
             ..Group::default()
         };
         let groups = match self.is_empty() {
@@ -537,6 +558,19 @@ impl Source for Sample {
             ],
             users: vec![self.name("billing"), self.name("orders")],
             denials: vec![(String::from("Topic"), 1_204)],
+        })
+    }
+
+    fn explain_access(&self, question: &AccessQuestion) -> Told<AccessAnswer> {
+        let (principal, resource) = (&question.principal, &question.resource);
+        Ok(AccessAnswer {
+            allowed: false,
+            because: String::from("the resource has ACLs, and none of them allows this"),
+            commands: vec![format!(
+                "kafka-acls.sh --bootstrap-server 127.0.0.1:9092 --add --allow-principal {principal} --operation {} --topic {resource}",
+                question.operation.name()
+            )],
+            notes: vec![self.name("from these hosts it is allowed: 10.0.4.19")],
         })
     }
 

@@ -5,11 +5,13 @@
 //! sentence for the place where it would stand: a page never shows an empty box.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::promises::document::Promises;
+use ottla_wire::acl::{Operation, ResourceType};
 use serde::Serialize;
 
 use crate::reports::Reports;
@@ -55,6 +57,7 @@ pub trait Source: Send + Sync {
     fn settings(&self) -> Told<Vec<BrokerSetting>>;
     fn peek(&self, ask: &Peek) -> Told<Peeked>;
     fn access(&self) -> Told<Access>;
+    fn explain_access(&self, question: &AccessQuestion) -> Told<AccessAnswer>;
     fn transactions(&self) -> Told<Vec<OpenTransaction>>;
     /// Reports of `ottla bench`; `None`: no directory was given.
     fn reports(&self) -> Option<&Reports> {
@@ -192,8 +195,10 @@ pub struct Group {
     pub offsets: Vec<GroupOffset>,
     /// Committed partitions beyond these: the lag is at least that of `offsets`.
     pub cut_partitions: usize,
-    /// The last first.
-    pub departures: Vec<GroupDeparture>,
+    /// The last first; `None`: the cluster does not tell.
+    pub departures: Option<Vec<GroupDeparture>>,
+    /// The last first; `None`: the cluster does not tell.
+    pub rebalances: Option<Vec<GroupRebalance>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -234,6 +239,18 @@ pub struct GroupDeparture {
     pub at_ms: i64,
     pub client_id: String,
     pub why: String,
+}
+
+/// From what made it necessary to the assignment of all members.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupRebalance {
+    pub began_at_ms: i64,
+    /// `None`: under way.
+    pub ended_at_ms: Option<i64>,
+    /// `orders-2 joined`
+    pub why: String,
+    pub generation: Option<i32>,
+    pub members: Option<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -347,6 +364,60 @@ pub struct AccessRule {
     pub operation: String,
     pub resource: String,
     pub host: String,
+}
+
+/// May this principal do that?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessQuestion {
+    /// With its type: `User:app`.
+    pub principal: String,
+    /// Canonical; `None`: a host that no ACL names.
+    pub host: Option<IpAddr>,
+    pub operation: Operation,
+    pub resource_type: ResourceType,
+    pub resource: String,
+}
+
+impl AccessQuestion {
+    /// - Errors: the principal has no type.
+    pub fn principal(text: &str) -> Result<String, String> {
+        match text.split_once(':') {
+            Some((kind, _)) if !kind.is_empty() => Ok(text.to_owned()),
+            _ => Err(format!(
+                "{text:?} is not a principal: it has no type, as in User:{text}"
+            )),
+        }
+    }
+
+    /// What a client can ask for: everything but `All`, which only ACLs have.
+    pub fn operation(name: &str) -> Result<Operation, String> {
+        match Operation::named(name) {
+            Some(Operation::All) => Err(String::from(
+                "All is of ACLs: a client asks for one operation at a time",
+            )),
+            Some(operation) => Ok(operation),
+            None => {
+                let names: Vec<&str> = AccessQuestion::operations().map(Operation::name).collect();
+                Err(format!("must be one of {}", names.join(", ")))
+            }
+        }
+    }
+
+    pub fn operations() -> impl Iterator<Item = Operation> {
+        let all = Operation::ALL.iter().copied();
+        all.filter(|operation| *operation != Operation::All)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AccessAnswer {
+    pub allowed: bool,
+    /// `of this ACL: Allow User:app Write on literal Topic orders from *`
+    pub because: String,
+    /// What would allow it, in this order; empty if it is allowed.
+    pub commands: Vec<String>,
+    /// What the answer depends on besides.
+    pub notes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+mod support;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -241,6 +243,35 @@ fn what_explain_says_is_what_the_broker_does() {
         "t",
     ];
     assert!(refused(&server.run_as("admin", &wrong)).contains("as in User:app"));
+}
+
+#[test]
+fn the_consoles_page_explains_as_the_command_does() {
+    let server = Server::start();
+    create_topic(&Admin::new(&server.config("admin")).unwrap());
+    let told = said(
+        &server.run_as("admin", &[&WRITE[..], &["--format", "json"]].concat()),
+        1,
+    );
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let token = std::fs::read_to_string(server.token_file()).unwrap();
+    let authorization = format!("Authorization: Bearer {}\r\n", token.trim());
+    let explained = |question: &str| -> Value {
+        let path = format!("/access.json?{question}");
+        let (head, body) = support::page(server.admin.parse().unwrap(), &path, &authorization);
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let page = explained("principal=User:app&operation=Write&type=Topic&name=orders");
+    for field in ["allowed", "commands", "notes"] {
+        assert_eq!(page["explanation"][field], told[field], "{page}");
+    }
+    assert_eq!(page["explanation"]["because"], "the resource has no ACL");
+    let page = explained("principal=User:admin&operation=Alter&type=Cluster");
+    assert_eq!(page["explanation"]["because"], "it is one of super.users");
+    let page = explained("principal=app&operation=Write&type=Topic&name=orders");
+    let wrong = page["not_explained"].as_str().unwrap();
+    assert!(wrong.contains("as in User:app"), "{wrong}");
 }
 
 #[test]

@@ -7,14 +7,14 @@ mod support;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_client::admin::{Admin, TopicPartition};
 use ottla_client::config::Config;
-use ottla_client::consumer::OffsetAndMetadata;
+use ottla_client::consumer::{Consumer, OffsetAndMetadata};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 use serde_json::{Value, json};
-use support::Writer;
+use support::{Writer, asked, page};
 
 /// Long enough that only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
@@ -65,30 +65,6 @@ fn serve(name: &str) -> Served {
         admin: after("admin=http://"),
         directory,
     }
-}
-
-/// Sends a request and returns the connection with the answer's head read.
-fn asked(address: SocketAddr, path: &str, headers: &str) -> (String, BufReader<TcpStream>) {
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(HANG)).unwrap();
-    write!(
-        socket,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
-    )
-    .unwrap();
-    let mut reader = BufReader::new(socket);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
-    }
-    (head, reader)
-}
-
-fn page(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
-    let (head, mut reader) = asked(address, path, headers);
-    let mut body = String::new();
-    reader.read_to_string(&mut body).unwrap();
-    (head, body)
 }
 
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml\r\n";
@@ -251,6 +227,43 @@ fn a_group_without_members_has_its_lag_on_the_pages() {
         html.contains("It has no member: nothing is being read."),
         "{html}"
     );
+}
+
+#[test]
+fn a_rebalance_is_on_the_groups_page_with_what_began_it() {
+    let served = serve("rebalances");
+    Writer::connect(served.kafka).create_topic("orders", 1);
+    for protocol in ["classic", "consumer"] {
+        let config = Config::new()
+            .set("bootstrap.servers", served.kafka.to_string())
+            .set("client.id", "reader")
+            .set("group.id", protocol)
+            .set("group.protocol", protocol);
+        let mut consumer = Consumer::new(&config).unwrap();
+        consumer.subscribe(["orders"]).unwrap();
+        let deadline = Instant::now() + HANG;
+        while consumer.assignment().is_empty() {
+            assert!(Instant::now() < deadline, "{protocol}: nothing was assigned");
+            consumer.poll(Duration::from_millis(50)).unwrap();
+        }
+        let rebalances = || {
+            let page = page(served.admin, &format!("/groups/{protocol}.json"), "").1;
+            let page: Value = serde_json::from_str(&page).unwrap();
+            page["group"]["rebalances"].clone()
+        };
+        let joined = rebalances();
+        assert_eq!(joined[0]["why"], "reader joined", "{joined}");
+        assert_eq!(joined[0]["members"], 1, "{joined}");
+        let took = |rebalance: &Value| {
+            let at = |field: &str| rebalance[field].as_i64().unwrap();
+            at("ended_at_ms") - at("began_at_ms")
+        };
+        assert!(took(&joined[0]) >= 0, "{joined}");
+        consumer.close(HANG).unwrap();
+        let left = rebalances();
+        assert_eq!(left[0]["why"], "reader left or was removed", "{left}");
+        assert_eq!((&left[0]["members"], &left[1]), (&json!(0), &joined[0]));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ottla_lab::numbers::number;
 use ottla_lab::report::{Report, label};
 use serde_json::json;
 
-use super::{Page, View, draw_pager, lead_of, paged};
+use super::{Page, View, draw_choice, draw_pager, lead_of, paged};
 use crate::draw::block::{Block, block, facts, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, date, link, name, plain, strong, text};
@@ -183,27 +183,12 @@ fn choice(listing: &Listing, view: &View<'_>, page: &mut Markup) {
     }
     page.nest("form", &[("class", &"fil")], |page| {
         for side in ["a", "b"] {
-            page.nest("label", &[], |page| {
-                page.text(side);
-                let chosen = view.query.get(side);
-                page.nest("select", &[("name", &side)], |page| {
-                    listing
-                        .reports
-                        .iter()
-                        .for_each(|heading| option(heading, chosen, page))
-                });
-            });
+            let options = listing.reports.iter();
+            let options = options.map(|heading| (&*heading.name, name(&heading.name)));
+            draw_choice(side, side, options, view.query, page);
         }
         page.leaf("button", &[], "Compare");
     });
-}
-
-fn option(heading: &Heading, chosen: Option<&str>, page: &mut Markup) {
-    let shown = name(&heading.name);
-    match chosen == Some(&*heading.name) {
-        true => page.leaf("option", &[("value", &heading.name), ("selected", &"")], shown),
-        false => page.leaf("option", &[("value", &heading.name)], shown),
-    }
 }
 
 fn remarks(listing: &Listing, page: &mut Markup) {

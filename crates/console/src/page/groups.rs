@@ -11,7 +11,7 @@ use super::{Page, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, clock, counted, link, name, plain, strong, text};
-use crate::source::{Group, GroupOffset, Part};
+use crate::source::{Group, GroupOffset, GroupRebalance, Part, Untold};
 
 /// Less lag than this is the time that records are on their way.
 const BEHIND_SECONDS: f64 = 10.0;
@@ -250,6 +250,7 @@ pub fn one(view: &View<'_>, group_id: &str) -> Option<Page> {
         head(&name(group_id), &aside, &lead, &view.since(Part::Groups)),
         lag_block(group, now_ms, view),
         members_block(group, &members),
+        rebalances_block(group),
         departures_block(group),
     ];
     Some(Page {
@@ -418,14 +419,59 @@ fn members_block(group: &Group, members: &Judged) -> Block {
     )
 }
 
+fn rebalances_block(group: &Group) -> Block {
+    let note = "The last ones since the broker started: what began each, and how long it took until every member had its partitions.";
+    block("rebalances", "Rebalances", note, |page| {
+        let rebalances = match &group.rebalances {
+            None => return nothing(&Untold::by_kafka("when a group rebalanced").to_string(), page),
+            Some(none) if none.is_empty() => return nothing("There has been none.", page),
+            Some(rebalances) => rebalances,
+        };
+        let mut table = Table::new(
+            "Rebalances",
+            vec![
+                words("when"),
+                words("why"),
+                numbers("took"),
+                numbers("members"),
+                numbers("generation"),
+            ],
+        );
+        for rebalance in rebalances {
+            let known = |value: Option<u64>| value.map_or_else(|| String::from("–"), count);
+            table.row(vec![
+                clock(rebalance.began_at_ms).into(),
+                name(&rebalance.why).into(),
+                took(rebalance),
+                known(rebalance.members.map(|members| members as u64)).into(),
+                known(rebalance.generation.map(|generation| generation.max(0) as u64)).into(),
+            ]);
+        }
+        table.draw(page);
+    })
+}
+
+fn took(rebalance: &GroupRebalance) -> Cell {
+    match rebalance.ended_at_ms {
+        None => Cell::Mark {
+            class: "warn",
+            mark: "…",
+            word: String::from("under way"),
+        },
+        Some(ended_at_ms) => short((ended_at_ms - rebalance.began_at_ms).max(0) as f64 / 1e3).into(),
+    }
+}
+
 fn departures_block(group: &Group) -> Block {
     let note = "The last members that left or were removed, since the broker started.";
     block("departures", "Who left, and why", note, |page| {
-        if group.departures.is_empty() {
-            return nothing("No member has left.", page);
-        }
+        let departures = match &group.departures {
+            None => return nothing(&Untold::by_kafka("who left a group").to_string(), page),
+            Some(none) if none.is_empty() => return nothing("No member has left.", page),
+            Some(departures) => departures,
+        };
         let mut table = Table::new("Departures", vec![words("when"), words("client"), words("why")]);
-        for gone in &group.departures {
+        for gone in departures {
             table.row(vec![
                 clock(gone.at_ms).into(),
                 name(&gone.client_id).into(),

@@ -12,7 +12,7 @@ use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count};
 use serde_json::{Value, json};
 
-use super::{Page, Query, View};
+use super::{Page, Query, View, draw_field};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::text::{Piece, clock_ms, counted, date, encoded, name, plain, strong, text};
 use crate::source::{Part, Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
@@ -179,9 +179,9 @@ fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
                 value or header. Long fields are cut at 4 KiB; bytes that are no text are shown as hexadecimal numbers.";
     block("records", "Records", note, |page| {
         page.nest("form", &[("class", &"fil")], |page| {
-            field("partition", "numeric", &ask.partition.to_string(), page);
+            draw_field("partition", "numeric", &ask.partition.to_string(), page);
             for (parameter, mode) in [("offset", "numeric"), ("time", "text"), ("containing", "text")] {
-                field(parameter, mode, query.get(parameter).unwrap_or_default(), page);
+                draw_field(parameter, mode, query.get(parameter).unwrap_or_default(), page);
             }
             page.leaf("button", &[], "Show");
         });
@@ -211,19 +211,6 @@ fn later(ask: &Peek, offset: i64) -> String {
     let containing = ask.containing.as_deref().map(encoded);
     let containing = containing.map_or_else(String::new, |text| format!("&containing={text}"));
     format!("?partition={}&offset={offset}{containing}", ask.partition)
-}
-
-fn field(title: &'static str, mode: &'static str, value: &str, page: &mut Markup) {
-    page.nest("label", &[], |page| {
-        page.text(title);
-        let of_field: [(&'static str, &dyn std::fmt::Display); 4] = [
-            ("name", &title),
-            ("value", &value),
-            ("inputmode", &mode),
-            ("size", &"12"),
-        ];
-        page.shape("input", &of_field);
-    });
 }
 
 fn record(record: &PeekedRecord, page: &mut Markup) {

@@ -179,6 +179,42 @@ pub fn draw_search(query: &Query, page: &mut Markup) {
     });
 }
 
+/// Draws a field of a form whose name is also its label.
+pub fn draw_field(title: &'static str, mode: &'static str, value: &str, page: &mut Markup) {
+    page.nest("label", &[], |page| {
+        page.text(title);
+        let of_field: [(&'static str, &dyn Display); 4] = [
+            ("name", &title),
+            ("value", &value),
+            ("inputmode", &mode),
+            ("size", &"12"),
+        ];
+        page.shape("input", &of_field);
+    });
+}
+
+/// Draws a choice of a form: each option is its value and what is shown of it.
+pub fn draw_choice<'a>(
+    label: &str,
+    field: &'static str,
+    options: impl Iterator<Item = (&'a str, String)>,
+    query: &Query,
+    page: &mut Markup,
+) {
+    let chosen = query.get(field).unwrap_or_default();
+    page.nest("label", &[], |page| {
+        page.text(label);
+        page.nest("select", &[("name", &field)], |page| {
+            for (value, shown) in options {
+                match chosen == value {
+                    true => page.leaf("option", &[("value", &value), ("selected", &"")], shown),
+                    false => page.leaf("option", &[("value", &value)], shown),
+                }
+            }
+        });
+    });
+}
+
 /// Rows of one page of a list.
 pub const ROWS_MAX: usize = 100;
 

@@ -1,9 +1,11 @@
 //! `/requests`: the slowest of the last minute, stage by stage.
 
+use std::collections::BTreeSet;
+
 use ottla_lab::markup::Markup;
 use serde_json::{Value, json};
 
-use super::{Page, Query, View, lead_of};
+use super::{Page, Query, View, draw_choice, lead_of};
 use crate::draw::bar::Stages;
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::text::{Keys, Piece, address, clock_ms, name, plain, strong, text};
@@ -186,54 +188,29 @@ fn waterfall(request: &SlowRequest, is_unfolded: bool, full_ms: f64, keys: &mut 
 
 fn filter(requests: &[SlowRequest], query: &Query, page: &mut Markup) {
     let unique = |of: fn(&SlowRequest) -> &str| {
-        let all: std::collections::BTreeSet<&str> = requests.iter().map(of).collect();
+        let all: BTreeSet<&str> = requests.iter().map(of).collect();
         all
     };
+    let choice = |label, field, all: &str, values: BTreeSet<&str>, page: &mut Markup| {
+        let any = std::iter::once(("", all.to_owned()));
+        let options = any.chain(values.into_iter().map(|value| (value, name(value))));
+        draw_choice(label, field, options, query, page);
+    };
+    let stages = requests
+        .iter()
+        .filter_map(|request| dominant(&request.stage_micros));
+    let stages = stages.map(Stage::name).collect();
     page.nest("form", &[("class", &"fil")], |page| {
-        select("API", "api", "all", unique(|request| &request.api), query, page);
-        select(
+        choice("API", "api", "all", unique(|request| &request.api), page);
+        choice(
             "client",
             "client",
             "all",
             unique(|request| &request.client_id),
-            query,
             page,
         );
-        let stages = requests
-            .iter()
-            .filter_map(|request| dominant(&request.stage_micros));
-        select(
-            "most time in",
-            "stage",
-            "any stage",
-            stages.map(Stage::name).collect(),
-            query,
-            page,
-        );
+        choice("most time in", "stage", "any stage", stages, page);
         page.leaf("button", &[], "Show");
-    });
-}
-
-fn select(
-    label: &str,
-    field: &'static str,
-    all: &str,
-    values: std::collections::BTreeSet<&str>,
-    query: &Query,
-    page: &mut Markup,
-) {
-    let chosen = query.get(field);
-    page.nest("label", &[], |page| {
-        page.text(label);
-        page.nest("select", &[("name", &field)], |page| {
-            page.leaf("option", &[("value", &"")], all);
-            for value in values {
-                match chosen == Some(value) {
-                    true => page.leaf("option", &[("value", &value), ("selected", &"")], name(value)),
-                    false => page.leaf("option", &[("value", &value)], name(value)),
-                }
-            }
-        });
     });
 }
 

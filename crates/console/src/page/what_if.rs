@@ -2,7 +2,8 @@
 
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::calculator::Invalid;
-use ottla_lab::doctor::calculator::predict::{KNOWN, Prediction, predict};
+use ottla_lab::doctor::calculator::predict::{KNOWN, Prediction, as_kafka_writes, predict};
+use ottla_lab::doctor::in_librdkafkas_words;
 use ottla_lab::doctor::snapshot::{Origin, Role, Setting, Settings};
 use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{number, plain};
@@ -101,7 +102,11 @@ pub fn block_of(id: &str, snapshot: Option<&Snapshot>, question: &Question) -> B
                         page.text(invalid);
                     });
                 }
-                Some(Ok(prediction)) => answer(id, prediction, question, page),
+                Some(Ok(prediction)) => {
+                    answer(prediction, page);
+                    draw_forms(&forms(snapshot.client.role, &question.sets), page);
+                    draw_link(id, &question.sets, page);
+                }
             });
         });
         if let Some(Ok(prediction)) = &question.prediction {
@@ -140,12 +145,6 @@ fn fields(snapshot: &Snapshot, question: &Question, page: &mut Markup) {
     }
     page.nest("p", &[], |page| {
         page.leaf("button", &[("class", &"p")], "Calculate");
-        if !question.sets.is_empty() {
-            page.text(" ");
-            let button: [(&'static str, &dyn std::fmt::Display); 3] =
-                [("type", &"button"), ("data-copy", &"properties"), ("hidden", &"")];
-            page.leaf("button", &button, "Copy as properties");
-        }
     });
 }
 
@@ -191,7 +190,7 @@ fn now(settings: &Settings, name: &str) -> String {
     found.unwrap_or_else(|| String::from("not known; the usual default is assumed"))
 }
 
-fn answer(id: &str, prediction: &Prediction, question: &Question, page: &mut Markup) {
+fn answer(prediction: &Prediction, page: &mut Markup) {
     let mut table = Table::new(
         "Prediction",
         vec![words("figure"), numbers("now"), numbers("then")],
@@ -232,13 +231,70 @@ fn answer(id: &str, prediction: &Prediction, question: &Question, page: &mut Mar
             line("next limit", &prediction.next_ceiling);
         }
     });
-    let properties = question.sets.join("\n");
-    page.leaf("pre", &[("id", &"properties"), ("tabindex", &"0")], properties);
-    let query: Vec<String> = question
-        .sets
+}
+
+/// The settings as an application's configuration has them.
+struct Form {
+    id: &'static str,
+    title: &'static str,
+    text: String,
+}
+
+/// - Returns: nothing if none of them is a setting of a client.
+fn forms(role: Role, sets: &[String]) -> Vec<Form> {
+    let written = sets.iter().filter_map(|set| as_kafka_writes(role, set));
+    let written: Vec<(&str, String)> = written.collect();
+    if written.is_empty() {
+        return Vec::new();
+    }
+    let properties: Vec<String> = written
         .iter()
-        .map(|set| format!("set={}", encoded(set)))
+        .map(|(name, value)| format!("{name}={value}"))
         .collect();
+    // Spring's brackets keep the dots of a name in one key.
+    let spring = written
+        .iter()
+        .map(|(name, value)| format!("\n        \"[{name}]\": \"{value}\""));
+    let client = match role {
+        Role::Producer => "producer",
+        Role::Consumer => "consumer",
+    };
+    let librdkafka = properties.iter().map(|set| in_librdkafkas_words(set));
+    let form = |id, title, text| Form { id, title, text };
+    vec![
+        form("properties", "properties", properties.join("\n")),
+        form(
+            "spring",
+            "Spring Boot",
+            format!(
+                "spring:\n  kafka:\n    {client}:\n      properties:{}",
+                spring.collect::<String>()
+            ),
+        ),
+        form(
+            "librdkafka",
+            "librdkafka",
+            librdkafka.collect::<Vec<String>>().join("\n"),
+        ),
+    ]
+}
+
+fn draw_forms(forms: &[Form], page: &mut Markup) {
+    const UNFOLDED: [(&str, &dyn std::fmt::Display); 1] = [("open", &"")];
+    for (index, form) in forms.iter().enumerate() {
+        let state = if index == 0 { &UNFOLDED[..] } else { &[] };
+        page.nest("details", state, |page| {
+            page.leaf("summary", &[], form.title);
+            page.leaf("pre", &[("id", &form.id), ("tabindex", &"0")], &form.text);
+            let button: [(&'static str, &dyn std::fmt::Display); 3] =
+                [("type", &"button"), ("data-copy", &form.id), ("hidden", &"")];
+            page.leaf("button", &button, format_args!("Copy for {}", form.title));
+        });
+    }
+}
+
+fn draw_link(id: &str, sets: &[String], page: &mut Markup) {
+    let query: Vec<String> = sets.iter().map(|set| format!("set={}", encoded(set))).collect();
     let link = format!("{}?{}", address("clients", id), query.join("&"));
     page.nest("p", &[("class", &"q s")], |page| {
         page.text("Link to this question: ");
@@ -267,6 +323,25 @@ mod tests {
         assert_eq!(question.sets, ["linger.ms=5", "batch.size=32768"]);
         assert_eq!((question.value("linger.ms"), question.value("acks")), ("5", ""));
         assert!(question.prediction.is_none());
+    }
+
+    /// `linger.ms=20ms` was copied as it was typed, and no client reads that.
+    #[test]
+    fn settings_are_copied_as_each_kind_of_application_reads_them() {
+        let sets = ["linger.ms=20ms", "buffer.memory=32MiB", "threads=4", "acks=all"].map(String::from);
+        let texts: Vec<String> = forms(Role::Producer, &sets)
+            .into_iter()
+            .map(|form| form.text)
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                "linger.ms=20\nbuffer.memory=33554432\nacks=all",
+                "spring:\n  kafka:\n    producer:\n      properties:\n        \"[linger.ms]\": \"20\"\n        \"[buffer.memory]\": \"33554432\"\n        \"[acks]\": \"all\"",
+                "linger.ms=20\nqueue.buffering.max.kbytes=32768\nacks=all",
+            ]
+        );
+        assert!(forms(Role::Consumer, &[String::from("consumers=3")]).is_empty());
     }
 
     #[test]

@@ -31,4 +31,5 @@ pub mod snapshot;
 mod sample_push;
 
 pub use diagnosis::Diagnosis;
+pub use names::in_librdkafkas_words;
 pub use snapshot::Snapshot;

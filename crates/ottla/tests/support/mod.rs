@@ -1,9 +1,10 @@
-//! Writes records into a broker with raw requests, so that a reader is tested without a producer.
+//! Writes records into a broker with raw requests, so that a reader is tested without a producer;
+//! asks for pages as a browser does.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -109,4 +110,29 @@ impl Writer {
         assert_eq!(partition.error_code, 0);
         partition.base_offset
     }
+}
+
+/// Sends a request and returns the connection with the answer's head read.
+pub fn asked(address: SocketAddr, path: &str, headers: &str) -> (String, BufReader<TcpStream>) {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    write!(
+        socket,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n"
+    )
+    .unwrap();
+    let mut reader = BufReader::new(socket);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    (head, reader)
+}
+
+/// Returns the head and the body of an answer.
+pub fn page(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
+    let (head, mut reader) = asked(address, path, headers);
+    let mut body = String::new();
+    reader.read_to_string(&mut body).unwrap();
+    (head, body)
 }

@@ -27,10 +27,13 @@ pub fn acls(servers: &Servers) -> Result<Option<Vec<AclImage>>, Failure> {
 }
 
 pub fn authorizer(servers: &Servers) -> Result<Authorizer, Failure> {
-    let admin = servers.admin()?;
-    let acls = acls_of(&admin).map_err(|error| servers.failure(&error))?;
+    authorizer_of(&servers.admin()?).map_err(|error| servers.failure(&error))
+}
+
+pub fn authorizer_of(admin: &Admin) -> Result<Authorizer, Error> {
+    let acls = acls_of(admin)?;
     // Settings are more than is needed: a client that may not see them learns what ACLs say.
-    let settings = settings(&admin).unwrap_or_default();
+    let settings = settings(admin).unwrap_or_default();
     Ok(Authorizer {
         acls,
         super_users: told(settings.get("super.users")).map(|value| super_users(&value)),

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use ottla_broker::access::acl::command::AclWords;
 use ottla_broker::access::acl::{Operation, PatternType, Permission, ResourceType, WILDCARD};
 use ottla_broker::access::{AclImage, AclIndex, Asker, Decision, Uuid};
+use ottla_console::source::{AccessAnswer, AccessQuestion};
 use serde::Serialize;
 
 use super::cluster::Authorizer;
 use super::list::{AclRow, VERSION};
-use super::question::Asked;
 use crate::cli::doctor::text::clean;
 
 /// At most this many hosts for which the answer differs are named.
@@ -51,7 +51,7 @@ pub struct Explanation {
 }
 
 /// - `servers`: of the commands.
-pub fn explain(asked: &Asked, authorizer: &Authorizer, servers: &str) -> Explanation {
+pub fn explain(asked: &AccessQuestion, authorizer: &Authorizer, servers: &str) -> Explanation {
     let mut explanation = Explanation {
         version: VERSION,
         principal: asked.principal.clone(),
@@ -116,7 +116,7 @@ impl Acls {
         Acls { images, index }
     }
 
-    fn decide(&self, asked: &Asked, address: IpAddr) -> Decision {
+    fn decide(&self, asked: &AccessQuestion, address: IpAddr) -> Decision {
         let asker = Asker {
             principal: &asked.principal,
             address,
@@ -126,7 +126,7 @@ impl Acls {
     }
 
     /// Returns the host that is asked about, or one that no ACL names.
-    fn host(&self, asked: &Asked) -> IpAddr {
+    fn host(&self, asked: &AccessQuestion) -> IpAddr {
         let named = self.hosts();
         let others = (0_u128..).map(|number| IpAddr::from(Ipv6Addr::from(number)));
         let mut others = others.filter(|address| !named.contains(address));
@@ -142,7 +142,7 @@ impl Acls {
     }
 
     /// Names the hosts for which the answer is another one, where no host was asked about.
-    fn other_hosts(&self, asked: &Asked, allowed: bool, without_acl: bool) -> Option<String> {
+    fn other_hosts(&self, asked: &AccessQuestion, allowed: bool, without_acl: bool) -> Option<String> {
         if asked.host.is_some() {
             return None;
         }
@@ -166,7 +166,7 @@ impl Acls {
 
     /// Returns the commands after which it is allowed: every denial in the way is removed, then the
     /// permission is added unless there is one.
-    fn remedy(&self, asked: &Asked, servers: &str, without_acl: bool) -> Vec<String> {
+    fn remedy(&self, asked: &AccessQuestion, servers: &str, without_acl: bool) -> Vec<String> {
         let address = self.host(asked);
         let mut acls = Acls::of(self.images.clone());
         let mut commands = Vec::new();
@@ -184,7 +184,7 @@ impl Acls {
 }
 
 /// Returns the narrowest ACL that allows what is asked, from any host.
-fn missing(asked: &Asked) -> AclWords<'_> {
+fn missing(asked: &AccessQuestion) -> AclWords<'_> {
     AclWords {
         resource_type: asked.resource_type,
         resource: &asked.resource,
@@ -231,6 +231,16 @@ impl Explanation {
             let _ = writeln!(text, "note: {}", clean(note));
         }
         text
+    }
+
+    /// The same for a page of the console.
+    pub fn answer(self) -> AccessAnswer {
+        AccessAnswer {
+            allowed: self.allowed,
+            because: self.because(),
+            commands: self.commands,
+            notes: self.notes,
+        }
     }
 
     fn because(&self) -> String {
@@ -289,8 +299,8 @@ mod tests {
         }
     }
 
-    fn asked() -> Asked {
-        Asked {
+    fn asked() -> AccessQuestion {
+        AccessQuestion {
             principal: "User:app".to_owned(),
             host: None,
             operation: Operation::Write,
@@ -352,7 +362,7 @@ mod tests {
 
     #[test]
     fn super_users_and_clusters_without_an_authorizer_need_no_acl() {
-        let admin = Asked {
+        let admin = AccessQuestion {
             principal: "User:admin".to_owned(),
             ..asked()
         };
@@ -401,7 +411,7 @@ mod tests {
         let explanation = explain(&asked(), &authorizer, "k:1");
         assert!(!explanation.allowed);
         assert_eq!(explanation.notes, ["from these hosts it is allowed: 10.0.0.1"]);
-        let there = Asked {
+        let there = AccessQuestion {
             host: Some("10.0.0.1".parse().unwrap()),
             ..asked()
         };
@@ -411,7 +421,7 @@ mod tests {
 
     #[test]
     fn names_cannot_paint_the_terminal() {
-        let asked = Asked {
+        let asked = AccessQuestion {
             resource: "a\x1b[31m\nallowed".to_owned(),
             ..asked()
         };

@@ -4,20 +4,19 @@ use std::net::IpAddr;
 
 use clap::{ArgGroup, Args};
 use ottla_broker::access::acl::{CLUSTER_NAME, Operation, ResourceType};
-
-use crate::cli::output::Failure;
+use ottla_console::source::AccessQuestion;
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("resource").required(true)))]
 pub struct Question {
     /// Who asks, with its type: User:app
-    #[arg(long, value_name = "PRINCIPAL")]
+    #[arg(long, value_name = "PRINCIPAL", value_parser = AccessQuestion::principal)]
     principal: String,
 
     /// Read, Write, Create, Delete, Alter, Describe, ClusterAction, DescribeConfigs, AlterConfigs,
     /// IdempotentWrite, CreateTokens, DescribeTokens or TwoPhaseCommit; upper and lower case do not
     /// matter
-    #[arg(long, value_name = "OPERATION", value_parser = operation)]
+    #[arg(long, value_name = "OPERATION", value_parser = AccessQuestion::operation)]
     operation: Operation,
 
     /// The topic
@@ -49,42 +48,8 @@ pub struct Question {
     host: Option<IpAddr>,
 }
 
-fn operation(text: &str) -> Result<Operation, String> {
-    match Operation::named(text) {
-        Some(Operation::All) => Err(String::from(
-            "All is of ACLs: a client asks for one operation at a time",
-        )),
-        Some(operation) => Ok(operation),
-        None => {
-            let names: Vec<&str> = Operation::ALL.iter().skip(1).map(|one| one.name()).collect();
-            Err(format!("must be one of {}", names.join(", ")))
-        }
-    }
-}
-
-/// A question that makes sense.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    pub principal: String,
-    /// Canonical; `None`: a host that no ACL names.
-    pub host: Option<IpAddr>,
-    pub operation: Operation,
-    pub resource_type: ResourceType,
-    pub resource: String,
-}
-
 impl Question {
-    pub fn read(self) -> Result<Asked, Failure> {
-        if self
-            .principal
-            .split_once(':')
-            .is_none_or(|(kind, _)| kind.is_empty())
-        {
-            return Err(Failure::usage(format!(
-                "{:?} is not a principal: it has no type, as in User:{}",
-                self.principal, self.principal
-            )));
-        }
+    pub fn read(self) -> AccessQuestion {
         let named = [
             (ResourceType::Topic, self.topic),
             (ResourceType::Group, self.group),
@@ -100,12 +65,12 @@ impl Question {
             .into_iter()
             .filter_map(|(resource_type, name)| Some((resource_type, name?)));
         let (resource_type, resource) = named.next().expect("clap demands one of them");
-        Ok(Asked {
+        AccessQuestion {
             principal: self.principal,
             host: self.host.map(|host| host.to_canonical()),
             operation: self.operation,
             resource_type,
             resource,
-        })
+        }
     }
 }

@@ -8,8 +8,8 @@ use ottla_client::admin::{Admin, NodeId};
 use ottla_client::config::Config;
 use ottla_console::reports::Reports;
 use ottla_console::source::{
-    Access, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Part, Peek, Peeked, SlowRequest,
-    Source, Told, Topic, TopicDetail, Untold,
+    Access, AccessAnswer, AccessQuestion, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
+    Part, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -19,6 +19,8 @@ use ottla_lab::doctor::promises::document::Promises;
 use super::kept::{Kept, KeptBy};
 use super::topics::Sizes;
 use super::{access, groups, records, settings, topics};
+use crate::cli::access::cluster::{Authorizer, authorizer_of};
+use crate::cli::access::explanation::explain;
 use crate::cli::doctor::now_ms;
 use crate::cli::output::Failure;
 use crate::cli::transactions::survey::{self, Row};
@@ -45,6 +47,7 @@ pub struct Cluster {
     settings: Kept<Vec<BrokerSetting>>,
     records: KeptBy<Peek, Peeked>,
     access: Kept<Access>,
+    authorizer: Kept<Arc<Authorizer>>,
     transactions: Kept<Vec<OpenTransaction>>,
 }
 
@@ -91,6 +94,7 @@ impl Cluster {
             settings: Kept::new(KEPT_FOR),
             records: KeptBy::new(KEPT_SHORTLY),
             access: Kept::new(KEPT_FOR),
+            authorizer: Kept::new(KEPT_FOR),
             transactions: Kept::new(KEPT_SHORTLY),
         }))
     }
@@ -182,6 +186,14 @@ impl Source for Cluster {
 
     fn access(&self) -> Told<Access> {
         self.access.get(|| access::read(&self.admin))
+    }
+
+    fn explain_access(&self, question: &AccessQuestion) -> Told<AccessAnswer> {
+        let authorizer = self.authorizer.get(|| {
+            let authorizer = authorizer_of(&self.admin).map_err(|error| untold(&error))?;
+            Ok(Arc::new(authorizer))
+        })?;
+        Ok(explain(question, &authorizer, &self.identity.address).answer())
     }
 
     fn transactions(&self) -> Told<Vec<OpenTransaction>> {

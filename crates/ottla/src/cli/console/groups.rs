@@ -73,7 +73,8 @@ fn group(admin: &Admin, group_id: String, described: GroupDescription) -> Group 
             })
             .collect(),
         cut_partitions: 0,
-        departures: Vec::new(),
+        departures: None,
+        rebalances: None,
         group_id,
     }
 }

@@ -13,7 +13,7 @@ use super::{Invalid, VERSION};
 use crate::doctor::diagnosis::{Evidence, Promise, Refusal};
 use crate::doctor::snapshot::{Role, Snapshot};
 use setting::Wanted;
-pub use setting::{KNOWN, Known};
+pub use setting::{KNOWN, Known, as_kafka_writes};
 
 /// The predicted effect of a change of settings on a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::quantity::Dimension;
 use super::super::{Invalid, assignment, hint};
+use crate::doctor::names::KEYS;
 use crate::doctor::snapshot::Role;
 
 /// A setting whose effect, or lack of one, is known.
@@ -102,6 +103,21 @@ impl Wanted {
     pub fn texts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.values.iter().map(|(name, value)| (*name, value.0.as_str()))
     }
+}
+
+/// Returns a change that [`Wanted::read`] takes as Kafka's clients read it: `linger.ms=20ms` is
+/// `linger.ms` and `20`.
+///
+/// - Returns: `None` for what is no setting of a client (`consumers`), and what cannot be read.
+pub fn as_kafka_writes(role: Role, change: &str) -> Option<(&'static str, String)> {
+    let (name, text) = assignment(change).ok()?;
+    let known = find(role, name).ok()?;
+    let value = read(known, text).ok()?;
+    let written = match known.kind {
+        Kind::Number(_) => value.to_string(),
+        Kind::Acks | Kind::Codec => text.to_owned(),
+    };
+    KEYS.contains(&known.name).then_some((known.name, written))
 }
 
 fn find(role: Role, name: &str) -> Result<&'static Known, Invalid> {

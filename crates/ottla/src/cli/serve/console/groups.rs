@@ -1,9 +1,11 @@
-//! Consumer groups: members, committed offsets with the time of the next record, departures.
+//! Consumer groups: members, committed offsets with the time of the next record, what happened.
 
 use ottla_broker::AdminView;
-use ottla_broker::activity::{CommittedOverview, Departed, Departure, GroupReading, MemberOverview};
+use ottla_broker::activity::{
+    Cause, CommittedOverview, Departed, Departure, GroupReading, MemberOverview, Rebalance,
+};
 use ottla_broker::admin::records;
-use ottla_console::source::{Group, GroupDeparture, GroupOffset, Groups, Member};
+use ottla_console::source::{Group, GroupDeparture, GroupOffset, GroupRebalance, Groups, Member};
 
 /// Partitions of all groups whose next record is looked up; others have their lag in records only.
 const LOOKED_UP_MAX: usize = 2_000;
@@ -35,7 +37,8 @@ fn group(view: &AdminView, reading: &GroupReading, rest: &mut usize) -> Group {
             .map(|committed| offset(view, committed, rest))
             .collect(),
         cut_partitions: reading.cut,
-        departures: overview.departed.iter().rev().map(departure).collect(),
+        departures: Some(overview.departed.iter().rev().map(departure).collect()),
+        rebalances: Some(overview.rebalances.iter().rev().map(rebalance).collect()),
     }
 }
 
@@ -88,5 +91,23 @@ fn departure(departed: &Departed) -> GroupDeparture {
         at_ms: departed.at.0,
         client_id: departed.member.client_id.to_string(),
         why,
+    }
+}
+
+fn rebalance(rebalance: &Rebalance) -> GroupRebalance {
+    let ended = rebalance.ended.as_ref();
+    GroupRebalance {
+        began_at_ms: rebalance.began.0,
+        ended_at_ms: ended.map(|ended| ended.at.0),
+        why: match &rebalance.why {
+            Cause::Joined(client_id) => format!("{client_id} joined"),
+            Cause::Left(client_id) => format!("{client_id} left or was removed"),
+            Cause::Asked(client_id) => {
+                format!("{client_id} joined again: other topics, or it leads and has seen that they changed")
+            }
+            Cause::TopicsChanged => String::from("the subscribed topics changed"),
+        },
+        generation: ended.map(|ended| ended.generation),
+        members: ended.map(|ended| ended.member_count),
     }
 }

@@ -14,8 +14,8 @@ use ottla_broker::{AdminView, Console};
 use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
-    Access, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Peek, Peeked, SlowRequest, Source,
-    Told, Topic, TopicDetail,
+    Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Peek,
+    Peeked, SlowRequest, Source, Told, Topic, TopicDetail,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -105,6 +105,10 @@ impl Source for InProcess {
 
     fn access(&self) -> Told<Access> {
         Ok(access::read(&self.view))
+    }
+
+    fn explain_access(&self, question: &AccessQuestion) -> Told<AccessAnswer> {
+        Ok(access::answer(&self.view, question, &self.identity().address))
     }
 
     fn transactions(&self) -> Told<Vec<OpenTransaction>> {
