@@ -37,6 +37,25 @@ fn records_in_any_pieces_give_what_the_client_wrote() {
     assert!(outcomes.iter().any(|one| one.content_bytes > 100_000));
 }
 
+/// A client that does nothing but change its keys makes the broker work for nothing.
+#[test]
+fn keys_that_change_without_content_are_refused_at_some_time() {
+    let peers = Peers::new();
+    let script = |updates: usize| {
+        let mut script = vec![1];
+        // The whole handshake, then the changes.
+        for _ in 0..6 {
+            script.extend([6, 0x3f, 0xff]);
+        }
+        script.extend([2, 0, 0].repeat(updates));
+        script
+    };
+    let outcome = drive(&peers, &script(32));
+    assert!(outcome.has_shaken_hands && !outcome.is_refused, "{outcome:?}");
+    let outcome = drive(&peers, &script(33));
+    assert!(outcome.has_shaken_hands && outcome.is_refused, "{outcome:?}");
+}
+
 #[test]
 fn changed_and_added_bytes_are_refused_and_give_no_other_plaintext() {
     let outcomes = outcomes(300, &[0, 1, 3, 4, 5, 6, 7]);

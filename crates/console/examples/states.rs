@@ -83,6 +83,7 @@ fn main() -> io::Result<()> {
             let query = match page {
                 "/clients/orders-writer" => "linger.ms=5",
                 "/bench" => "a=sample&b=later",
+                "/access" => "principal=User:app&operation=Write&type=Topic&name=orders",
                 _ => "",
             };
             let answer = site.answer(Ask {

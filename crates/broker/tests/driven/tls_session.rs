@@ -17,6 +17,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// More than one record.
 const CONTENT_BYTES_MAX: usize = 40_000;
+/// A session takes this many changes of keys without content between them.
+const KEY_UPDATES_MAX: usize = 32;
 
 /// The key and the certificate of `localhost`, good for a hundred years.
 const STORE: &str = include_str!("../keystores/localhost.pem");
@@ -70,7 +72,7 @@ pub struct Outcome {
     pub content_bytes: usize,
     /// The session has refused what it was given.
     pub is_refused: bool,
-    /// No byte was changed or added.
+    /// No byte was changed or added, and the client has not changed its keys too often.
     pub is_genuine: bool,
 }
 
@@ -82,6 +84,8 @@ struct Run {
     wire: VecDeque<u8>,
     written: Vec<u8>,
     given: Vec<u8>,
+    /// Since the last content.
+    key_updates: usize,
     is_genuine: bool,
     is_refused: bool,
 }
@@ -104,6 +108,7 @@ pub fn drive(peers: &Peers, script: &[u8]) -> Outcome {
         wire: VecDeque::new(),
         written: Vec::new(),
         given: Vec::new(),
+        key_updates: 0,
         is_genuine: true,
         is_refused: false,
     };
@@ -126,7 +131,7 @@ pub fn drive(peers: &Peers, script: &[u8]) -> Outcome {
                 run.wire[at] ^= 1 << (operation / 8 % 8);
                 run.is_genuine = false;
             }
-            2 => run.client.refresh_traffic_keys().unwrap_or_default(),
+            2 => run.update_keys(),
             3 | 4 => run.write(number % CONTENT_BYTES_MAX, operation),
             5 => run.deliver(number % 8 + 1),
             _ => run.deliver(number % PIECE_BYTES_MAX + 1),
@@ -136,11 +141,22 @@ pub fn drive(peers: &Peers, script: &[u8]) -> Outcome {
 }
 
 impl Run {
+    /// Only TLS 1.3 can, after the handshake.
+    fn update_keys(&mut self) {
+        if self.client.refresh_traffic_keys().is_ok() {
+            self.key_updates += 1;
+            self.is_genuine &= self.key_updates <= KEY_UPDATES_MAX;
+        }
+    }
+
     fn write(&mut self, bytes: usize, seed: u8) {
         let content: Vec<u8> = (0..bytes).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect();
         // A client that was answered nonsense writes nothing any more.
         if self.client.writer().write_all(&content).is_ok() {
             self.written.extend(content);
+            if bytes > 0 {
+                self.key_updates = 0;
+            }
         }
     }
 

@@ -520,15 +520,16 @@ fn a_group_remembers_departures_and_their_reasons() {
     );
 }
 
-/// Of the only group, as `(why, milliseconds it took, generation, members)`.
-fn rebalances(bench: &Bench) -> Vec<(Cause, Option<(i64, i32, usize)>)> {
-    let groups = bench.machine.overview(&|_| 0);
+/// Why, and once it has ended the milliseconds it took, the generation and the members.
+type Told = (Cause, Option<(i64, i32, usize)>);
+
+/// Of the only group.
+pub(super) fn rebalances(machine: &Machine) -> Vec<Told> {
+    let groups = machine.overview(&|_| 0);
     let told = groups[0].rebalances.iter();
     told.map(|one| {
-        let took = |ended: &Ended| ended.at.0 - one.began.0;
-        let ended = one.ended.as_ref();
-        let ended = ended.map(|ended| (took(ended), ended.generation, ended.member_count));
-        (one.why.clone(), ended)
+        let took = |ended: &Ended| (ended.at.0 - one.began.0, ended.generation, ended.member_count);
+        (one.why.clone(), one.ended.as_ref().map(took))
     })
     .collect()
 }
@@ -542,11 +543,11 @@ fn a_group_remembers_its_rebalances_and_what_began_each() {
         Cause::Joined(client.clone()),
         Some((2 * i64::from(DELAY_MS), 1, 2)),
     );
-    assert_eq!(rebalances(&bench), [first.clone()]);
+    assert_eq!(rebalances(&bench.machine), std::slice::from_ref(&first));
     bench.leave(vec![(&ids[1], None)]);
     bench.pass(700);
     assert_eq!(
-        rebalances(&bench),
+        rebalances(&bench.machine),
         [first.clone(), (Cause::Left(client.clone()), None)]
     );
     let again = JoinRequest {
@@ -559,12 +560,12 @@ fn a_group_remembers_its_rebalances_and_what_began_each() {
     let ticket = bench.sync(of(&ids[0], 2), vec![(&ids[0], b"x")]);
     bench.synced(ticket);
     let second = (Cause::Left(client.clone()), Some((750, 2, 1)));
-    assert_eq!(rebalances(&bench), [first, second]);
+    assert_eq!(rebalances(&bench.machine), [first, second]);
     // The leader asks for a rebalance of its own.
     bench.join(&again);
-    assert_eq!(rebalances(&bench)[2], (Cause::Asked(client), None));
+    assert_eq!(rebalances(&bench.machine)[2], (Cause::Asked(client), None));
     bench.replay();
-    assert_eq!(bench.machine.overview(&|_| 0)[0].rebalances, []);
+    assert_eq!(rebalances(&bench.machine), []);
 }
 
 #[test]

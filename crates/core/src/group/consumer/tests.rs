@@ -9,13 +9,14 @@ use ottla_wire::primitives::Uuid;
 use crate::access::Caller;
 use crate::group::config::{ConsumerConfig, GroupConfig};
 use crate::group::machine::Machine;
-use crate::group::rebalances::{Cause, Rebalance};
+use crate::group::rebalances::Cause;
 use crate::group::record::{GroupRecord, StoredGroup};
 use crate::group::reply::{GroupReply, Step};
 use crate::group::request::{
     GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
 };
+use crate::group::tests::rebalances;
 use crate::image::topics::TopicsImage;
 use crate::time::Now;
 use crate::time::{Moment, Timestamp};
@@ -287,15 +288,7 @@ fn a_consumer_group_remembers_its_rebalances_and_what_began_each() {
     bench.beat(bench.plain("a", 2)).unwrap();
     bench.pass(300);
     let joined = || Cause::Joined("c".into());
-    let rebalances = |bench: &Bench| {
-        let groups = bench.machine.overview(&|_| 0);
-        let told = groups[0].rebalances.iter();
-        let ended = |one: &Rebalance| {
-            let ended = one.ended.as_ref();
-            ended.map(|ended| (ended.at.0 - one.began.0, ended.generation, ended.member_count))
-        };
-        told.map(|one| (one.why.clone(), ended(one))).collect::<Vec<_>>()
-    };
+    let rebalances = |bench: &Bench| rebalances(&bench.machine);
     // The second member is in the group, and waits for its share.
     assert_eq!(
         rebalances(&bench),
