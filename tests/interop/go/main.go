@@ -47,6 +47,8 @@ func main() {
 		groupCases(s)
 	case "transactions":
 		transactions(s)
+	case "member":
+		groupMember(s, rest)
 	case "drain":
 		s.run(phase, func() { drain(s, rest) })
 	case "secured":

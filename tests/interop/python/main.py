@@ -13,6 +13,7 @@ import everyday
 import groups
 import load
 import login
+import member
 import push
 import quota
 import records
@@ -52,6 +53,8 @@ def main() -> int:
         crash_transactions.load(suite, rest[0], int(rest[1]), rest[2])
     elif phase == "consumer-protocol":
         groups.run_consumer_protocol(suite)
+    elif phase == "member":
+        member.run(suite, rest[0], rest[1:])
     elif phase == "everyday":
         everyday.run(suite, rest[0])
     elif phase == "quota":

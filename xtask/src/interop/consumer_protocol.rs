@@ -1,5 +1,5 @@
-//! Groups of KIP-848: members of Java and librdkafka that come, go, die and outlive a restart of
-//! the broker, and Kafka's tools for such groups.
+//! Groups of KIP-848: members of Java, librdkafka, franz-go and ours that come, go, die and outlive
+//! a restart of the broker, and Kafka's tools for such groups.
 
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
     for (name, case) in CASES {
         report(table, name, case(programs, &server.bootstrap()));
     }
+    let name = "clients of four kinds share a group and change its protocol";
+    report(table, name, share(programs, clients, &server.bootstrap()));
     let name = "Java consumers outlive a restart of the broker";
     let restarted = outlive(programs, &site, server, target);
     server = match restarted {
@@ -108,7 +110,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str) -> Result<()> {
         bench.write(60)?;
         bench.all_read()?;
         bench.nothing_read_twice()?;
-        bench.kill_java(0)?;
+        bench.kill(0)?;
         bench.settle(&[6])?;
         bench.write(60)?;
         bench.all_read()?;
@@ -180,6 +182,50 @@ fn migrate(programs: &Programs, bootstrap: &str) -> Result<()> {
         bench.close_all()?;
     }
     Ok(())
+}
+
+/// Members of four clients in one group, of both protocols at a time; one of them dies.
+fn share(programs: &Programs, clients: &Clients, bootstrap: &str) -> Result<()> {
+    let mut bench = Bench::create(programs, bootstrap, "kip848-share")?.with(clients);
+    let classic = strategy("CooperativeStickyAssignor");
+    for (maker, counts) in [
+        (Maker::FranzGo, &[6][..]),
+        (Maker::Librdkafka, &[3, 3]),
+        (Maker::Java, &[2, 2, 2]),
+    ] {
+        bench.join(maker, &[&classic])?;
+        bench.settle(counts)?;
+        bench.write(60)?;
+        bench.all_read()?;
+    }
+    check_type(programs, bootstrap, &bench.group, "classic")?;
+    // The oldest leaves for each that joins.
+    for (maker, protocol, kind) in [
+        (Maker::Librdkafka, NEW_PROTOCOL, "consumer"),
+        (Maker::FranzGo, NEW_PROTOCOL, "consumer"),
+        (Maker::Ours, NEW_PROTOCOL, "consumer"),
+        (Maker::Java, NEW_PROTOCOL, "consumer"),
+        (Maker::FranzGo, &classic, "consumer"),
+        (Maker::Librdkafka, &classic, "consumer"),
+        (Maker::Java, &classic, "classic"),
+    ] {
+        bench.join(maker, &[protocol])?;
+        bench.settle(&[1, 1, 2, 2])?;
+        bench.write(60)?;
+        bench.all_read()?;
+        bench.close(0)?;
+        bench.settle(&[2, 2, 2])?;
+        bench.write(60)?;
+        bench.all_read()?;
+        check_type(programs, bootstrap, &bench.group, kind)?;
+    }
+    bench.nothing_read_twice()?;
+    // librdkafka's, without a farewell.
+    bench.kill(1)?;
+    bench.settle(&[3, 3])?;
+    bench.write(60)?;
+    bench.all_read()?;
+    bench.close_all()
 }
 
 fn migrate_static(programs: &Programs, bootstrap: &str) -> Result<()> {

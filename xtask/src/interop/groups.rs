@@ -15,6 +15,7 @@ use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, RebalanceListener, TopicPartition};
 use ottla_client::producer::{Producer, Record};
 
+use super::clients::{Client, Clients};
 use super::server::Programs;
 use super::table::Table;
 use super::toolchain;
@@ -34,6 +35,19 @@ pub(super) fn strategy(assignor: &str) -> String {
 pub(super) enum Maker {
     Ours,
     Java,
+    Librdkafka,
+    FranzGo,
+}
+
+impl Maker {
+    fn name(self) -> &'static str {
+        match self {
+            Ours => "ours",
+            Java => "java",
+            Maker::Librdkafka => "librdkafka",
+            Maker::FranzGo => "franz-go",
+        }
+    }
 }
 
 use Maker::{Java, Ours};
@@ -41,7 +55,8 @@ use Maker::{Java, Ours};
 /// A log of what a member has reported.
 #[derive(Debug, Default)]
 struct Diary {
-    generation: i32,
+    /// `None`: the client does not tell.
+    generation: Option<i32>,
     owned: BTreeSet<String>,
     /// Partitions passed to the listener, in order.
     revoked: Vec<String>,
@@ -75,6 +90,8 @@ fn lock(diary: &Mutex<Diary>) -> MutexGuard<'_, Diary> {
 
 pub(super) struct Bench<'a> {
     programs: &'a Programs,
+    /// Where members of librdkafka and franz-go are wanted.
+    clients: Option<&'a Clients>,
     bootstrap: &'a str,
     pub(super) group: String,
     pub(super) topic: String,
@@ -110,11 +127,10 @@ pub fn run(table: &mut Table, programs: &Programs, bootstrap: &str) -> Result<()
         "pattern, a new topic and new partitions".into(),
         pattern(programs, bootstrap),
     ));
-    for first in [Ours, Java] {
-        let name = match first {
-            Ours => "static member of ours replaced by Java's",
-            Java => "static member of Java's replaced by ours",
-        };
+    for (first, name) in [
+        (Ours, "static member of ours replaced by Java's"),
+        (Java, "static member of Java's replaced by ours"),
+    ] {
         cases.push((name.into(), take_over_static(programs, bootstrap, first)));
     }
     for (name, outcome) in cases {
@@ -166,7 +182,7 @@ fn come_and_go(programs: &Programs, bootstrap: &str, assignor: &str, first: Make
     bench.settle(&[2, 2, 2])?;
     // Java's member can be killed; ours runs in this process.
     let java = if second == Java { 0 } else { 1 };
-    bench.kill_java(java)?;
+    bench.kill(java)?;
     bench.settle(&[3, 3])?;
     bench.write(60)?;
     bench.all_read()?;
@@ -259,6 +275,7 @@ impl<'a> Bench<'a> {
         create(bootstrap, name, PARTITIONS)?;
         Ok(Bench {
             programs,
+            clients: None,
             bootstrap,
             group: format!("{name}-group"),
             topic: name.to_string(),
@@ -269,6 +286,14 @@ impl<'a> Bench<'a> {
         })
     }
 
+    /// With members of librdkafka and franz-go.
+    pub(super) fn with(self, clients: &'a Clients) -> Bench<'a> {
+        Bench {
+            clients: Some(clients),
+            ..self
+        }
+    }
+
     pub(super) fn join(&mut self, maker: Maker, settings: &[&str]) -> Result<()> {
         let topic = self.topic.clone();
         self.join_on(maker, &topic, settings)
@@ -277,7 +302,7 @@ impl<'a> Bench<'a> {
     /// - `topics`: comma-separated names, or a pattern after `~`.
     pub(super) fn join_on(&mut self, maker: Maker, topics: &str, settings: &[&str]) -> Result<()> {
         self.started += 1;
-        let name = format!("{} {}", if maker == Ours { "ours" } else { "java" }, self.started);
+        let name = format!("{} {}", maker.name(), self.started);
         let group = format!("group.id={}", self.group);
         // With the protocol of KIP-848 the broker sets these.
         let timeouts: &[&str] = match settings.contains(&NEW_PROTOCOL) {
@@ -297,19 +322,29 @@ impl<'a> Bench<'a> {
             .map(ToString::to_string)
             .collect();
         let diary: Arc<Mutex<Diary>> = Arc::default();
-        let running = match maker {
-            Ours => start_ours(self.bootstrap, topics, &settings, diary.clone())?,
-            Java => start_java(
-                self.programs,
-                self.bootstrap,
-                topics,
-                &settings,
-                diary.clone(),
-                &self.group,
-            )?,
+        let running = match self.program(maker)? {
+            None => start_ours(self.bootstrap, topics, &settings, diary.clone())?,
+            Some(mut command) => {
+                command.args(["member", self.bootstrap, topics]).args(&settings);
+                start_process(command, diary.clone(), &self.group)?
+            }
         };
         self.members.push(Member { name, diary, running });
         Ok(())
+    }
+
+    /// - Returns: `None`: ours, which runs in this process.
+    fn program(&self, maker: Maker) -> Result<Option<Command>> {
+        let of = |client| {
+            let clients = self.clients.context("this bench has no other clients")?;
+            Ok(Some(clients.command(&self.programs.kafka, client)))
+        };
+        match maker {
+            Ours => Ok(None),
+            Java => Ok(Some(self.programs.kafka.java(64, "interop.Main"))),
+            Maker::Librdkafka => of(Client::Librdkafka),
+            Maker::FranzGo => of(Client::FranzGo),
+        }
     }
 
     fn wait(&self, what: &str, is_done: impl Fn(&[Member]) -> bool) -> Result<()> {
@@ -319,7 +354,7 @@ impl<'a> Bench<'a> {
                 let diaries = self.members.iter().map(|member| {
                     let diary = lock(&member.diary);
                     format!(
-                        "{}: generation {}, {:?}, {} values{}",
+                        "{}: generation {:?}, {:?}, {} values{}",
                         member.name,
                         diary.generation,
                         diary.owned,
@@ -351,11 +386,11 @@ impl<'a> Bench<'a> {
             for member in members {
                 let diary = lock(&member.diary);
                 found.push(diary.owned.len());
-                generations.insert(diary.generation);
+                generations.extend(diary.generation);
                 owned.extend(diary.owned.iter().cloned());
             }
             found.sort_unstable();
-            found == counts && owned.len() == counts.iter().sum::<usize>() && generations.len() == 1
+            found == counts && owned.len() == counts.iter().sum::<usize>() && generations.len() <= 1
         })
     }
 
@@ -364,7 +399,7 @@ impl<'a> Bench<'a> {
         lock(&self.members[index].diary).owned.clone()
     }
 
-    fn generation(&self, index: usize) -> i32 {
+    fn generation(&self, index: usize) -> Option<i32> {
         lock(&self.members[index].diary).generation
     }
 
@@ -436,10 +471,10 @@ impl<'a> Bench<'a> {
         self.written.retain(|value| !diary.read.contains_key(value));
     }
 
-    pub(super) fn kill_java(&mut self, index: usize) -> Result<()> {
+    pub(super) fn kill(&mut self, index: usize) -> Result<()> {
         let member = &mut self.members[index];
         let Running::Process { child, .. } = &mut member.running else {
-            bail!("{} is not Java's", member.name);
+            bail!("{} runs in this process", member.name);
         };
         child.kill()?;
         child.wait()?;
@@ -581,35 +616,25 @@ fn consume(
             *diary.read.entry(value).or_default() += 1;
         }
         diary.owned = consumer.assignment().iter().map(ToString::to_string).collect();
-        diary.generation = consumer
-            .group_metadata()
-            .map_or(-1, |metadata| metadata.generation_id);
+        diary.generation = consumer.group_metadata().map(|metadata| metadata.generation_id);
     }
     Ok(())
 }
 
-fn start_java(
-    programs: &Programs,
-    bootstrap: &str,
-    topics: &str,
-    settings: &[String],
-    diary: Arc<Mutex<Diary>>,
-    group: &str,
-) -> Result<Running> {
+/// Starts a member that prints lines of a diary.
+fn start_process(mut command: Command, diary: Arc<Mutex<Diary>>, group: &str) -> Result<Running> {
     let logs = toolchain::logs();
     std::fs::create_dir_all(&logs)?;
     let log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(logs.join(format!("member-{group}.err")))?;
-    let mut command: Command = programs.kafka.java(64, "interop.Main");
-    command.args(["member", bootstrap, topics]).args(settings);
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
-        .context("cannot start Java's member")?;
+        .context("cannot start a member")?;
     let output = child.stdout.take().context("the output is piped")?;
     let input = child.stdin.take();
     thread::Builder::new().name("diary".into()).spawn(move || {
@@ -632,7 +657,7 @@ fn take_line(diary: &mut Diary, line: &str) {
         ["REVOKED", partitions] => diary.revoked.extend(names(partitions)),
         ["LOST", partitions] => diary.lost.extend(names(partitions)),
         ["PLACE", generation, partitions] => {
-            diary.generation = generation.parse().unwrap_or(-1);
+            diary.generation = generation.parse().ok().filter(|generation| *generation >= 0);
             diary.owned = names(partitions).into_iter().collect();
         }
         ["READ", _, value] => *diary.read.entry(value.to_string()).or_default() += 1,

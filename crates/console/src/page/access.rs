@@ -159,7 +159,7 @@ fn question(principal: &str, query: &Query) -> Result<AccessQuestion, String> {
 }
 
 fn explanation(answer: &Option<Told<AccessAnswer>>, query: &Query) -> Block {
-    let note = "Asks the decision of the authorizer, as `ottla access explain` does; nothing is changed. Without a host it is one that no rule names.";
+    let note = "Asks what the authorizer decides, as ottla access explain does; nothing is changed. Without a host it is one that no rule names.";
     block("explain", "May this principal do that?", note, |page| {
         page.nest("form", &[("class", &"fil")], |page| {
             let given = |field| query.get(field).unwrap_or_default();
