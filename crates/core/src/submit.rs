@@ -6,6 +6,7 @@ use std::task::{Poll, Waker};
 use ottla_wire::error_code::ErrorCode;
 use tracing::{error, warn};
 
+use crate::access::granted::OwnedGrant;
 use crate::config::NodeConfig;
 use crate::controller::topics::NewTopic;
 use crate::controller::{Controller, ControllerError};
@@ -147,7 +148,7 @@ impl InternalTopic {
             }
         };
         NewTopic {
-            name: self.name().to_owned(),
+            name: OwnedGrant::own(self.name()),
             partition_count,
             replication_factor: 1,
             assignments: Vec::new(),

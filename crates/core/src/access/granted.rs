@@ -1,12 +1,15 @@
 //! What a check gives: leave to use one resource.
 //!
 //! The ways to logs, groups and transactional ids (`node.rs`, `group/groups.rs`,
-//! `transaction/transactions.rs`) take it, and only a [`Caller`](super::Caller) gives it: a handler
-//! that forgets to ask is not compiled. Which operation to ask for is the handler's part, and
-//! watched over by the tests of every API with and without each permission.
+//! `transaction/transactions.rs`), and what the controller changes in topics and settings, take it,
+//! and only a [`Caller`](super::Caller) gives it: a handler that forgets to ask is not compiled.
+//! Which operation to ask for is the handler's part, and watched over by the tests of every API with
+//! and without each permission. What concerns the whole cluster is asked for in the table of APIs.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+
+use crate::config::ConfigResource;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {}
@@ -57,6 +60,16 @@ pub struct OwnedGrant<R> {
 }
 
 impl<R> OwnedGrant<R> {
+    /// What the broker does by itself: a name from a request is never `'static`.
+    pub fn own(name: &'static str) -> OwnedGrant<R> {
+        Granted::new(name).keep()
+    }
+
+    #[cfg(test)]
+    pub fn of(name: &str) -> OwnedGrant<R> {
+        Granted::new(name).keep()
+    }
+
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -81,5 +94,24 @@ impl GrantedCluster {
 
     pub fn transactional_id(self, id: &str) -> GrantedTransactionalId<'_> {
         Granted::new(id)
+    }
+}
+
+/// A resource whose settings the caller may use as it asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedConfig(ConfigResource);
+
+impl GrantedConfig {
+    pub(super) fn new(resource: ConfigResource) -> GrantedConfig {
+        GrantedConfig(resource)
+    }
+
+    #[cfg(test)]
+    pub fn of(resource: ConfigResource) -> GrantedConfig {
+        GrantedConfig(resource)
+    }
+
+    pub fn resource(&self) -> &ConfigResource {
+        &self.0
     }
 }

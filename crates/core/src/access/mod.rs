@@ -31,7 +31,7 @@ use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 use tracing::{info, warn};
 
-use crate::config::AuthorizerConfig;
+use crate::config::{AuthorizerConfig, ConfigResource, ConfigResourceType};
 use crate::denied::DeniedOperation;
 use crate::image::access::AclImage;
 use crate::permitted::{Asked, Holder};
@@ -40,7 +40,7 @@ use crate::time::Moment;
 use acl::{CLUSTER_NAME, Operation, ResourceType};
 use decide::{Asker, Decision};
 use denials::{DenialCount, Denials};
-use granted::{Granted, GrantedCluster, GrantedGroup, GrantedTopic, GrantedTransactionalId};
+use granted::{Granted, GrantedCluster, GrantedConfig, GrantedGroup, GrantedTopic, GrantedTransactionalId};
 use index::AclIndex;
 
 /// The authorizer, if one is configured.
@@ -219,6 +219,20 @@ impl<'a> Caller<'a> {
     pub fn cluster(&self, operation: Operation) -> Result<GrantedCluster, ErrorCode> {
         self.check(operation, ResourceType::Cluster, CLUSTER_NAME)
             .map(|()| GrantedCluster::new())
+    }
+
+    /// An operation on the settings of a resource: those of brokers and of client metrics are the
+    /// cluster's.
+    pub fn config(&self, operation: Operation, resource: ConfigResource) -> Result<GrantedConfig, ErrorCode> {
+        let name = &*resource.name;
+        match resource.resource_type {
+            ConfigResourceType::Topic => self.topic(operation, name).map(drop),
+            ConfigResourceType::Group => self.group(operation, name).map(drop),
+            ConfigResourceType::Broker | ConfigResourceType::ClientMetrics => {
+                self.cluster(operation).map(drop)
+            }
+        }
+        .map(|()| GrantedConfig::new(resource))
     }
 
     /// Whether the client may know of the resource. A denial is no event: the resource is left out

@@ -9,6 +9,7 @@ use ottla_wire::metadata_records::{MetadataRecord, config::ConfigRecord};
 
 use super::Decider;
 use super::topics::topic_name_problem;
+use crate::access::granted::GrantedConfig;
 use crate::config;
 use crate::config::{ConfigError, ConfigResource, ConfigResourceType, ConfigValues};
 use crate::image::record::RecordList;
@@ -29,14 +30,14 @@ pub enum ConfigOperation {
 /// All changes of one request to one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigChange {
-    pub resource: ConfigResource,
+    pub resource: GrantedConfig,
     pub operations: Vec<(String, ConfigOperation)>,
 }
 
 /// The values that AlterConfigs leaves a resource with: settings that are not named are removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigReplacement {
-    pub resource: ConfigResource,
+    pub resource: GrantedConfig,
     pub values: Vec<(String, Option<String>)>,
 }
 
@@ -75,7 +76,8 @@ impl Decider<'_> {
     }
 
     fn alter_resource(&self, change: &ConfigChange, records: &mut RecordList) -> Result<(), Refusal> {
-        let current = self.current_values(&change.resource);
+        let resource = change.resource.resource();
+        let current = self.current_values(resource);
         let mut next = ConfigValues::clone(&current);
         let mut touched = BTreeMap::<Arc<str>, Option<Arc<str>>>::new();
         for (key, operation) in &change.operations {
@@ -102,8 +104,8 @@ impl Decider<'_> {
             };
             touched.insert(key, value);
         }
-        self.check_resource(&change.resource, &touched, &next)?;
-        self.push_changes(&change.resource, &current, &touched, records);
+        self.check_resource(resource, &touched, &next)?;
+        self.push_changes(resource, &current, &touched, records);
         Ok(())
     }
 
@@ -115,7 +117,7 @@ impl Decider<'_> {
         elements: &str,
         append: bool,
     ) -> Result<Arc<str>, Refusal> {
-        let row = config::key_of(change.resource.resource_type, key);
+        let row = config::key_of(change.resource.resource().resource_type, key);
         if row.map(|row| row.value_type) != Some(ValueType::List) {
             let operation = if append { "APPEND" } else { "SUBTRACT" };
             return Err(Refusal::new(
@@ -143,7 +145,8 @@ impl Decider<'_> {
     }
 
     fn replace_resource(&self, change: &ConfigReplacement, records: &mut RecordList) -> Result<(), Refusal> {
-        let current = self.current_values(&change.resource);
+        let resource = change.resource.resource();
+        let current = self.current_values(resource);
         let mut next = ConfigValues::new();
         let mut touched: BTreeMap<Arc<str>, Option<Arc<str>>> =
             current.keys().map(|key| (key.clone(), None)).collect();
@@ -158,8 +161,8 @@ impl Decider<'_> {
             next.insert(key.clone(), value.clone());
             touched.insert(key, Some(value));
         }
-        self.check_resource(&change.resource, &touched, &next)?;
-        self.push_changes(&change.resource, &current, &touched, records);
+        self.check_resource(resource, &touched, &next)?;
+        self.push_changes(resource, &current, &touched, records);
         Ok(())
     }
 
@@ -351,7 +354,7 @@ mod tests {
         operation: ConfigOperation,
     ) -> Result<(), Refusal> {
         let change = ConfigChange {
-            resource: resource.clone(),
+            resource: GrantedConfig::of(resource.clone()),
             operations: vec![(key.to_owned(), operation)],
         };
         let mut controller = world.start();

@@ -12,6 +12,7 @@ use super::configs::ConfigOperation;
 use super::snapshot_file::SnapshotId;
 use super::topics::*;
 use super::*;
+use crate::access::granted::{GrantedConfig, OwnedGrant};
 use crate::config::ConfigResource;
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
@@ -41,10 +42,11 @@ fn open_and(disk: &MemoryDisk, seed: u64, recover_metadata: bool) -> Result<Cont
 
 fn topic(name: &str) -> NewTopic {
     NewTopic {
-        name: name.to_owned(),
+        name: OwnedGrant::of(name),
         partition_count: 3,
         replication_factor: 1,
-        ..NewTopic::default()
+        assignments: Vec::new(),
+        configs: Vec::new(),
     }
 }
 
@@ -67,7 +69,7 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
         expected.acknowledged.push(name.clone());
         let operations = vec![("retention.ms".to_owned(), ConfigOperation::Set(round.to_string()))];
         let change = ConfigChange {
-            resource: ConfigResource::topic(&name),
+            resource: GrantedConfig::of(ConfigResource::topic(&name)),
             operations,
         };
         controller
@@ -79,6 +81,7 @@ fn run(disk: &MemoryDisk, seed: u64, expected: &mut Expected) -> Result<(), Cont
             // Until the answer arrives, the topic may or may not exist.
             expected.deleted.push(victim.clone());
             let delete = TopicToDelete {
+                granted: Some(OwnedGrant::of(&victim)),
                 name: Some(victim),
                 id: Uuid::ZERO,
             };

@@ -13,6 +13,7 @@ use super::metadata_log::METADATA_DIRECTORY;
 use super::snapshot_file::{SnapshotId, each_batch};
 use super::tests::{NOW, World, create, files, new_topic};
 use super::*;
+use crate::access::granted::OwnedGrant;
 use crate::config::{Listener, SecurityProtocol};
 use crate::growth::{Growth, NewController};
 use crate::image::features::{KRAFT_VERSION, METADATA_VERSION};
@@ -34,6 +35,7 @@ impl Stopped {
         let gone = TopicToDelete {
             name: None,
             id: gone.id,
+            granted: Some(OwnedGrant::of("gone")),
         };
         assert_eq!(
             controller

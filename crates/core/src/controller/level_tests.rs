@@ -10,6 +10,7 @@ use super::metadata_log::METADATA_DIRECTORY;
 use super::snapshot_file::SnapshotId;
 use super::tests::{NOW, World, create, files, new_topic};
 use super::*;
+use crate::access::granted::GrantedConfig;
 use crate::config::ConfigResource;
 use crate::image::access::ScramKey;
 use crate::image::features::{KRAFT_VERSION, METADATA_VERSION, TRANSACTION_VERSION};
@@ -341,7 +342,7 @@ fn the_first_level_of_eligible_replicas_fixes_min_insync_replicas() {
     world.lines.push(("min.insync.replicas", "2".to_owned()));
     let mut controller = world.start();
     let own = ConfigChange {
-        resource: ConfigResource::broker(1),
+        resource: GrantedConfig::of(ConfigResource::broker(1)),
         operations: vec![(
             "min.insync.replicas".to_owned(),
             configs::ConfigOperation::Set("3".to_owned()),

@@ -9,6 +9,7 @@ use ottla_wire::metadata_records::partition::PartitionRecord;
 
 use super::topics::*;
 use super::*;
+use crate::access::granted::{GrantedConfig, OwnedGrant};
 use crate::image::features::METADATA_VERSION;
 use crate::image::snapshot::records_of;
 use crate::image::topics::NO_LEADER;
@@ -73,10 +74,11 @@ impl World {
 
 pub(super) fn new_topic(name: &str, partition_count: i32) -> NewTopic {
     NewTopic {
-        name: name.to_owned(),
+        name: OwnedGrant::of(name),
         partition_count,
         replication_factor: -1,
-        ..NewTopic::default()
+        assignments: Vec::new(),
+        configs: Vec::new(),
     }
 }
 
@@ -373,10 +375,10 @@ fn a_change_of_many_batches_is_all_or_nothing() {
     let value = "x".repeat(30_000);
     let changes: Vec<ConfigChange> = (0..200)
         .map(|index| ConfigChange {
-            resource: crate::config::ConfigResource {
+            resource: GrantedConfig::of(crate::config::ConfigResource {
                 resource_type: crate::config::ConfigResourceType::ClientMetrics,
                 name: format!("m{index}").into(),
-            },
+            }),
             operations: vec![("metrics".to_owned(), configs::ConfigOperation::Set(value.clone()))],
         })
         .collect();
@@ -546,25 +548,30 @@ fn topics_are_deleted_by_name_or_by_id_once() {
     let a = create(&mut controller, new_topic("a", 1)).unwrap().id;
     let b = create(&mut controller, new_topic("b", 1)).unwrap().id;
     create(&mut controller, new_topic("c", 1)).unwrap();
+    let d = create(&mut controller, new_topic("d", 1)).unwrap().id;
     let name = |name: &str| TopicToDelete {
         name: Some(name.to_owned()),
         id: Uuid::ZERO,
+        granted: Some(OwnedGrant::of(name)),
     };
-    let id = |id| TopicToDelete { name: None, id };
-    let both = TopicToDelete {
-        name: Some("c".to_owned()),
-        id: a,
+    let id = |id, granted: Option<&str>| TopicToDelete {
+        name: None,
+        id,
+        granted: granted.map(OwnedGrant::of),
     };
+    let both = TopicToDelete { id: a, ..name("c") };
     let requests = [
         name("a"),
-        id(b),
+        id(b, Some("b")),
         name("none"),
-        id(Uuid([5; 16])),
-        id(Uuid::ZERO),
+        id(Uuid([5; 16]), None),
+        id(Uuid::ZERO, None),
         both,
         name("c"),
         name("c"),
-        id(a),
+        id(a, Some("a")),
+        // Made between the check of the client and this moment.
+        id(d, None),
     ];
     let results = controller
         .delete_topics(&mut MutationQuota::unlimited(), &requests, NOW)
@@ -584,7 +591,8 @@ fn topics_are_deleted_by_name_or_by_id_once() {
             Some(InvalidRequest),
             Some(InvalidRequest),
             Some(InvalidRequest),
-            Some(InvalidRequest)
+            Some(InvalidRequest),
+            Some(UnknownTopicId)
         ]
     );
     let left: Vec<String> = controller
@@ -593,7 +601,7 @@ fn topics_are_deleted_by_name_or_by_id_once() {
         .iter()
         .map(|topic| topic.name.to_string())
         .collect();
-    assert_eq!(left, ["c"]);
+    assert_eq!(left, ["c", "d"]);
 }
 
 #[test]
@@ -603,7 +611,7 @@ fn a_topic_grows_and_never_shrinks() {
     create(&mut controller, new_topic("t", 2)).unwrap();
     let mut grow = |topic: &str, count, assignments: Option<Vec<Vec<i32>>>| {
         let request = NewPartitions {
-            topic: topic.to_owned(),
+            topic: OwnedGrant::of(topic),
             count,
             assignments,
         };
@@ -642,7 +650,7 @@ fn configurations_are_set_appended_and_refused_as_in_kafka() {
     create(&mut controller, new_topic("t", 1)).unwrap();
     let mut alter = |resource: ConfigResource, key: &str, operation: ConfigOperation| {
         let change = ConfigChange {
-            resource,
+            resource: GrantedConfig::of(resource),
             operations: vec![(key.to_owned(), operation)],
         };
         let result = controller
@@ -737,7 +745,7 @@ fn configurations_are_set_appended_and_refused_as_in_kafka() {
 
     let values = vec![("segment.bytes".to_owned(), Some("2000000".to_owned()))];
     let replacement = ConfigReplacement {
-        resource: topic(),
+        resource: GrantedConfig::of(topic()),
         values,
     };
     assert_eq!(

@@ -12,6 +12,7 @@ use ottla_wire::metadata_records::{
 use ottla_wire::primitives::Uuid;
 
 use super::Decider;
+use crate::access::granted::{OwnedGrant, Topic};
 use crate::config::{ConfigResourceType, ConfigValues};
 use crate::config::{TopicConfig, topic_values_error};
 use crate::image::METADATA_TOPIC;
@@ -24,9 +25,9 @@ use crate::random::Random;
 use crate::refusal::Refusal;
 
 /// A topic as requested by a client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTopic {
-    pub name: String,
+    pub name: OwnedGrant<Topic>,
     /// −1: `num.partitions`.
     pub partition_count: i32,
     /// −1: `default.replication.factor`.
@@ -46,9 +47,9 @@ pub struct CreatedTopic {
     pub values: ConfigValues,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPartitions {
-    pub topic: String,
+    pub topic: OwnedGrant<Topic>,
     /// Total number of partitions, old and new.
     pub count: i32,
     /// Replicas of each new partition.
@@ -60,6 +61,8 @@ pub struct NewPartitions {
 pub struct TopicToDelete {
     pub name: Option<String>,
     pub id: Uuid,
+    /// For the topic of that name or id; `None`: there was none.
+    pub granted: Option<OwnedGrant<Topic>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +113,10 @@ fn has_collision_characters(name: &str) -> bool {
 /// Indexes existing topics that may collide with a new name, because the names differ only in '.'
 /// and '_'.
 fn collision_index(image: &MetadataImage, topics: &[NewTopic]) -> BTreeMap<String, Arc<str>> {
-    if !topics.iter().any(|topic| has_collision_characters(&topic.name)) {
+    if !topics
+        .iter()
+        .any(|topic| has_collision_characters(topic.name.name()))
+    {
         return BTreeMap::new();
     }
     let existing = image
@@ -138,13 +144,13 @@ impl Decider<'_> {
         }
         let mut seen = BTreeMap::<&str, usize>::new();
         for topic in topics {
-            *seen.entry(&topic.name).or_default() += 1;
+            *seen.entry(topic.name.name()).or_default() += 1;
         }
         let collisions = collision_index(self.image, topics);
         let mut records = RecordList::default();
         let mut results = Vec::with_capacity(topics.len());
         for topic in topics {
-            results.push(if seen[topic.name.as_str()] > 1 {
+            results.push(if seen[&**topic.name.name()] > 1 {
                 Err(Refusal::new(ErrorCode::InvalidRequest, "Duplicate topic name."))
             } else {
                 self.create_topic(topic, &collisions, random, quota, &mut records)
@@ -177,7 +183,7 @@ impl Decider<'_> {
         quota: &mut MutationQuota,
         records: &mut RecordList,
     ) -> Result<CreatedTopic, Refusal> {
-        let name = topic.name.as_str();
+        let name = &**topic.name.name();
         if name == METADATA_TOPIC {
             return Err(Refusal::new(
                 ErrorCode::InvalidRequest,
@@ -349,12 +355,12 @@ impl Decider<'_> {
         let mut records = RecordList::default();
         let mut seen = BTreeMap::<&str, usize>::new();
         for request in requests {
-            *seen.entry(&request.topic).or_default() += 1;
+            *seen.entry(request.topic.name()).or_default() += 1;
         }
         let results = requests
             .iter()
             .map(|request| {
-                if seen[request.topic.as_str()] > 1 {
+                if seen[&**request.topic.name()] > 1 {
                     return Err(Refusal::new(ErrorCode::InvalidRequest, "Duplicate topic name."));
                 }
                 self.grow_topic(request, quota, &mut records)
@@ -371,7 +377,7 @@ impl Decider<'_> {
     ) -> Result<(), Refusal> {
         let topic = self
             .image
-            .topic(&request.topic)
+            .topic(request.topic.name())
             .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition))?;
         let existing = topic.partitions.len() as i32;
         let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidPartitions, message));
@@ -454,20 +460,21 @@ impl Decider<'_> {
 
     fn topic_to_delete(&self, topic: &TopicToDelete, duplicate: bool) -> Result<&Arc<TopicImage>, Refusal> {
         let invalid = |message: &str| Err(Refusal::new(ErrorCode::InvalidRequest, message));
-        match &topic.name {
-            None if topic.id.is_zero() => invalid("Neither topic name nor id were specified."),
-            Some(_) if !topic.id.is_zero() => invalid("You may not specify both topic name and topic id."),
-            Some(_) if duplicate => invalid("Duplicate topic name."),
-            None if duplicate => invalid("Duplicate topic id."),
-            Some(name) => self
-                .image
-                .topic(name)
-                .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicOrPartition)),
-            None => self
-                .image
-                .topic_by_id(topic.id)
-                .ok_or_else(|| Refusal::plain(ErrorCode::UnknownTopicId)),
-        }
+        let (existing, unknown) = match &topic.name {
+            None if topic.id.is_zero() => return invalid("Neither topic name nor id were specified."),
+            Some(_) if !topic.id.is_zero() => {
+                return invalid("You may not specify both topic name and topic id.");
+            }
+            Some(_) if duplicate => return invalid("Duplicate topic name."),
+            None if duplicate => return invalid("Duplicate topic id."),
+            Some(name) => (self.image.topic(name), ErrorCode::UnknownTopicOrPartition),
+            None => (self.image.topic_by_id(topic.id), ErrorCode::UnknownTopicId),
+        };
+        // A topic may have come to be after the client was checked.
+        let granted = topic.granted.as_ref().map(OwnedGrant::name);
+        existing
+            .filter(|existing| granted == Some(&existing.name))
+            .ok_or_else(|| Refusal::plain(unknown))
     }
 }
 

@@ -31,6 +31,7 @@ use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupRequestAssignm
 use ottla_wire::primitives::{Reader, Uuid};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
 
+use crate::access::granted::OwnedGrant;
 use crate::config::NodeConfig;
 use crate::controller::topics::{NewTopic, TopicToDelete};
 use crate::node::{Job, LongAnswer, Node, NodeExecutor};
@@ -311,10 +312,11 @@ impl Sent {
 
 fn new_topic() -> NewTopic {
     NewTopic {
-        name: "t".to_owned(),
+        name: OwnedGrant::own("t"),
         partition_count: 2,
         replication_factor: 1,
-        ..NewTopic::default()
+        assignments: Vec::new(),
+        configs: Vec::new(),
     }
 }
 
@@ -728,7 +730,11 @@ fn a_topic_that_was_created_again_has_no_offsets() {
     submit::submit(&broker.node, move |node, controller| {
         controller.delete_topics(
             &mut MutationQuota::unlimited(),
-            &[TopicToDelete { name: None, id: old }],
+            &[TopicToDelete {
+                name: None,
+                id: old,
+                granted: Some(OwnedGrant::own("t")),
+            }],
             node.clock().timestamp(),
         )?;
         controller.create_topics(

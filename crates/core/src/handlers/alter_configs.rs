@@ -6,9 +6,10 @@ use ottla_wire::messages::alter_configs::{
 };
 
 use super::altered::{Altered, alterable, merge};
-use super::authorized::check_config_resource;
+use super::authorized::config_resource;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedConfig;
 use crate::controller::configs::ConfigReplacement;
 use crate::node::Node;
 use crate::pending::Handled;
@@ -32,8 +33,8 @@ pub(crate) fn handle(
     let altered = Altered::check(keys, |index| {
         let resource = &body.resources[index];
         let (resource_type, name) = (resource.resource_type, resource.resource_name);
-        check_config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
-        replacement(resource)
+        let granted = config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
+        replacement(granted, resource)
     });
     let (resources, checked, replacements) = altered.into_parts();
     let validate_only = body.validate_only;
@@ -64,15 +65,18 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
-fn replacement(resource: &AlterConfigsResource<'_>) -> Result<ConfigReplacement, Refusal> {
+fn replacement(
+    granted: Option<GrantedConfig>,
+    resource: &AlterConfigsResource<'_>,
+) -> Result<ConfigReplacement, Refusal> {
     let names = resource.configs.iter().map(|config| config.name);
-    let resource_key = alterable(resource.resource_type, resource.resource_name, names)?;
+    let granted = alterable(granted, resource.resource_type, names)?;
     let values = resource
         .configs
         .iter()
         .map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
     Ok(ConfigReplacement {
-        resource: resource_key,
+        resource: granted,
         values: values.collect(),
     })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ottla_wire::error_code::ErrorCode;
 
-use crate::config::{ConfigResource, ConfigResourceType};
+use crate::access::granted::GrantedConfig;
 use crate::refusal::Refusal;
 
 /// Type and name of a resource, as sent by the client.
@@ -73,10 +73,10 @@ pub(super) fn merge<T>(
 
 /// Returns the resource if its type can be configured and no key occurs twice.
 pub(super) fn alterable<'a>(
+    granted: Option<GrantedConfig>,
     resource_type: i8,
-    resource_name: &str,
     names: impl Iterator<Item = &'a str>,
-) -> Result<ConfigResource, Refusal> {
+) -> Result<GrantedConfig, Refusal> {
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
@@ -86,21 +86,18 @@ pub(super) fn alterable<'a>(
             ));
         }
     }
-    let resource_type = ConfigResourceType::from_code(resource_type).ok_or_else(|| {
+    granted.ok_or_else(|| {
         Refusal::new(
             ErrorCode::InvalidRequest,
             format!("Unknown resource type {resource_type}"),
         )
-    })?;
-    Ok(ConfigResource {
-        resource_type,
-        name: resource_name.into(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ConfigResource;
 
     #[test]
     fn results_keep_the_order_of_the_request() {
@@ -132,13 +129,14 @@ mod tests {
 
     #[test]
     fn a_repeated_key_and_an_unknown_type_are_refused() {
-        assert!(alterable(2, "t", ["a", "b"].into_iter()).is_ok());
+        let granted = || Some(GrantedConfig::of(ConfigResource::topic("t")));
+        assert!(alterable(granted(), 2, ["a", "b"].into_iter()).is_ok());
         assert_eq!(
-            alterable(2, "t", ["a", "a"].into_iter()).unwrap_err().code,
+            alterable(granted(), 2, ["a", "a"].into_iter()).unwrap_err().code,
             ErrorCode::InvalidRequest
         );
         assert_eq!(
-            alterable(8, "1", [].into_iter()).unwrap_err().code,
+            alterable(None, 8, [].into_iter()).unwrap_err().code,
             ErrorCode::InvalidRequest
         );
     }

@@ -2,7 +2,8 @@
 
 use crate::access::Caller;
 use crate::access::acl::{CLUSTER_NAME, Operation, ResourceType};
-use crate::config::ConfigResourceType;
+use crate::access::granted::GrantedConfig;
+use crate::config::{ConfigResource, ConfigResourceType};
 use crate::refusal::Refusal;
 
 /// The value when the client did not ask.
@@ -46,22 +47,20 @@ pub(super) fn cluster_operations(caller: &Caller<'_>) -> i32 {
     caller.authorized(CLUSTER_OPERATIONS, ResourceType::Cluster, CLUSTER_NAME)
 }
 
-/// Checks an operation on the settings of a resource. A type that does not exist is left to the
-/// caller.
-pub(super) fn check_config_resource(
+/// Returns leave for an operation on the settings of a resource; `None`: there is no such type.
+pub(super) fn config_resource(
     caller: &Caller<'_>,
     operation: Operation,
     resource_type: i8,
     name: &str,
-) -> Result<(), Refusal> {
-    let checked = match ConfigResourceType::from_code(resource_type) {
-        Some(ConfigResourceType::Topic) => caller.topic(operation, name).map(drop),
-        Some(ConfigResourceType::Group) => caller.group(operation, name).map(drop),
-        Some(ConfigResourceType::Broker | ConfigResourceType::ClientMetrics) => {
-            caller.cluster(operation).map(drop)
-        }
-        None if resource_type == BROKER_LOGGER => caller.cluster(operation).map(drop),
-        None => Ok(()),
+) -> Result<Option<GrantedConfig>, Refusal> {
+    let name = name.into();
+    let granted = match ConfigResourceType::from_code(resource_type) {
+        Some(resource_type) => caller
+            .config(operation, ConfigResource { resource_type, name })
+            .map(Some),
+        None if resource_type == BROKER_LOGGER => caller.cluster(operation).map(|_| None),
+        None => Ok(None),
     };
-    checked.map_err(Refusal::denial)
+    granted.map_err(Refusal::denial)
 }

@@ -9,6 +9,7 @@ use super::altered::merge;
 use super::deadline;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::{OwnedGrant, Topic};
 use crate::controller::topics::NewPartitions;
 use crate::node::Node;
 use crate::pending::Handled;
@@ -31,17 +32,12 @@ pub(crate) fn handle(
 ) -> Handled {
     let version = request.api_version;
     let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
-    let check = |name: &String| match caller.topic(Operation::Alter, name) {
-        Ok(_) => Ok(()),
+    let mut topics = Vec::new();
+    let mut check = |topic: &CreatePartitionsTopic<'_>| match caller.topic(Operation::Alter, topic.name) {
+        Ok(granted) => Ok(topics.push(new_partitions(granted.keep(), topic))),
         Err(code) => Err(Refusal::denial(code)),
     };
-    let checked: Results = names.iter().map(check).collect();
-    let allowed = body
-        .topics
-        .iter()
-        .zip(&checked)
-        .filter(|(_, checked)| checked.is_ok());
-    let topics: Vec<NewPartitions> = allowed.map(|(topic, _)| new_partitions(topic)).collect();
+    let checked: Results = body.topics.iter().map(&mut check).collect();
     let validate_only = body.validate_only;
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
@@ -69,10 +65,10 @@ pub(crate) fn handle(
     ))
 }
 
-fn new_partitions(topic: &CreatePartitionsTopic<'_>) -> NewPartitions {
+fn new_partitions(granted: OwnedGrant<Topic>, topic: &CreatePartitionsTopic<'_>) -> NewPartitions {
     let assignments = topic.assignments.as_ref();
     NewPartitions {
-        topic: topic.name.to_owned(),
+        topic: granted,
         count: topic.count,
         assignments: assignments.map(|assignments| {
             assignments

@@ -10,6 +10,7 @@ use super::altered::merge;
 use super::deadline;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::{OwnedGrant, Topic};
 use crate::controller::topics::{CreatedTopic, NewTopic};
 use crate::effective_config::{EffectiveValue, describe_topic};
 use crate::node::Node;
@@ -33,13 +34,11 @@ pub(crate) fn handle(
 ) -> Handled {
     let version = request.api_version;
     let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
-    let checked = may_create(&caller, &names);
-    let allowed = body
-        .topics
-        .iter()
-        .zip(&checked)
-        .filter(|(_, checked)| checked.is_ok());
-    let topics: Vec<NewTopic> = allowed.map(|(topic, _)| new_topic(topic)).collect();
+    let mut topics = Vec::new();
+    let mut add =
+        |topic, granted: Result<_, Refusal>| granted.map(|name| topics.push(new_topic(name, topic)));
+    let granted = body.topics.iter().zip(may_create(&caller, &names));
+    let checked: Vec<Result<(), Refusal>> = granted.map(|(topic, granted)| add(topic, granted)).collect();
     let validate_only = body.validate_only;
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
@@ -64,25 +63,26 @@ pub(crate) fn handle(
 }
 
 /// A permission for the whole cluster, or for the topic's name.
-fn may_create(caller: &Caller<'_>, names: &[String]) -> Vec<Result<(), Refusal>> {
-    if caller.may_on_cluster(Operation::Create) {
-        return vec![Ok(()); names.len()];
-    }
-    let check = |name: &String| match caller.topic(Operation::Create, name) {
-        Ok(_) => Ok(()),
-        Err(code) => Err(Refusal::new(code, "Authorization failed.")),
+fn may_create(caller: &Caller<'_>, names: &[String]) -> Vec<Result<OwnedGrant<Topic>, Refusal>> {
+    let cluster = caller.cluster_if_allowed(Operation::Create);
+    let check = |name: &String| match cluster {
+        Some(cluster) => Ok(cluster.topic(name).keep()),
+        None => match caller.topic(Operation::Create, name) {
+            Ok(granted) => Ok(granted.keep()),
+            Err(code) => Err(Refusal::new(code, "Authorization failed.")),
+        },
     };
     names.iter().map(check).collect()
 }
 
-fn new_topic(topic: &CreatableTopic<'_>) -> NewTopic {
+fn new_topic(name: OwnedGrant<Topic>, topic: &CreatableTopic<'_>) -> NewTopic {
     let configs = topic
         .configs
         .iter()
         .map(|config| (config.name.to_owned(), config.value.map(str::to_owned)));
     let assignments = topic.assignments.iter();
     NewTopic {
-        name: topic.name.to_owned(),
+        name,
         partition_count: topic.num_partitions,
         replication_factor: topic.replication_factor,
         assignments: assignments

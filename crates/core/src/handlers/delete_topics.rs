@@ -8,6 +8,7 @@ use ottla_wire::primitives::Uuid;
 use super::deadline;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::{OwnedGrant, Topic};
 use crate::controller::topics::{DeletedTopic, TopicToDelete};
 use crate::image::MetadataImage;
 use crate::image::topics::TopicImage;
@@ -33,10 +34,12 @@ pub(crate) fn handle(
     let by_name = body.topic_names.iter().map(|name| TopicToDelete {
         name: Some((*name).to_owned()),
         id: Uuid::ZERO,
+        granted: None,
     });
     let by_either = body.topics.iter().map(|topic| TopicToDelete {
         name: topic.name.map(str::to_owned),
         id: topic.topic_id,
+        granted: None,
     });
     let topics: Vec<TopicToDelete> = by_name.chain(by_either).collect();
     if !node.config().delete_topics {
@@ -48,16 +51,20 @@ pub(crate) fn handle(
         answer(&refuse_all(&topics, &Refusal::plain(code)), version, reply);
         return Handled::Replied;
     }
-    let checked: Vec<Option<DeletedTopic>> = {
-        let image = node.image();
-        topics
-            .iter()
-            .map(|topic| denied(&image, &caller, topic))
-            .collect()
-    };
-    let asked: Vec<TopicToDelete> = (topics.into_iter().zip(&checked))
-        .filter_map(|(topic, denied)| denied.is_none().then_some(topic))
-        .collect();
+    let mut asked: Vec<TopicToDelete> = Vec::new();
+    let mut denied: Vec<Option<DeletedTopic>> = Vec::new();
+    let image = node.image();
+    for topic in topics {
+        match grant(&image, &caller, &topic) {
+            Ok(granted) => asked.push(TopicToDelete { granted, ..topic }),
+            Err(answer) => {
+                denied.push(Some(answer));
+                continue;
+            }
+        }
+        denied.push(None);
+    }
+    drop(image);
     let topics = asked.clone();
     let mut quota = request.mutation_quota(FIRST_VERSION_WITH_STRICT_QUOTA);
     let slot = submit(node, move |node, controller| {
@@ -69,7 +76,7 @@ pub(crate) fn handle(
             let (results, throttle_ms) = results.unwrap_or_else(|refusal| (refuse_all(&asked, &refusal), 0));
             reply.throttle_ms = throttle_ms;
             let mut results = results.into_iter();
-            let merged = checked
+            let merged = denied
                 .into_iter()
                 .filter_map(|denied| denied.or_else(|| results.next()));
             let results: Vec<DeletedTopic> = merged.collect();
@@ -83,47 +90,64 @@ pub(crate) fn handle(
 }
 
 /// Returns the answer to a client that may not delete the topic.
-fn denied(image: &MetadataImage, caller: &Caller<'_>, topic: &TopicToDelete) -> Option<DeletedTopic> {
-    if caller.may_on_cluster(Operation::Delete) {
-        return None;
+/// Returns leave to delete the topic; `None`: the id is of no topic.
+///
+/// - Errors: the answer to a client that may not.
+fn grant(
+    image: &MetadataImage,
+    caller: &Caller<'_>,
+    topic: &TopicToDelete,
+) -> Result<Option<OwnedGrant<Topic>>, DeletedTopic> {
+    let by_id = || image.topic_by_id(topic.id);
+    if let Some(cluster) = caller.cluster_if_allowed(Operation::Delete) {
+        let name = topic.name.as_deref().or_else(|| Some(&by_id()?.name));
+        return Ok(name.map(|name| cluster.topic(name).keep()));
     }
-    match &topic.name {
-        Some(name) => denied_by_name(image, caller, name),
-        None => denied_by_id(caller, image.topic_by_id(topic.id)?),
+    match (&topic.name, by_id()) {
+        (Some(name), _) => grant_by_name(image, caller, name).map(Some),
+        (None, Some(existing)) => grant_by_id(caller, existing).map(Some),
+        (None, None) => Ok(None),
     }
 }
 
-/// By name a deletion needs DESCRIBE, too, and the answer has no id. Whether a topic of this name
-/// exists is told to those who may describe it.
-fn denied_by_name(image: &MetadataImage, caller: &Caller<'_>, name: &str) -> Option<DeletedTopic> {
+fn grant_by_name(
+    image: &MetadataImage,
+    caller: &Caller<'_>,
+    name: &str,
+) -> Result<OwnedGrant<Topic>, DeletedTopic> {
     let may = |operation| caller.may_on_topic(operation, name);
-    let refusal = match image.topic(name) {
+    let granted = match image.topic(name) {
         // Not left to the controller: by then the topic may exist.
         None if may(Operation::Describe) && !may(Operation::Delete) => {
-            Refusal::plain(ErrorCode::UnknownTopicOrPartition)
+            Err(Refusal::plain(ErrorCode::UnknownTopicOrPartition))
         }
         _ => {
-            let checked = caller.topic(Operation::Delete, name);
-            let checked = checked.and_then(|_| caller.topic(Operation::Describe, name));
-            Refusal::denial(checked.err()?)
+            let granted = caller.topic(Operation::Delete, name);
+            let described = granted.and_then(|granted| {
+                caller.topic(Operation::Describe, name)?;
+                Ok(granted.keep())
+            });
+            described.map_err(Refusal::denial)
         }
     };
-    Some(DeletedTopic {
+    granted.map_err(|refusal| DeletedTopic {
         name: Some(name.to_owned()),
         id: Uuid::ZERO,
         refusal: Some(refusal),
     })
 }
 
-/// By id a deletion needs DELETE alone: that a topic of this id exists is no secret, its name is.
-fn denied_by_id(caller: &Caller<'_>, topic: &TopicImage) -> Option<DeletedTopic> {
-    let error = caller.topic(Operation::Delete, &topic.name).err()?;
-    let may_describe = caller.may_on_topic(Operation::Describe, &topic.name);
-    Some(DeletedTopic {
-        name: may_describe.then(|| topic.name.to_string()),
-        id: topic.id,
-        refusal: Some(Refusal::denial(error)),
-    })
+fn grant_by_id(caller: &Caller<'_>, topic: &TopicImage) -> Result<OwnedGrant<Topic>, DeletedTopic> {
+    let granted = caller.topic(Operation::Delete, &topic.name);
+    granted
+        .map(|granted| granted.keep())
+        .map_err(|error| DeletedTopic {
+            name: caller
+                .may_on_topic(Operation::Describe, &topic.name)
+                .then(|| topic.name.to_string()),
+            id: topic.id,
+            refusal: Some(Refusal::denial(error)),
+        })
 }
 
 fn refuse_all(topics: &[TopicToDelete], refusal: &Refusal) -> Vec<DeletedTopic> {

@@ -8,7 +8,7 @@ use ottla_wire::messages::describe_configs::{
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
 
-use super::authorized::check_config_resource;
+use super::authorized::config_resource;
 use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::config::{ConfigResource, ConfigResourceType, ConfigValues};
@@ -40,7 +40,7 @@ pub(crate) fn handle(
         .iter()
         .map(|resource| {
             let (resource_type, name) = (resource.resource_type, resource.resource_name);
-            check_config_resource(&caller, Operation::DescribeConfigs, resource_type, name)?;
+            config_resource(&caller, Operation::DescribeConfigs, resource_type, name)?;
             describe(node, &image, resource)
         })
         .collect();

@@ -7,9 +7,10 @@ use ottla_wire::messages::incremental_alter_configs::{
 };
 
 use super::altered::{Altered, alterable, merge};
-use super::authorized::check_config_resource;
+use super::authorized::config_resource;
 use crate::access::Caller;
 use crate::access::acl::Operation;
+use crate::access::granted::GrantedConfig;
 use crate::controller::configs::{ConfigChange, ConfigOperation};
 use crate::node::Node;
 use crate::pending::Handled;
@@ -38,8 +39,8 @@ pub(crate) fn handle(
     let altered = Altered::check(keys, |index| {
         let resource = &body.resources[index];
         let (resource_type, name) = (resource.resource_type, resource.resource_name);
-        check_config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
-        change(resource)
+        let granted = config_resource(&caller, Operation::AlterConfigs, resource_type, name)?;
+        change(granted, resource)
     });
     let (resources, checked, changes) = altered.into_parts();
     let validate_only = body.validate_only;
@@ -70,9 +71,12 @@ pub(crate) fn handle(
     Handled::Pending(ControllerReply::boxed(slot, None, write))
 }
 
-fn change(resource: &AlterConfigsResource<'_>) -> Result<ConfigChange, Refusal> {
+fn change(
+    granted: Option<GrantedConfig>,
+    resource: &AlterConfigsResource<'_>,
+) -> Result<ConfigChange, Refusal> {
     let names = resource.configs.iter().map(|config| config.name);
-    let resource_key = alterable(resource.resource_type, resource.resource_name, names)?;
+    let granted = alterable(granted, resource.resource_type, names)?;
     let mut operations = Vec::with_capacity(resource.configs.len());
     for config in &resource.configs {
         let value = |value: Option<&str>| {
@@ -98,7 +102,7 @@ fn change(resource: &AlterConfigsResource<'_>) -> Result<ConfigChange, Refusal> 
         operations.push((config.name.to_owned(), operation));
     }
     Ok(ConfigChange {
-        resource: resource_key,
+        resource: granted,
         operations,
     })
 }

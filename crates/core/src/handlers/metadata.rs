@@ -17,6 +17,7 @@ use ottla_wire::primitives::Uuid;
 
 use super::authorized::{NOT_ASKED, cluster_operations, topic_operations};
 use crate::access::acl::Operation;
+use crate::access::granted::{OwnedGrant, Topic};
 use crate::access::{Caller, OwnedCaller};
 use crate::controller::Controller;
 use crate::controller::topics::{NewTopic, topic_name_problem};
@@ -162,19 +163,20 @@ fn is_creatable(image: &MetadataImage, name: &str) -> bool {
 fn create(
     node: &Node,
     controller: &mut Controller,
-    missing: Vec<String>,
+    missing: Vec<OwnedGrant<Topic>>,
 ) -> Result<BTreeMap<String, ErrorCode>, crate::controller::ControllerError> {
-    let is_missing = |name: &String| controller.image().topic(name).is_none();
+    let is_missing = |granted: &OwnedGrant<Topic>| controller.image().topic(granted.name()).is_none();
     let topics: Vec<NewTopic> = missing
         .into_iter()
         .filter(is_missing)
         .map(|name| match InternalTopic::ConsumerOffsets {
-            internal if name == internal.name() => internal.definition(node.config()),
+            internal if **name.name() == *internal.name() => internal.definition(node.config()),
             _ => NewTopic {
                 name,
                 partition_count: -1,
                 replication_factor: -1,
-                ..NewTopic::default()
+                assignments: Vec::new(),
+                configs: Vec::new(),
             },
         })
         .collect();
@@ -182,7 +184,7 @@ fn create(
     let results = controller.create_topics(&mut quota, &topics, false, node.clock().timestamp())?;
     let refused = topics.into_iter().zip(results);
     Ok(refused
-        .filter_map(|(topic, result)| Some((topic.name, result.err()?.code)))
+        .filter_map(|(topic, result)| Some((topic.name.name().to_string(), result.err()?.code)))
         .collect())
 }
 
@@ -206,19 +208,19 @@ impl OwnedRequest {
         &self,
         image: &MetadataImage,
         names: &BTreeSet<String>,
-    ) -> (Vec<String>, BTreeMap<String, ErrorCode>) {
+    ) -> (Vec<OwnedGrant<Topic>>, BTreeMap<String, ErrorCode>) {
         let (mut missing, mut refused) = (Vec::new(), BTreeMap::new());
         let caller = self.caller.borrow();
-        let may_create_any = caller.may_on_cluster(Operation::Create);
+        let cluster = caller.cluster_if_allowed(Operation::Create);
         let is_missing = |name: &&String| image.topic(name).is_none() && self.is_shown(name);
         for name in names.iter().filter(is_missing) {
-            let allowed = match may_create_any {
-                true => Ok(()),
-                false => caller.topic(Operation::Create, name).map(drop),
+            let granted = match cluster {
+                Some(cluster) => Ok(cluster.topic(name)),
+                None => caller.topic(Operation::Create, name),
             };
-            match allowed {
-                Ok(()) if is_creatable(image, name) => missing.push(name.clone()),
-                Ok(()) => {}
+            match granted {
+                Ok(granted) if is_creatable(image, name) => missing.push(granted.keep()),
+                Ok(_) => {}
                 Err(error) => drop(refused.insert(name.clone(), error)),
             }
         }
