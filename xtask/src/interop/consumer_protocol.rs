@@ -43,6 +43,8 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
     }
     let name = "clients of four kinds share a group and change its protocol";
     report(table, name, share(programs, clients, &server.bootstrap()));
+    let name = "a group of both protocols goes on at the other broker, on the same directory, and back";
+    report(table, name, take_over(programs, clients, target));
     let name = "Java consumers outlive a restart of the broker";
     let restarted = outlive(programs, &site, server, target);
     server = match restarted {
@@ -232,15 +234,17 @@ fn migrate_static(programs: &Programs, bootstrap: &str) -> Result<()> {
     let mut bench = Bench::create(programs, bootstrap, "kip848-migrate-static")?;
     let classic = strategy("RangeAssignor");
     let instances = ["group.instance.id=one", "group.instance.id=two"];
+    // A member keeps its place until its session ends, and Java takes seconds to start.
+    let of_classic = [&*classic, "session.timeout.ms=30000"];
     for instance_id in instances {
-        bench.join(Maker::Java, &[&classic, instance_id])?;
+        bench.join(Maker::Java, &[&of_classic[..], &[instance_id]].concat())?;
     }
     bench.settle(&[3, 3])?;
-    for protocol in [NEW_PROTOCOL, &classic] {
+    for protocol in [&[NEW_PROTOCOL][..], &of_classic] {
         for instance_id in instances {
             let before = [bench.place(0), bench.place(1)];
             bench.close(0)?;
-            bench.join(Maker::Java, &[protocol, instance_id])?;
+            bench.join(Maker::Java, &[protocol, &[instance_id]].concat())?;
             bench.settle(&[3, 3])?;
             let after = [bench.place(1), bench.place(0)];
             ensure!(before == after, "{after:?} instead of {before:?}");
@@ -310,6 +314,50 @@ fn use_tools(programs: &Programs, bootstrap: &str) -> Result<()> {
     contains(&of_group(&reset)?, &topic)?;
     contains(&of_group(&["--describe", "--offsets"])?, &topic)?;
     contains(&of_group(&["--delete"])?, "was successful")
+}
+
+/// The group's records are read by the other broker, changed there, and read by the first again.
+fn take_over(programs: &Programs, clients: &Clients, first: Target) -> Result<()> {
+    let other = match first {
+        Target::Ottla => Target::Kafka,
+        Target::Kafka => Target::Ottla,
+    };
+    let site = Site::create("consumer-protocol-takeover", &SETTINGS)?;
+    let server = site.start(programs, first)?;
+    let bootstrap = server.bootstrap();
+    let mut bench = Bench::create(programs, &bootstrap, "kip848-takeover")?.with(clients);
+    bench.join(Maker::Java, &[&strategy("CooperativeStickyAssignor")])?;
+    bench.settle(&[6])?;
+    bench.join(Maker::Librdkafka, &[NEW_PROTOCOL])?;
+    bench.join(Maker::Java, &[NEW_PROTOCOL, "group.instance.id=one"])?;
+    bench.settle(&[2, 2, 2])?;
+    bench.write(60)?;
+    bench.all_read()?;
+    let places = |bench: &Bench<'_>| [0, 1, 2].map(|index| bench.place(index));
+    let before = places(&bench);
+    server.stop()?;
+    let server = site.start(programs, other)?;
+    bench.write(60)?;
+    bench.all_read()?;
+    bench.settle(&[2, 2, 2])?;
+    ensure!(before == places(&bench), "the other broker moved partitions");
+    bench.join(Maker::FranzGo, &[NEW_PROTOCOL])?;
+    bench.settle(&[1, 1, 2, 2])?;
+    // The classic member leaves: what remains is written by the other broker alone.
+    bench.close(0)?;
+    bench.settle(&[2, 2, 2])?;
+    bench.write(60)?;
+    bench.all_read()?;
+    let before = places(&bench);
+    server.stop()?;
+    let server = site.start(programs, first)?;
+    bench.write(60)?;
+    bench.all_read()?;
+    bench.settle(&[2, 2, 2])?;
+    ensure!(before == places(&bench), "the first broker moved partitions");
+    check_type(programs, &bootstrap, &bench.group, "consumer")?;
+    bench.close_all()?;
+    server.stop()
 }
 
 fn outlive(programs: &Programs, site: &Site, server: Server, target: Target) -> Result<Server> {
