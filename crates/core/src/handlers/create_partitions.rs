@@ -34,7 +34,10 @@ pub(crate) fn handle(
     let names: Vec<String> = body.topics.iter().map(|topic| topic.name.to_owned()).collect();
     let mut topics = Vec::new();
     let mut check = |topic: &CreatePartitionsTopic<'_>| match caller.topic(Operation::Alter, topic.name) {
-        Ok(granted) => Ok(topics.push(new_partitions(granted.keep(), topic))),
+        Ok(granted) => {
+            topics.push(new_partitions(granted.keep(), topic));
+            Ok(())
+        }
         Err(code) => Err(Refusal::denial(code)),
     };
     let checked: Results = body.topics.iter().map(&mut check).collect();
