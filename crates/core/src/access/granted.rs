@@ -3,8 +3,9 @@
 //! The ways to logs, groups and transactional ids (`node.rs`, `group/groups.rs`,
 //! `transaction/transactions.rs`), and what the controller changes in topics and settings, take it,
 //! and only a [`Caller`](super::Caller) gives it: a handler that forgets to ask is not compiled.
-//! Which operation to ask for is the handler's part, and watched over by the tests of every API with
-//! and without each permission. What concerns the whole cluster is asked for in the table of APIs.
+//! Which operation to ask for is the handler's part, and watched over by the tests of every API
+//! with and without each permission. What concerns the whole cluster is asked for in the table of
+//! APIs.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
