@@ -55,14 +55,9 @@ pub(crate) fn handle(
     let mut denied: Vec<Option<DeletedTopic>> = Vec::new();
     let image = node.image();
     for topic in topics {
-        match grant(&image, &caller, &topic) {
-            Ok(granted) => asked.push(TopicToDelete { granted, ..topic }),
-            Err(answer) => {
-                denied.push(Some(answer));
-                continue;
-            }
-        }
-        denied.push(None);
+        let granted = grant(&image, &caller, &topic);
+        let granted = granted.map(|granted| asked.push(TopicToDelete { granted, ..topic }));
+        denied.push(granted.err());
     }
     drop(image);
     let topics = asked.clone();
@@ -89,7 +84,6 @@ pub(crate) fn handle(
     ))
 }
 
-/// Returns the answer to a client that may not delete the topic.
 /// Returns leave to delete the topic; `None`: the id is of no topic.
 ///
 /// - Errors: the answer to a client that may not.
@@ -110,6 +104,8 @@ fn grant(
     }
 }
 
+/// By name a deletion needs DESCRIBE, too, and the answer has no id. Whether a topic of this name
+/// exists is told to those who may describe it.
 fn grant_by_name(
     image: &MetadataImage,
     caller: &Caller<'_>,
@@ -137,6 +133,7 @@ fn grant_by_name(
     })
 }
 
+/// By id a deletion needs DELETE alone: that a topic of this id exists is no secret, its name is.
 fn grant_by_id(caller: &Caller<'_>, topic: &TopicImage) -> Result<OwnedGrant<Topic>, DeletedTopic> {
     let granted = caller.topic(Operation::Delete, &topic.name);
     granted
