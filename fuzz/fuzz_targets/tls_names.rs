@@ -5,16 +5,15 @@
 
 use libfuzzer_sys::fuzz_target;
 use ottla_broker::tls::certificate::Certificate;
-use ottla_broker::tls::jks;
 use ottla_broker::tls::principal_rules::PrincipalRules;
-use ottla_broker::tls::settings::Password;
+use ottla_keystore::jks;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = Certificate::read(bytes);
     if let Ok(entries) = jks::read(bytes, None) {
         for entry in entries {
             if let jks::Content::Key { encrypted, .. } = entry.content {
-                let _ = jks::decrypt(&encrypted, &Password::new("changeit"));
+                let _ = jks::decrypt(&encrypted, "changeit");
             }
         }
     }

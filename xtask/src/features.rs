@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-const FEATURES: [&str; 3] = ["tls", "zstd", "telemetry"];
+const FEATURES: [&str; 4] = ["tls", "zstd", "telemetry", "oauth"];
 
 /// Checked without the features that compile C for the target.
 const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "aarch64-apple-darwin"];

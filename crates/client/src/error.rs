@@ -209,6 +209,8 @@ pub enum Feature {
     Zstd,
     /// Pushed metrics (KIP-714).
     Telemetry,
+    /// Tokens of OAUTHBEARER from a server.
+    Oauth,
 }
 
 impl Feature {
@@ -218,6 +220,7 @@ impl Feature {
             Feature::Tls => "tls",
             Feature::Zstd => "zstd",
             Feature::Telemetry => "telemetry",
+            Feature::Oauth => "oauth",
         }
     }
 
@@ -227,6 +230,7 @@ impl Feature {
             Feature::Tls => cfg!(feature = "tls"),
             Feature::Zstd => cfg!(feature = "zstd"),
             Feature::Telemetry => cfg!(feature = "telemetry"),
+            Feature::Oauth => cfg!(feature = "oauth"),
         }
     }
 

@@ -24,6 +24,16 @@ pub fn connection_up(client_id: &str, node: NodeId, address: &Address) {
     debug!(target: TARGET, client_id, node = node.0, %address, "connection up");
 }
 
+/// A token of OAUTHBEARER was fetched before the one before it ended.
+pub fn token_replaced(client_id: &str, url: &str) {
+    debug!(target: TARGET, client_id, url, "token replaced");
+}
+
+/// Connections show the token before it, as long as brokers take that.
+pub fn token_not_replaced(client_id: &str, url: &str, reason: &str) {
+    warn!(target: TARGET, client_id, url, reason, "no new token");
+}
+
 /// How a connection, or an attempt at one, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEnd {

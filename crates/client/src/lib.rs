@@ -15,8 +15,8 @@
 //! The error of a record says by [`Error::delivery_status`] whether the log may hold it. Only what
 //! is not written is retriable.
 //!
-//! Cargo features: `tls`, `zstd` and `telemetry`, all on by default. A build without one refuses a
-//! configuration that needs it, and names the feature.
+//! Cargo features: `tls`, `zstd`, `telemetry` and `oauth`, all on by default. A build without one
+//! refuses a configuration that needs it, and names the feature.
 //!
 //! What happens is told as `tracing` events with the target `ottla_client`: connections, unknown
 //! topics, failed batches, rebalances, resets. Nothing is told per record.

@@ -13,8 +13,8 @@ use ottla_wire::primitives::Uuid;
 use crate::access::Access;
 use crate::access::granted::{GrantedGroup, GrantedTopic};
 use crate::config::{Durability, ListenerSecurity, NodeConfig};
-use crate::controller::Controller;
 use crate::controller::producer_ids::ProducerIds;
+use crate::controller::{Controller, ControllerError};
 use crate::fetch::cold::ReadAhead;
 use crate::fetch::session::FetchSessions;
 use crate::group::{Groups, OFFSETS_TOPIC};
@@ -149,7 +149,8 @@ impl Node {
         let storage = Storage::open(parts, controller.broker_epoch())?;
         let metadata_directory = &controller.directories().metadata.path;
         let access = Access::new(config.authorizer.as_ref(), &image.acls);
-        let security = Security::new(&config, &image, &*disk, metadata_directory);
+        let security =
+            Security::new(&config, &image, &*disk, metadata_directory).map_err(ControllerError::Security)?;
         Ok(Node {
             storage,
             fetch_sessions: FetchSessions::new(fetch_sessions),

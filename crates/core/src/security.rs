@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, Guard};
 use ottla_log::disk::Disk;
-use tracing::warn;
+use tracing::error;
 
 use crate::config::{
-    self, ConfigResource, EffectiveSecurity, ListenerSecurity, NodeConfig, OauthSettings, SecurityByListener,
+    self, ConfigError, ConfigResource, EffectiveSecurity, ListenerSecurity, NodeConfig, OauthSettings,
+    SecurityByListener,
 };
 use crate::image::MetadataImage;
 use crate::key_stores::KeyStores;
@@ -30,13 +31,14 @@ pub(crate) struct Security {
 
 impl Security {
     /// - `directory`: keeps the secret of decoys, if there can be a need for them.
+    /// - Errors: as `check`.
     pub fn new(
         config: &Arc<NodeConfig>,
         image: &MetadataImage,
         disk: &dyn Disk,
         directory: &Path,
-    ) -> Security {
-        let by_listener = effective(image, config).by_listener;
+    ) -> Result<Security, ConfigError> {
+        let by_listener = effective(image, config)?.by_listener;
         let nonces = Nonces::new(config.secret_seed, "nonces");
         let secret = if has_scram(&by_listener) {
             secret_file::read_or_create(disk, directory, &nonces)
@@ -44,13 +46,13 @@ impl Security {
             nonces.bytes().to_vec()
         };
         let decoys = Decoys::new(&secret, &image.scram_credentials);
-        Security {
+        Ok(Security {
             config: config.clone(),
             by_listener: ArcSwap::from_pointee(by_listener),
             key_stores: OnceLock::new(),
             secrets: SaslSecrets { nonces, decoys },
             token_keys: Arc::default(),
-        }
+        })
     }
 
     pub fn of(&self, listener_name: &str) -> Option<Arc<ListenerSecurity>> {
@@ -75,18 +77,27 @@ impl Security {
             (Some(old), Some(new)) => !Arc::ptr_eq(old, new),
             (old, new) => old.is_some() != new.is_some(),
         };
-        if broker_resources(&self.config).iter().any(is_written) {
-            let security = effective(new, &self.config);
-            self.by_listener.store(Arc::new(security.by_listener));
-            if let Some(key_stores) = self.key_stores.get() {
-                key_stores.follow(&security.settings);
+        if !broker_resources(&self.config).iter().any(is_written) {
+            return;
+        }
+        match effective(new, &self.config) {
+            Ok(security) => {
+                self.by_listener.store(Arc::new(security.by_listener));
+                if let Some(key_stores) = self.key_stores.get() {
+                    key_stores.follow(&security.settings);
+                }
             }
+            // AlterConfigs refuses such a value before it is written.
+            Err(error) => error!(%error, "the security of the listeners stays as it was"),
         }
     }
 
     /// Has the listeners use the stores that were set at run time, before this start or later.
     pub fn set_key_stores(&self, key_stores: Arc<dyn KeyStores>, image: &MetadataImage) {
-        key_stores.follow(&effective(image, &self.config).settings);
+        match effective(image, &self.config) {
+            Ok(security) => key_stores.follow(&security.settings),
+            Err(error) => error!(%error, "the stores of the listeners stay as in the file"),
+        }
         assert!(
             self.key_stores.set(key_stores).is_ok(),
             "the key stores are set once"
@@ -102,17 +113,21 @@ fn broker_resources(config: &NodeConfig) -> [ConfigResource; 2] {
     ]
 }
 
-/// An invalid value that was set at run time leaves everything as in the file.
-fn effective(image: &MetadataImage, config: &NodeConfig) -> EffectiveSecurity {
+/// Looks whether every listener can be as the file and the metadata log say. A listener that is as
+/// only the file says could admit a user who was removed at run time.
+///
+/// - Errors: the setting that cannot be served; Apache Kafka set it, or it was valid beside another
+///   file.
+pub(crate) fn check(image: &MetadataImage, config: &NodeConfig) -> Result<(), ConfigError> {
+    effective(image, config).map(drop)
+}
+
+fn effective(image: &MetadataImage, config: &NodeConfig) -> Result<EffectiveSecurity, ConfigError> {
     let resources = broker_resources(config);
     let layers = resources.iter().filter_map(|resource| image.config(resource));
     let layers = layers.map(|values| &**values);
     let (listeners, file) = (&config.listeners, &config.static_config);
-    config::effective_security(listeners, file, layers).unwrap_or_else(|error| {
-        warn!(%error, "a setting of a listener's security is invalid: those of the file apply");
-        config::effective_security(listeners, file, std::iter::empty())
-            .expect("the file was read at the start")
-    })
+    config::effective_security(listeners, file, layers)
 }
 
 fn has_scram(security: &SecurityByListener) -> bool {

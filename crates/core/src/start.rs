@@ -18,6 +18,7 @@ use crate::controller::survey::Survey;
 use crate::controller::{Controller, ControllerError};
 use crate::log_directory::{LogDirectory, RemovedTopics};
 use crate::random::Random;
+use crate::security;
 use crate::time::Timestamp;
 
 /// Why a broker could not start, or did not stop cleanly.
@@ -83,6 +84,7 @@ pub(crate) fn take_over(
     let mut log_directory = LogDirectory::read(disk.clone(), log_path, config.recovery.clone())?;
     let survey = Survey::read(&**disk, &directories.metadata.path, &log_directory, config)?;
     survey.check_single_node(&directories, config.node_id)?;
+    security::check(survey.image(), config).map_err(ControllerError::Security)?;
     let removed_topics = survey.removed_topics();
     let last_broker = survey.image().brokers.get(&config.node_id);
     let last_broker_epoch = last_broker.map_or(-1, |broker| broker.broker_epoch);

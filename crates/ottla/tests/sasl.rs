@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,9 +12,12 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use ottla_broker::broker::TemporaryDirectory;
 use ottla_broker::{Additions, Broker};
 use ottla_client::Error;
-use ottla_client::admin::{Admin, NewTopic, ScramCredential, ScramMechanism};
+use ottla_client::admin::{
+    Admin, AlterConfig, ConfigResource, ConfigResourceKind, NewTopic, ScramCredential, ScramMechanism,
+};
 use ottla_client::config::{Config, Password};
 use ottla_client::consumer::{Consumer, TopicPartition};
 use ottla_client::producer::{Producer, Record};
@@ -248,6 +253,45 @@ fn an_empty_directory_begins_with_the_users_that_it_is_given() {
     assert!(problem.contains("ottla.bootstrap.scram.file"), "{problem}");
 }
 
+/// The broker went on with what the file alone says, where a user that was removed at run time may
+/// still be.
+#[test]
+fn a_setting_of_run_time_that_the_file_no_longer_fits_refuses_the_start_and_changes_nothing() {
+    const JAAS: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=\"b\";";
+    const USERS: &str = "listener.name.sasl_plaintext.plain.sasl.jaas.config";
+    let directory = TemporaryDirectory::create().unwrap();
+    let start = |more: &[(&str, &str)]| {
+        let own = [
+            (
+                "listeners",
+                "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            ),
+            ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+            ("ottla.admin.listener", ""),
+            ("log.dirs", directory.path().to_str().unwrap()),
+        ];
+        let lines = own.iter().chain(more);
+        let lines = lines.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Broker::start(&lines.collect())
+    };
+    let broker = start(&[(USERS, JAAS)]).unwrap();
+    let admin = Admin::new(&Config::new().set("bootstrap.servers", broker.address())).unwrap();
+    let resource = ConfigResource::new(ConfigResourceKind::Broker, "1");
+    let change = AlterConfig::set("listener.name.sasl_plaintext.sasl.enabled.mechanisms", "PLAIN");
+    let altered = admin.incremental_alter_configs([(resource.clone(), vec![change])].into());
+    assert_eq!(altered.wait().unwrap()[&resource], Ok(()));
+    drop((admin, broker));
+    let mark = directory.path().join(".kafka_cleanshutdown");
+    let before = std::fs::read(&mark).unwrap();
+    let refused = start(&[]).err().unwrap().to_string();
+    assert!(
+        refused.contains(USERS) && refused.contains("--entity-type brokers"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read(&mark).unwrap(), before);
+    start(&[(USERS, JAAS)]).unwrap();
+}
+
 /// An identity provider with one key, and the directory of its keys and of the client's token.
 struct Provider {
     key: EcdsaKeyPair,
@@ -365,6 +409,54 @@ fn a_token_of_a_file_or_of_the_settings_lets_the_client_in_and_one_of_a_stranger
     std::fs::remove_file(provider.file()).unwrap();
     let error = Admin::new(&of_file).unwrap().list_topics().wait().unwrap_err();
     assert!(error.to_string().contains("cannot be read"), "{error}");
+}
+
+/// A server gives a token of four seconds, which the client replaces, and with it the session.
+#[test]
+fn tokens_of_a_server_are_replaced_as_long_as_the_client_lives() {
+    let provider = Provider::new("served");
+    let broker = provider.start(&[(
+        "listener.name.sasl_plaintext.oauthbearer.sasl.oauthbearer.clock.skew.seconds",
+        "0",
+    )]);
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = Config::new()
+        .set("bootstrap.servers", broker.address())
+        .set("security.protocol", "SASL_PLAINTEXT")
+        .set("sasl.mechanism", "OAUTHBEARER")
+        .set(
+            "sasl.oauthbearer.token.endpoint.url",
+            format!("http://{}/token", server.local_addr().unwrap()),
+        )
+        .set("sasl.oauthbearer.client.credentials.client.id", "alice")
+        .set(
+            "sasl.oauthbearer.client.credentials.client.secret",
+            "alice-secret",
+        )
+        .set("sasl.login.refresh.min.period.seconds", "0")
+        .set("sasl.login.refresh.buffer.seconds", "0")
+        .set("sasl.login.refresh.window.factor", "0.5");
+    let tokens = [provider.token("alice", 4), provider.token("alice", 600)];
+    let serving = std::thread::spawn(move || {
+        for (token, seconds) in tokens.iter().zip([4, 600]) {
+            let (mut socket, _) = server.accept().unwrap();
+            let asked = socket.read(&mut [0; 4096]).unwrap();
+            assert!(asked > 0);
+            let body = serde_json::json!({"access_token": token, "expires_in": seconds}).to_string();
+            let length = body.len();
+            write!(
+                socket,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    let producer = Producer::new(&config).unwrap();
+    assert_eq!(produce(&producer, b"x").unwrap(), 0);
+    serving.join().unwrap();
+    // Until the first token has certainly ended.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(produce(&producer, b"y").unwrap(), 1);
 }
 
 /// The session ends with the token: the file's next one is shown in time, on the same connection.

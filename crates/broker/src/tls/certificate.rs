@@ -1,8 +1,8 @@
 //! The parts of a certificate (RFC 5280) that a broker looks at: subject, alternative names and the
 //! end of its validity. Signatures and chains are rustls's.
 
-use super::der::{self, Element, Elements, Malformed};
 use super::distinguished_name;
+use ottla_keystore::der::{self, Element, Elements, Malformed};
 
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;

@@ -6,14 +6,6 @@
 
 pub mod settings;
 pub mod stores;
-mod pem;
-pub mod jks;
-#[cfg(feature = "java-keystores")]
-mod pkcs12;
-#[cfg(not(feature = "java-keystores"))]
-#[path = "without_pkcs12.rs"]
-mod pkcs12;
-pub mod der;
 pub mod certificate;
 pub mod distinguished_name;
 mod java_regex;

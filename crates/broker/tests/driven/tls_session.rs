@@ -21,7 +21,7 @@ const CONTENT_BYTES_MAX: usize = 40_000;
 const KEY_UPDATES_MAX: usize = 32;
 
 /// The key and the certificate of `localhost`, good for a hundred years.
-const STORE: &str = include_str!("../keystores/localhost.pem");
+const STORE: &str = include_str!("../../../keystore/tests/keystores/localhost.pem");
 
 /// What both sides of a connection need.
 pub struct Peers {

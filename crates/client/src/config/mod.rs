@@ -6,6 +6,7 @@ mod settings;
 mod bootstrap;
 mod jaas;
 mod security;
+mod oauth;
 mod client;
 mod producer;
 mod consumer;
@@ -25,10 +26,10 @@ use crate::error::Error;
 pub use self::admin::AdminConfig;
 pub use self::client::ClientConfig;
 pub use self::consumer::{AssignorKind, ConsumerConfig, GroupProtocol, OffsetReset};
+pub use self::oauth::{OauthSettings, TokenRefresh, TokenServer, TokenSource};
 pub use self::producer::{Acks, PartitionerKind, ProducerConfig};
 pub use self::security::{
-    OauthSettings, Password, PemSource, SaslMechanism, SaslSettings, Security, TlsIdentity, TlsSettings,
-    TlsVersions, TokenSource,
+    Password, SaslMechanism, SaslSettings, Security, StoreSource, TlsIdentity, TlsSettings, TlsVersions,
 };
 pub use self::settings::Warning;
 pub use crate::network::io::Address;

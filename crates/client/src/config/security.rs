@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::jaas;
+use super::oauth::{self, OauthSettings};
 use super::settings::{Settings, config_error, invalid};
 use crate::error::{Error, Feature};
 
@@ -105,34 +106,21 @@ pub struct SaslSettings {
     pub oauth: Option<OauthSettings>,
 }
 
-/// What the client shows with OAUTHBEARER.
+/// Where certificates and keys come from. Files are read when the client is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct OauthSettings {
-    /// Where the token is.
-    pub source: TokenSource,
-    /// `extension_<name>="<value>"` of `sasl.jaas.config` (KIP-342): names and values.
-    pub extensions: Vec<(String, String)>,
-}
-
-/// Where a token comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokenSource {
-    /// `sasl.oauthbearer.token`.
-    Inline(Password),
-    /// The file of `sasl.oauthbearer.token.endpoint.url`, read at every authentication.
-    File(PathBuf),
-}
-
-/// Where certificates and keys come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PemSource {
-    /// A file, read when the client is created.
-    File(PathBuf),
+pub enum StoreSource {
+    /// A PEM file.
+    Pem(PathBuf),
     /// The PEM text itself, in the settings.
     Inline(Password),
+    /// A PKCS12 or JKS store, which its content tells apart.
+    JavaStore {
+        /// The file.
+        path: PathBuf,
+        /// Of the store; a trust store in JKS needs none.
+        password: Option<Password>,
+    },
 }
 
 /// This client's certificate chain and private key.
@@ -140,10 +128,10 @@ pub enum PemSource {
 #[non_exhaustive]
 pub struct TlsIdentity {
     /// The client's certificate first.
-    pub chain: PemSource,
-    /// PKCS#8, PKCS#1 or SEC1.
-    pub key: PemSource,
-    /// Of an encrypted key.
+    pub chain: StoreSource,
+    /// PKCS#8, PKCS#1 or SEC1; of several in a store the first by name.
+    pub key: StoreSource,
+    /// Of an encrypted key; `None`: that of the store.
     pub key_password: Option<Password>,
 }
 
@@ -162,7 +150,7 @@ pub struct TlsVersions {
 #[non_exhaustive]
 pub struct TlsSettings {
     /// `None`: the system's trust store.
-    pub trust: Option<PemSource>,
+    pub trust: Option<StoreSource>,
     /// `None`: the client has no certificate.
     pub identity: Option<TlsIdentity>,
     /// Whether the certificate must match the host name of the connection.
@@ -183,7 +171,7 @@ impl Security {
         if is_tls {
             settings.needs(Feature::Tls, "security.protocol", &protocol)?;
         }
-        check_login_handler(settings)?;
+        oauth::check_classes(settings)?;
         Ok(Security {
             sasl: protocol
                 .starts_with("SASL_")
@@ -210,7 +198,7 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
             mechanism,
             username: "".into(),
             password: Password::new(""),
-            oauth: Some(oauth(settings)?),
+            oauth: Some(OauthSettings::new(settings)?),
         });
     }
     if mechanism.is_scram() {
@@ -228,119 +216,8 @@ fn sasl(settings: &Settings) -> Result<SaslSettings, Error> {
     })
 }
 
-/// The classes that fetch a token (KIP-768), in the packages of Kafka 4 and 3: they read it from
-/// the file that this client reads, too.
-const LOGIN_HANDLERS: [&str; 2] = [
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
-    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
-];
-
-fn check_login_handler(settings: &Settings) -> Result<(), Error> {
-    const KEY: &str = "sasl.login.callback.handler.class";
-    match settings.filled(KEY) {
-        Some(class) if !LOGIN_HANDLERS.contains(&class) => Err(invalid(
-            KEY,
-            class,
-            "classes of a Java program cannot be loaded here",
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn oauth(settings: &Settings) -> Result<OauthSettings, Error> {
-    for key in ["sasl.username", "sasl.password"] {
-        if settings.is_written(key) {
-            return Err(config_error(
-                key,
-                format!("{key} is not for OAUTHBEARER: it has a token"),
-            ));
-        }
-    }
-    let extensions = match settings.filled("sasl.jaas.config") {
-        None => Vec::new(),
-        Some(text) => extensions(&login(text, SaslMechanism::OauthBearer)?)?,
-    };
-    Ok(OauthSettings {
-        source: token_source(settings)?,
-        extensions,
-    })
-}
-
-fn token_source(settings: &Settings) -> Result<TokenSource, Error> {
-    const TOKEN: &str = "sasl.oauthbearer.token";
-    const URL: &str = "sasl.oauthbearer.token.endpoint.url";
-    match (settings.filled(TOKEN), settings.filled(URL)) {
-        (Some(_), Some(_)) => Err(config_error(
-            TOKEN,
-            format!("{TOKEN} cannot be set together with {URL}"),
-        )),
-        (Some(token), None) => Ok(TokenSource::Inline(Password::new(token))),
-        (None, Some(url)) => {
-            let path = token_path(url).map_err(|why| invalid(URL, url, why))?;
-            Ok(TokenSource::File(path.into()))
-        }
-        (None, None) => Err(config_error(
-            URL,
-            format!("OAUTHBEARER needs {URL}=file:///PATH, or {TOKEN}"),
-        )),
-    }
-}
-
-/// `file:/path`, `file:///path` and `file://localhost/path`.
-fn token_path(url: &str) -> Result<&str, &'static str> {
-    let Some(rest) = url.strip_prefix("file:") else {
-        return Err(
-            "this client reads tokens from a file (file:///PATH) and asks no server for them: let a job write the \
-             file, which is read at every authentication",
-        );
-    };
-    let path = match rest.strip_prefix("//") {
-        Some(authority) => authority.strip_prefix("localhost").unwrap_or(authority),
-        None => rest,
-    };
-    match path {
-        _ if !path.starts_with('/') => Err("the path must be absolute: file:///PATH"),
-        _ if path.contains('%') => Err("write the path without percent signs"),
-        path => Ok(path),
-    }
-}
-
-/// The extensions (KIP-342). Options of Kafka's class that would fetch or make a token are errors,
-/// because no such token would be sent.
-fn extensions(login: &jaas::Login) -> Result<Vec<(String, String)>, Error> {
-    const KEY: &str = "sasl.jaas.config";
-    let mut extensions = Vec::new();
-    for (option, value) in &login.options {
-        let why = if let Some(name) = option.strip_prefix("extension_") {
-            // RFC 7628, 3.1; `auth` is the token itself.
-            let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic());
-            let is_value = value
-                .bytes()
-                .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'));
-            match is_name && is_value && name != "auth" {
-                true => {
-                    extensions.push((name.to_owned(), value.clone()));
-                    continue;
-                }
-                false => format!("{option} has a name or a value that no extension may have"),
-            }
-        } else if option.starts_with("unsecuredLogin") {
-            format!("{option} asks for tokens without a signature, which this client does not make")
-        } else if matches!(option.as_str(), "clientId" | "clientSecret" | "scope") {
-            format!(
-                "{option} is for fetching tokens, which this client does not: set \
-                 sasl.oauthbearer.token.endpoint.url to a file"
-            )
-        } else {
-            continue;
-        };
-        return Err(invalid(KEY, "[hidden]", &why));
-    }
-    Ok(extensions)
-}
-
 /// Reads an entry of JAAS for the mechanism.
-fn login(text: &str, mechanism: SaslMechanism) -> Result<jaas::Login, Error> {
+pub(super) fn login(text: &str, mechanism: SaslMechanism) -> Result<jaas::Login, Error> {
     const KEY: &str = "sasl.jaas.config";
     let login = jaas::parse(text).map_err(|why| invalid(KEY, "[hidden]", why))?;
     let expected = mechanism.login_module();
@@ -419,27 +296,17 @@ fn tls(settings: &Settings) -> Result<TlsSettings, Error> {
     })
 }
 
-fn trust(settings: &Settings) -> Result<Option<PemSource>, Error> {
+fn trust(settings: &Settings) -> Result<Option<StoreSource>, Error> {
     let location = settings.filled("ssl.truststore.location");
     let certificates = settings.filled("ssl.truststore.certificates");
-    if location.is_none() && certificates.is_none() {
-        return Ok(None);
-    }
-    check_is_pem(settings, "ssl.truststore.type", location, &|from| {
-        let convert = if from == "JKS" {
-            "keytool -importkeystore -srckeystore trust.jks -destkeystore trust.p12 -deststoretype PKCS12 && "
-        } else {
-            ""
-        };
-        format!("{convert}openssl pkcs12 -in trust.p12 -nokeys -out trust.pem")
-    })?;
     match (location, certificates) {
         (Some(_), Some(_)) => Err(config_error(
             "ssl.truststore.certificates",
             "Both SSL trust store location and separate trust certificates are specified.",
         )),
-        (Some(path), None) => Ok(Some(PemSource::File(path.into()))),
-        (None, text) => Ok(text.map(|text| PemSource::Inline(Password::new(text)))),
+        (Some(path), None) => store(settings, "ssl.truststore", path).map(Some),
+        (None, Some(text)) => inline(settings, "ssl.truststore", text).map(Some),
+        (None, None) => Ok(None),
     }
 }
 
@@ -450,18 +317,15 @@ fn identity(settings: &Settings) -> Result<Option<TlsIdentity>, Error> {
     if location.is_none() && key.is_none() && chain.is_none() {
         return Ok(None);
     }
-    check_is_pem(settings, "ssl.keystore.type", location, &|from| {
-        let convert = if from == "JKS" {
-            "keytool -importkeystore -srckeystore key.jks -destkeystore key.p12 -deststoretype PKCS12 && "
-        } else {
-            ""
-        };
-        format!("{convert}openssl pkcs12 -in key.p12 -out key.pem")
-    })?;
-    let inline = |text: &str| PemSource::Inline(Password::new(text));
     let (chain, key) = match (location, chain, key) {
-        (Some(path), None, None) => (PemSource::File(path.into()), PemSource::File(path.into())),
-        (None, Some(chain), Some(key)) => (inline(chain), inline(key)),
+        (Some(path), None, None) => {
+            let store = store(settings, "ssl.keystore", path)?;
+            (store.clone(), store)
+        }
+        (None, Some(chain), Some(key)) => {
+            let inline = |text| inline(settings, "ssl.keystore", text);
+            (inline(chain)?, inline(key)?)
+        }
         (Some(_), _, _) => {
             let message = "Both SSL key store location and separate private key are specified.";
             return Err(config_error("ssl.keystore.location", message));
@@ -482,26 +346,42 @@ fn identity(settings: &Settings) -> Result<Option<TlsIdentity>, Error> {
     }))
 }
 
-/// JKS and PKCS12 need Java's own cryptography; PEM is the format that every tool reads.
-fn check_is_pem(
-    settings: &Settings,
-    key: &str,
-    location: Option<&str>,
-    command: &dyn Fn(&str) -> String,
-) -> Result<(), Error> {
-    let written = settings.text(key).unwrap_or_default();
-    let kind = written.to_ascii_uppercase();
-    if kind == "PEM" {
-        return Ok(());
+/// The file at `path`: a PEM file, or a store with its password.
+///
+/// - `prefix`: of the settings `.type` and `.password`.
+fn store(settings: &Settings, prefix: &str, path: &str) -> Result<StoreSource, Error> {
+    let key = format!("{prefix}.password");
+    let password = settings.filled(&key).map(Password::new);
+    match (is_pem(settings, prefix)?, password) {
+        (true, None) => Ok(StoreSource::Pem(path.into())),
+        (true, Some(_)) => Err(config_error(
+            &key,
+            format!("{key} cannot be set with PEM; the password of a private key is ssl.key.password"),
+        )),
+        (false, password) => Ok(StoreSource::JavaStore {
+            path: path.into(),
+            password,
+        }),
     }
-    let message = match location {
-        None => format!("{key} must be PEM for certificates and keys in the settings, not {written}"),
-        Some(path) => format!(
-            "{key}={written} cannot be read by this client. Convert {path} to PEM with `{}` and set {key}=PEM",
-            command(&kind)
-        ),
-    };
-    Err(config_error(key, message))
+}
+
+fn inline(settings: &Settings, prefix: &str, text: &str) -> Result<StoreSource, Error> {
+    if is_pem(settings, prefix)? {
+        return Ok(StoreSource::Inline(Password::new(text)));
+    }
+    let key = format!("{prefix}.type");
+    let message = format!("{key} must be PEM for certificates and keys in the settings");
+    Err(config_error(&key, message))
+}
+
+fn is_pem(settings: &Settings, prefix: &str) -> Result<bool, Error> {
+    let key = format!("{prefix}.type");
+    let kind = settings.text(&key).unwrap_or_default();
+    match kind.to_ascii_uppercase().as_str() {
+        "PEM" => Ok(true),
+        "JKS" | "PKCS12" => Ok(false),
+        _ => Err(invalid(&key, kind, "is not PEM, PKCS12 or JKS")),
+    }
 }
 
 fn versions(words: &[String]) -> Result<TlsVersions, Error> {

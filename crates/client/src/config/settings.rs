@@ -184,6 +184,12 @@ impl Settings {
         u64::try_from(self.number(key)).expect("the table says at least 0")
     }
 
+    pub fn fraction(&self, key: &str) -> f64 {
+        self.value(key)
+            .and_then(ConfigValue::as_f64)
+            .expect("the table says that it is a double with a default")
+    }
+
     pub fn size(&self, key: &str) -> usize {
         usize::try_from(self.natural(key)).unwrap_or(usize::MAX)
     }

@@ -181,24 +181,32 @@ fn each_group_protocol_refuses_the_settings_of_the_other() {
 }
 
 #[test]
-fn stores_that_are_not_pem_are_refused_with_the_command_that_converts() {
+fn a_store_is_pem_or_one_of_javas_with_its_password() {
     let tls = producer()
         .set("security.protocol", "SSL")
         .set("ssl.truststore.location", "trust.jks");
-    let said = message(ProducerConfig::from_config(&tls));
+    let read = |config: &Config| {
+        let config = ProducerConfig::from_config(config)?;
+        Ok(config.client.security.tls.clone().unwrap())
+    };
+    let trust_password = |config: Config| config.set("ssl.truststore.password", "s3cret");
+    for (config, password) in [(tls.clone(), None), (trust_password(tls.clone()), Some("s3cret"))] {
+        let expected = StoreSource::JavaStore {
+            path: "trust.jks".into(),
+            password: password.map(Password::new),
+        };
+        assert_eq!(read(&config).unwrap().trust, Some(expected));
+    }
+    let pem = tls.clone().set("ssl.truststore.type", "PEM");
+    let said = message(read(&trust_password(pem.clone())));
     assert!(
-        said.contains("keytool -importkeystore") && said.contains("openssl pkcs12"),
+        said.contains("cannot be set with PEM") && !said.contains("s3cret"),
         "{said}"
     );
-    let pem = tls.set("ssl.truststore.type", "PEM");
-    let made = ProducerConfig::from_config(&pem)
-        .unwrap()
-        .client
-        .security
-        .tls
-        .clone()
-        .unwrap();
-    assert_eq!(made.trust, Some(PemSource::File("trust.jks".into())));
+    let said = message(read(&tls.set("ssl.truststore.type", "BKS")));
+    assert!(said.contains("not PEM, PKCS12 or JKS"), "{said}");
+    let made = read(&pem).unwrap();
+    assert_eq!(made.trust, Some(StoreSource::Pem("trust.jks".into())));
     assert!(made.checks_name && made.identity.is_none());
     let own = pem.set("ssl.keystore.type", "PEM").set("ssl.keystore.key", "k3y");
     let said = message(ProducerConfig::from_config(&own));
@@ -298,13 +306,18 @@ fn a_token_comes_from_a_file_or_from_the_settings() {
     };
     check(
         oauth(),
-        "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url=file:///PATH",
+        "OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url (https://",
     );
     check(
         inline.clone().set(URL, "file:///run/token"),
         "cannot be set together",
     );
-    check(oauth().set(URL, "https://login.example/token"), "asks no server");
+    check(oauth().set(URL, "login.example/token"), "no URL of https://");
+    let retriever = "sasl.oauthbearer.jwt.retriever.class";
+    check(
+        inline.clone().set(retriever, "a.JwtBearerJwtRetriever"),
+        "by a client's id and secret",
+    );
     check(oauth().set(URL, "file:token"), "must be absolute");
     check(oauth().set(URL, "file://host/token"), "must be absolute");
     check(oauth().set(URL, "file:///run/a%20b"), "percent signs");
@@ -319,6 +332,7 @@ fn a_token_comes_from_a_file_or_from_the_settings() {
     for (options, part) in [
         ("unsecuredLoginStringClaim_sub=s3cret", "without a signature"),
         ("clientId=s3cret clientSecret=s3cret", "for fetching tokens"),
+        ("ssl.truststore.password=s3cret", "SSL_CERT_FILE"),
         ("extension_auth=s3cret", "no extension may have"),
         ("extension_a1=s3cret", "no extension may have"),
         ("extension_a=\"s3cret\u{1}\"", "no extension may have"),

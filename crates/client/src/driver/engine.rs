@@ -17,6 +17,7 @@ use crate::network::io::{Action, Address, ConnectionId, Event, Machine};
 use crate::time::{Clock, Moment};
 
 use super::link::{Drained, Link, LinkStage, ReadEnd, Transport};
+use super::login::Login;
 use super::resolver::{Resolved, Resolver};
 use super::socket;
 use super::timers::Timers;
@@ -46,6 +47,8 @@ pub struct Engine {
     resolver: Resolver,
     /// `None`: plaintext.
     tls: Option<TlsConnector>,
+    /// Fetches tokens as long as the client lives; `None`: no server gives any.
+    _login: Option<Login>,
     links: BTreeMap<ConnectionId, Link>,
     /// Events for the machine, in order.
     news: VecDeque<Event>,
@@ -68,6 +71,7 @@ impl Engine {
         waker: Arc<DriverWaker>,
     ) -> Result<Engine, Error> {
         let tls = config.security.tls.as_ref().map(TlsConnector::new).transpose()?;
+        let login = Login::start(&config)?;
         Ok(Engine {
             config,
             metrics,
@@ -84,6 +88,7 @@ impl Engine {
             scratch: vec![0; SCRATCH_BYTES],
             frames: Vec::new(),
             tls,
+            _login: login,
         })
     }
 

@@ -8,7 +8,7 @@ mod frame_pool;
 mod receiver;
 mod socket;
 #[cfg(feature = "tls")]
-mod pem;
+mod stores;
 #[cfg(feature = "tls")]
 mod trust;
 #[cfg(feature = "tls")]
@@ -16,6 +16,11 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "without_tls.rs"]
 mod tls;
+#[cfg(feature = "oauth")]
+mod login;
+#[cfg(not(feature = "oauth"))]
+#[path = "without_login.rs"]
+mod login;
 mod link;
 mod engine;
 
@@ -75,8 +80,10 @@ impl Ended {
 }
 
 impl DriverSetup {
+    /// Waits for the first token where a server gives them (OAUTHBEARER).
+    ///
     /// - Errors: `Config` for unreadable key stores; `Disconnected` when the system has no more
-    ///   descriptors.
+    ///   descriptors; `Authentication` when the server gives no token.
     pub fn new(config: &Arc<ClientConfig>, metrics: &Arc<NetworkMetrics>) -> Result<DriverSetup, Error> {
         for warning in &config.warnings {
             events::configuration(&config.client_id, warning);

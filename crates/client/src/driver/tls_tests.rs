@@ -18,7 +18,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use super::tls::TlsConnector;
 use super::*;
 use crate::admin::Admin;
-use crate::config::{Config, Password, PemSource, TlsIdentity, TlsSettings, TlsVersions};
+use crate::config::{Config, Password, StoreSource, TlsIdentity, TlsSettings, TlsVersions};
 use crate::consumer::{Consumer, TopicPartition};
 use crate::network::io::{Action, Address, ConnectionId, Event, Frame};
 use crate::network::testing::client_config;
@@ -118,8 +118,8 @@ impl Authority {
     }
 }
 
-fn inline(pem: &str) -> PemSource {
-    PemSource::Inline(Password::new(pem))
+fn inline(pem: &str) -> StoreSource {
+    StoreSource::Inline(Password::new(pem))
 }
 
 fn trusting(authority: &Authority) -> TlsSettings {

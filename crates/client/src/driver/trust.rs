@@ -14,8 +14,8 @@ use rustls::{
     SupportedCipherSuite,
 };
 
-use super::pem::{Pem, config};
-use crate::config::{PemSource, TlsSettings};
+use super::stores::{self, config};
+use crate::config::{StoreSource, TlsSettings};
 use crate::error::Error;
 
 /// - Errors: `Config`, naming the setting, for stores that cannot be read or do not match.
@@ -57,18 +57,9 @@ pub(super) fn client_config(settings: &TlsSettings) -> Result<Arc<ClientConfig>,
     let Some(identity) = &settings.identity else {
         return Ok(Arc::new(builder.with_no_client_auth()));
     };
-    let setting = |source: &PemSource, inline| match source {
-        PemSource::File(_) => "ssl.keystore.location",
-        PemSource::Inline(_) => inline,
-    };
-    let chain = Pem::read(
-        setting(&identity.chain, "ssl.keystore.certificate.chain"),
-        &identity.chain,
-    )?;
-    let key = Pem::read(setting(&identity.key, "ssl.keystore.key"), &identity.key)?;
-    let key = key.key(identity.key_password.as_ref())?;
+    let (chain, key) = stores::identity(identity)?;
     builder
-        .with_client_auth_cert(chain.certificates()?, key)
+        .with_client_auth_cert(chain, key)
         .map(Arc::new)
         .map_err(|error| {
             config(
@@ -78,29 +69,21 @@ pub(super) fn client_config(settings: &TlsSettings) -> Result<Arc<ClientConfig>,
         })
 }
 
-fn roots(trust: Option<&PemSource>) -> Result<RootCertStore, Error> {
+fn roots(trust: Option<&StoreSource>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     let Some(source) = trust else {
-        let found = rustls_native_certs::load_native_certs();
-        // A system's store sometimes has certificates that strict readers reject; use the others.
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = found
-                .errors
-                .first()
-                .map_or_else(|| "there are none".to_owned(), |error| error.to_string());
+        let found = system_roots().map_err(|why| {
             let message = format!(
                 "ssl.truststore.location is not set, and the system's certificates cannot be read: {why}"
             );
-            return Err(config("ssl.truststore.location", message));
-        }
+            config("ssl.truststore.location", message)
+        })?;
+        // A system's store sometimes has certificates that strict readers reject; use the others.
+        roots.add_parsable_certificates(found);
         return Ok(roots);
     };
-    let setting = match source {
-        PemSource::File(_) => "ssl.truststore.location",
-        PemSource::Inline(_) => "ssl.truststore.certificates",
-    };
-    for certificate in Pem::read(setting, source)?.certificates()? {
+    let (setting, certificates) = stores::trusted(source)?;
+    for certificate in certificates {
         roots.add(certificate).map_err(|error| {
             config(
                 setting,
@@ -109,6 +92,18 @@ fn roots(trust: Option<&PemSource>) -> Result<RootCertStore, Error> {
         })?;
     }
     Ok(roots)
+}
+
+/// What the system, or the environment's SSL_CERT_FILE, trusts.
+///
+/// - Errors: why there is nothing.
+pub(super) fn system_roots() -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    if !found.certs.is_empty() {
+        return Ok(found.certs);
+    }
+    let why = found.errors.first().map(ToString::to_string);
+    Err(why.unwrap_or_else(|| "there are none".to_owned()))
 }
 
 /// By the names of IANA and Java; rustls writes those of TLS 1.3 slightly differently.

@@ -1,6 +1,7 @@
 //! The decision of Apache Kafka's StandardAuthorizer: may a principal at an address do this?
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 
 use ottla_wire::primitives::Uuid;
@@ -34,6 +35,17 @@ pub enum Decision {
     NoneApplies,
     /// The resource has no ACL: `allow.everyone.if.no.acl.found` decides.
     NoAcl,
+}
+
+/// What decided, as a line of the log tells it.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Decision::Denied(id) | Decision::Allowed(id) => write!(f, "ACL {id}"),
+            Decision::NoneApplies => f.write_str("no ACL allows it"),
+            Decision::NoAcl => f.write_str("the resource has no ACL"),
+        }
+    }
 }
 
 impl Decision {

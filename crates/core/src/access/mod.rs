@@ -392,6 +392,7 @@ impl<'a> Limited<'a> {
                 operation,
                 resource_type,
                 resource = asked.name,
+                rule = %decision,
                 suppressed,
                 "denied"
             );

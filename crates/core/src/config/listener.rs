@@ -232,7 +232,12 @@ fn advertised(
     let mut advertised = Vec::with_capacity(served.len());
     for listener in served {
         let found = given.iter().find(|candidate| candidate.name == listener.name);
-        advertised.push(found.unwrap_or(listener).clone());
+        let mut listener = found.unwrap_or(listener).clone();
+        // One that is left out is served all the same, and its clients are sent to this machine.
+        if found.is_none() && &*listener.host == "0.0.0.0" {
+            listener.host = "".into();
+        }
+        advertised.push(listener);
     }
     let unknown = given.iter().find(|candidate| {
         !served.iter().any(|listener| listener.name == candidate.name)

@@ -110,13 +110,29 @@ fn an_address_that_leads_nowhere_is_not_advertised() {
         "advertised.listeners",
         "0.0.0.0",
     );
-    // A listener that `advertised.listeners` leaves out advertises its own address.
-    let two = ("listeners", "PLAINTEXT://0.0.0.0:9092,SSL://0.0.0.0:9093");
     let one = ("advertised.listeners", "PLAINTEXT://box:9092");
-    check_refused(&[two, one], "advertised.listeners", "SSL://HOST:9093");
     let config = read(&[everywhere, one]).unwrap();
     assert_eq!(&*config.listeners[0].host, "0.0.0.0");
     assert_eq!(config.advertised_listeners[0].to_string(), "PLAINTEXT://box:9092");
+}
+
+#[test]
+fn a_listener_that_is_not_advertised_sends_its_clients_to_its_own_address() {
+    let two = |second: &str| {
+        let listeners = format!("PLAINTEXT://0.0.0.0:9092,SSL://{second}:9093");
+        let mut config = read(&[
+            ("listeners", &listeners),
+            ("advertised.listeners", "PLAINTEXT://box:9092"),
+        ])
+        .unwrap();
+        config.bound("SSL", 9093, "here.example");
+        config.advertised_listeners[1].to_string()
+    };
+    assert_eq!(two("127.0.0.1"), "SSL://127.0.0.1:9093");
+    // As Apache Kafka, which starts with such a file.
+    for everywhere in ["0.0.0.0", ""] {
+        assert_eq!(two(everywhere), "SSL://here.example:9093");
+    }
 }
 
 #[test]

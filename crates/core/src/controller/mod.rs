@@ -95,6 +95,8 @@ pub enum ControllerError {
     },
     /// A setting that matters only at the first start.
     Config(ConfigError),
+    /// What was set at run time and the file do not make a listener that can be served.
+    Security(ConfigError),
     /// A log directory that this node must not use.
     Directory {
         path: PathBuf,
@@ -144,6 +146,11 @@ impl fmt::Display for ControllerError {
                 )
             }
             ControllerError::Config(error) => write!(f, "{error}"),
+            ControllerError::Security(error) => write!(
+                f,
+                "{error}; the metadata log has settings of the brokers (kafka-configs --entity-type brokers) that come before \
+                 the file: the broker that took this one can remove it"
+            ),
             ControllerError::Directory { path, problem } => write!(f, "{} {problem}", path.display()),
         }
     }

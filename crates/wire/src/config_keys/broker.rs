@@ -13,7 +13,7 @@ const ONE_PASS: &str = "requests run on the event loop of their connection; ther
 
 /// The keys of the broker, in the order of their names.
 pub const BROKER_KEYS: &[ConfigKey] = &[
-    list("advertised.listeners", "", "The addresses that the broker returns to clients in metadata, one per listener; if not set, those of listeners.")
+    list("advertised.listeners", "", "The addresses that the broker returns to clients in metadata, one per listener; if not set, those of listeners. A listener that is left out returns its own, or the machine's name.")
         .unset(),
     boolean("allow.everyone.if.no.acl.found", "false", "Whether everyone may use a resource without any ACL; otherwise only super users may.")
         .costs("with true a new topic is open to everyone until its first ACL"),

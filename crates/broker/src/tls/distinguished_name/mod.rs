@@ -5,7 +5,7 @@
 //! the whole DER value; `=` and `#` are escaped everywhere, a null character as `\00`; what is not
 //! ASCII is not escaped.
 
-use super::der::{self, Element, Elements, Malformed};
+use ottla_keystore::der::{self, Element, Elements, Malformed};
 
 /// The attribute types that RFC 2253 has a keyword for.
 const KEYWORDS: &[(&[u8], &str)] = &[

@@ -156,7 +156,7 @@ fn passwords_of_stores_and_of_keys_are_told_apart() {
     check_refused(
         read(&[("ssl.keystore.password", "wonderland")]),
         LOCATION,
-        "ssl.keystore.password does not open",
+        "its password does not open",
     );
     let no_keys = JksWriter::new(2)
         .certificate("c", signed.certificate.der())
@@ -212,7 +212,7 @@ fn trusted_certificates_are_read_in_every_form() {
     check_refused(
         read(&[(TRUST, &jks), ("ssl.truststore.password", "x")]),
         TRUST,
-        "ssl.truststore.password does not open",
+        "its password does not open",
     );
     let empty = files.write("e.jks", JksWriter::new(2).finish("x"));
     check_refused(read(&[(TRUST, &empty)]), TRUST, "keytool -importcert");
@@ -229,7 +229,10 @@ fn trusted_certificates_are_read_in_every_form() {
 
 /// A file made by keytool of OpenJDK 17 or by OpenSSL 3.0; the password of all is `changeit`.
 fn made_elsewhere(name: &str) -> String {
-    format!("{}/tests/keystores/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!(
+        "{}/../keystore/tests/keystores/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    )
 }
 
 #[test]
@@ -251,7 +254,7 @@ fn stores_of_keytool_and_openssl_are_read() {
         check_refused(
             keys("keytool.p12", &own_password),
             "ssl.key.password",
-            "must equal ssl.keystore.password",
+            "must equal the password of the store",
         );
         let path = made_elsewhere("openssl.p12");
         let wrong = [(LOCATION, path.as_str()), ("ssl.keystore.password", "wonderland")];

@@ -100,7 +100,7 @@ impl std::fmt::Debug for Sasl {
 }
 
 /// The broker's text, in a form that is safe for a log line.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 

@@ -28,7 +28,8 @@ enum OauthState {
 }
 
 impl Oauth {
-    /// Reads the token: a job may have written a new one to its file.
+    /// Takes the token that counts now: a job may have written a new one to its file, or the login
+    /// has fetched one.
     pub fn new(settings: &OauthSettings) -> Oauth {
         Oauth {
             state: OauthState::Start(message(settings)),
@@ -62,6 +63,10 @@ fn message(settings: &OauthSettings) -> Result<String, String> {
     let token = match &settings.source {
         TokenSource::Inline(token) => token.reveal().trim().to_owned(),
         TokenSource::File(path) => read(path)?,
+        TokenSource::Server(server) => {
+            let token = server.current.get();
+            token.ok_or("no token has been fetched")?.reveal().to_owned()
+        }
     };
     if token.is_empty() || !token.bytes().all(is_of_token) {
         return Err("the token of OAUTHBEARER is empty, or has characters that no token has".to_owned());

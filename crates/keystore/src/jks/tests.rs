@@ -1,11 +1,7 @@
 //! JKS stores, whole and damaged.
 
-use super::super::testing::JksWriter;
 use super::*;
-
-fn password(text: &str) -> Password {
-    Password::new(text)
-}
+use crate::testing::JksWriter;
 
 /// A store with a key `alias` and a certificate `ca`.
 fn store(version: u32) -> Vec<u8> {
@@ -23,7 +19,7 @@ fn store(version: u32) -> Vec<u8> {
 #[test]
 fn keys_and_certificates_are_read_from_both_versions() {
     for version in [1, 2] {
-        let entries = read(&store(version), Some(&password("störe"))).unwrap();
+        let entries = read(&store(version), Some("störe")).unwrap();
         let aliases: Vec<&str> = entries.iter().map(|entry| entry.alias.as_str()).collect();
         assert_eq!(aliases, ["alias", "ca"]);
         let Content::Key { encrypted, chain } = &entries[0].content else {
@@ -36,12 +32,9 @@ fn keys_and_certificates_are_read_from_both_versions() {
                 CertificateDer::from(&b"issuer"[..])
             ]
         );
-        let key = decrypt(encrypted, &password("key")).unwrap();
+        let key = decrypt(encrypted, "key").unwrap();
         assert_eq!(key.secret_der(), b"a private key of 30 bytes ....");
-        assert_eq!(
-            decrypt(encrypted, &password("yek")).unwrap_err(),
-            Fault::WrongPassword
-        );
+        assert_eq!(decrypt(encrypted, "yek").unwrap_err(), Fault::WrongPassword);
         assert!(matches!(&entries[1].content, Content::Certificate(found) if found[..] == *b"root"));
     }
 }
@@ -49,7 +42,7 @@ fn keys_and_certificates_are_read_from_both_versions() {
 #[test]
 fn a_wrong_password_and_any_changed_byte_are_noticed() {
     let store = store(2);
-    let read_with = |store: &[u8], text: &str| read(store, Some(&password(text))).map(|_| ());
+    let read_with = |store: &[u8], text: &str| read(store, Some(text)).map(|_| ());
     assert_eq!(read_with(&store, "store"), Err(Fault::WrongPassword));
     assert_eq!(read_with(&store, "störe"), Ok(()));
     for at in 0..store.len() {
@@ -80,6 +73,6 @@ fn lengths_beyond_the_file_are_malformed() {
         let _ = read(&hostile, None);
     }
     for at in 0..40 {
-        let _ = decrypt(&store[at..], &password("key"));
+        let _ = decrypt(&store[at..], "key");
     }
 }

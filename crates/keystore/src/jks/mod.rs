@@ -7,10 +7,9 @@
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA1_OUTPUT_LEN};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::der::{self, Elements};
-use super::settings::Password;
+use crate::der::{self, Elements};
 
 pub const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
 /// JCEKS, which is encrypted differently.
@@ -54,7 +53,7 @@ pub enum Fault {
 /// Reads all entries in the order of the file.
 ///
 /// - `password`: without one the store's digest is not checked, as in Java.
-pub fn read(store: &[u8], password: Option<&Password>) -> Result<Vec<Entry>, Fault> {
+pub fn read(store: &[u8], password: Option<&str>) -> Result<Vec<Entry>, Fault> {
     let split = store.len().checked_sub(SHA1_OUTPUT_LEN).ok_or(Fault::Malformed)?;
     let (content, digest) = store.split_at(split);
     let mut reader = Reader { rest: content };
@@ -80,7 +79,7 @@ pub fn read(store: &[u8], password: Option<&Password>) -> Result<Vec<Entry>, Fau
 }
 
 /// Opens a private key.
-pub fn decrypt(encrypted: &[u8], password: &Password) -> Result<PrivateKeyDer<'static>, Fault> {
+pub fn decrypt(encrypted: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, Fault> {
     let sealed = protected(encrypted).map_err(|_| Fault::Malformed)?;
     let key_bytes = sealed
         .len()
@@ -110,12 +109,8 @@ fn protected(encrypted: &[u8]) -> Result<&[u8], der::Malformed> {
 }
 
 /// A password as Java hashes it: UTF-16, big-endian.
-fn wide(password: &Password) -> Vec<u8> {
-    password
-        .reveal()
-        .encode_utf16()
-        .flat_map(u16::to_be_bytes)
-        .collect()
+fn wide(password: &str) -> Vec<u8> {
+    password.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 
 fn sha1(parts: &[&[u8]]) -> [u8; SHA1_OUTPUT_LEN] {

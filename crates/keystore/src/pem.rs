@@ -1,10 +1,10 @@
 //! Certificates and private keys in PEM form (RFC 7468), as operators keep them: in files with text
 //! around the sections, or on one line of a properties file (KIP-651).
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::settings::Password;
+use crate::Fault;
 
 const ENCRYPTED_KEY: &str = "ENCRYPTED PRIVATE KEY";
 
@@ -44,18 +44,9 @@ pub fn certificates(text: &str) -> Result<Vec<CertificateDer<'static>>, String> 
     Ok(found)
 }
 
-/// Why a private key could not be read.
-#[derive(Debug, PartialEq, Eq)]
-pub enum KeyFault {
-    /// About the key.
-    Key(String),
-    /// About `ssl.key.password`.
-    Password(String),
-}
-
 /// Reads the one private key: PKCS#8, encrypted PKCS#8, PKCS#1 or SEC1.
-pub fn private_key(text: &str, password: Option<&Password>) -> Result<PrivateKeyDer<'static>, KeyFault> {
-    let fault = |problem: &str| KeyFault::Key(problem.to_owned());
+pub fn private_key(text: &str, password: Option<&str>) -> Result<PrivateKeyDer<'static>, Fault> {
+    let fault = |problem: &str| Fault::Store(problem.to_owned());
     let sections = sections(text);
     let mut keys = sections
         .iter()
@@ -76,23 +67,23 @@ pub fn private_key(text: &str, password: Option<&Password>) -> Result<PrivateKey
             .map_err(|_| fault("has a private key that cannot be read"));
     }
     let password = password
-        .ok_or_else(|| KeyFault::Password("is not set, and the private key is encrypted".to_owned()))?;
+        .ok_or_else(|| Fault::KeyPassword("is not set, and the private key is encrypted".to_owned()))?;
     let broken = |_| fault("has an encrypted private key that cannot be read");
     let (_, document) = pkcs8::SecretDocument::from_pem(&key.text).map_err(broken)?;
     decrypted(document.as_bytes(), password)
 }
 
 /// Opens an EncryptedPrivateKeyInfo (PKCS#8, PBES2).
-fn decrypted(document: &[u8], password: &Password) -> Result<PrivateKeyDer<'static>, KeyFault> {
+fn decrypted(document: &[u8], password: &str) -> Result<PrivateKeyDer<'static>, Fault> {
     let info = pkcs8::EncryptedPrivateKeyInfo::try_from(document).map_err(|error| {
         // PBES1 (`openssl pkcs8 -v1`) ends here, too; the library's text names the algorithm.
-        KeyFault::Key(format!(
+        Fault::Store(format!(
             "has an encrypted private key that cannot be read: {error}"
         ))
     })?;
     let opened = info
-        .decrypt(password.reveal())
-        .map_err(|error| KeyFault::Password(format!("does not open the private key: {error}")))?;
+        .decrypt(password)
+        .map_err(|error| Fault::KeyPassword(format!("does not open the private key: {error}")))?;
     Ok(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(
         opened.as_bytes().to_vec(),
     )))
@@ -172,7 +163,7 @@ mod tests {
         let (key, certificate) = pair();
         let check = |text: &str, expected: &str| {
             let fault = private_key(text, None).unwrap_err();
-            assert_eq!(fault, KeyFault::Key(expected.to_owned()));
+            assert_eq!(fault, Fault::Store(expected.to_owned()));
         };
         check(&certificate, "has no private key in PEM form");
         check(&format!("{key}{key}"), "has more than one private key");
@@ -200,14 +191,14 @@ mod tests {
             .to_pem("ENCRYPTED PRIVATE KEY", Default::default())
             .unwrap();
         assert!(has_encrypted_key(&pem) && !has_encrypted_key(&key));
-        let open = |password: Option<&str>| private_key(&pem, password.map(Password::new).as_ref());
+        let open = |password: Option<&str>| private_key(&pem, password);
         assert_eq!(
             open(Some("wonderland")).unwrap(),
             private_key(&key, None).unwrap()
         );
         let fault = |password: Option<&str>| match open(password).unwrap_err() {
-            KeyFault::Password(text) => text,
-            KeyFault::Key(text) => panic!("{text}"),
+            Fault::KeyPassword(text) => text,
+            other => panic!("{other:?}"),
         };
         assert_eq!(fault(None), "is not set, and the private key is encrypted");
         let wrong = fault(Some("looking glass"));
@@ -219,9 +210,48 @@ mod tests {
     fn a_key_in_the_old_encryption_is_refused_with_the_way_out() {
         let old =
             "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nQUJD\n-----END RSA PRIVATE KEY-----";
-        let KeyFault::Key(fault) = private_key(old, None).unwrap_err() else {
+        let Fault::Store(fault) = private_key(old, None).unwrap_err() else {
             panic!("not about the password");
         };
         assert!(fault.contains("openssl pkcs8 -topk8"), "{fault}");
+    }
+
+    #[test]
+    fn sections_are_found_in_one_line_and_in_many() {
+        let body = "QUJD".repeat(20);
+        let many = format!(
+            "junk\n-----BEGIN X-----\r\n{}\r\n{}\r\n-----END X-----\n",
+            &body[..64],
+            &body[64..]
+        );
+        let one = format!(
+            "-----BEGIN X----- {} {} -----END X-----",
+            &body[..10],
+            &body[10..]
+        );
+        let expected = format!(
+            "-----BEGIN X-----\n{}\n{}\n-----END X-----\n",
+            &body[..64],
+            &body[64..]
+        );
+        for text in [many, one] {
+            let sections = sections(&text);
+            assert_eq!(
+                (sections.len(), sections[0].text.as_str()),
+                (1, expected.as_str())
+            );
+        }
+    }
+
+    #[test]
+    fn an_unterminated_section_is_ignored() {
+        for text in [
+            "-----BEGIN X-----\nQUJD",
+            "-----BEGIN X",
+            "-----BEGIN X-----QUJD-----END Y-----",
+            "",
+        ] {
+            assert!(sections(text).is_empty(), "{text}");
+        }
     }
 }

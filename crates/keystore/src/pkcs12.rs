@@ -1,15 +1,14 @@
 //! PKCS#12 stores (RFC 7292), which `keytool` makes since Java 9, and `openssl pkcs12`.
 
 use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::settings::Password;
-use super::stores::Identity;
+use crate::Identity;
 
 /// Reads the private keys with their chains, in the order of their aliases.
 ///
 /// - Errors: what is wrong, to be said behind the name of the setting.
-pub fn identities(store: &[u8], password: &Password) -> Result<Vec<Identity>, String> {
+pub fn identities(store: &[u8], password: &str) -> Result<Vec<Identity>, String> {
     let store = open(store, password, Pkcs12ImportPolicy::Strict)?;
     let entries = store.entries().filter_map(|(alias, entry)| match entry {
         KeyStoreEntry::PrivateKeyChain(chain) => Some((alias, chain)),
@@ -28,7 +27,7 @@ pub fn identities(store: &[u8], password: &Password) -> Result<Vec<Identity>, St
 }
 
 /// Reads the trusted certificates.
-pub fn certificates(store: &[u8], password: &Password) -> Result<Vec<CertificateDer<'static>>, String> {
+pub fn certificates(store: &[u8], password: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let store = open(store, password, Pkcs12ImportPolicy::Strict)?;
     let entries = store.entries().filter_map(|(_, entry)| match entry {
         KeyStoreEntry::Certificate(found) => Some(CertificateDer::from(found.as_der().to_vec())),
@@ -37,8 +36,8 @@ pub fn certificates(store: &[u8], password: &Password) -> Result<Vec<Certificate
     Ok(entries.collect())
 }
 
-fn open(store: &[u8], password: &Password, policy: Pkcs12ImportPolicy) -> Result<KeyStore, String> {
-    KeyStore::from_pkcs12(store, password.reveal(), policy).map_err(|error| match error {
+fn open(store: &[u8], password: &str, policy: Pkcs12ImportPolicy) -> Result<KeyStore, String> {
+    KeyStore::from_pkcs12(store, password, policy).map_err(|error| match error {
         p12_keystore::error::Error::MacError(_) => {
             "is a PKCS12 store that its password does not open".to_owned()
         }
