@@ -168,22 +168,30 @@ fn open_transactions(node: &Node, connections: &[Activity]) -> Vec<OpenTransacti
     if behind.is_empty() {
         return Vec::new();
     }
-    let known = node.transactions.open();
+    let mut known = node.transactions.open();
     let oldest = behind.into_iter().filter_map(|(topic, index)| {
         let partition = node.storage.partition_by_name(topic, index).ok()?;
         let open = partition.with_log(|log| log.open_transactions());
-        let first = open.iter().min_by_key(|open| open.transaction_first_offset)?;
+        let first = open
+            .into_iter()
+            .min_by_key(|open| open.transaction_first_offset)?;
+        Some((topic, index, first))
+    });
+    let oldest: Vec<_> = oldest.collect();
+    // One may have begun or ended between the looks: it is known before or after.
+    known.extend(node.transactions.open());
+    let with_owner = oldest.into_iter().map(|(topic, index, first)| {
         let owner = known
             .iter()
-            .find(|known| known.state.producer_id == first.producer_id);
-        Some(OpenTransaction {
+            .find(|known| known.holds(first.producer_id, topic, index));
+        OpenTransaction {
             topic: topic.clone(),
             partition: index,
             first_offset: first.transaction_first_offset,
             producer_id: first.producer_id,
             transactional_id: owner.map(|known| known.id.clone()),
             written: Timestamp(first.last_timestamp),
-        })
+        }
     });
-    oldest.collect()
+    with_owner.collect()
 }

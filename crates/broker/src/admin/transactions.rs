@@ -12,10 +12,12 @@ use super::AdminView;
 use super::exposition::Page;
 
 /// Upper bounds of the classes, in seconds since the producer last wrote to the partition, and
-/// their names. Beyond the last one, a quarter of an hour and five minutes as in Apache Kafka
-/// (KIP-664), a transaction is late: `transaction.max.timeout.ms` has passed by default.
+/// their names.
 const IDLE: [(i64, &str); 3] = [(60, "1m"), (300, "5m"), (1_200, "20m")];
 const LATE: &str = "+Inf";
+/// Beyond `transaction.max.timeout.ms` by this much a transaction is late, as in Apache Kafka
+/// (KIP-664).
+const LATE_AFTER_MS: i64 = 5 * 60_000;
 /// At most this many partitions are named, those for which most markers wait.
 const PARTITIONS_MAX: usize = 10;
 
@@ -28,12 +30,13 @@ struct Open {
 
 impl Open {
     /// Counts the transactions of one partition, by when their producers last wrote.
-    fn count(&mut self, last_written_ms: impl Iterator<Item = i64>, now: Timestamp) {
+    ///
+    /// - `timeout_ms_max`: `transaction.max.timeout.ms`.
+    fn count(&mut self, last_written_ms: impl Iterator<Item = i64>, now: Timestamp, timeout_ms_max: i32) {
         let mut is_late = false;
         for last_ms in last_written_ms {
-            let class = class_of(last_ms, now);
-            self.by_idle[class] += 1;
-            is_late |= class == IDLE.len();
+            self.by_idle[class_of(last_ms, now)] += 1;
+            is_late |= now.0.saturating_sub(last_ms) > i64::from(timeout_ms_max) + LATE_AFTER_MS;
         }
         self.partitions_with_late += u64::from(is_late);
     }
@@ -47,10 +50,12 @@ fn class_of(since_ms: i64, now: Timestamp) -> usize {
 
 pub fn write_metrics(page: &mut Page, view: &AdminView) {
     let now = view.node.clock().timestamp();
+    let timeout_ms_max = view.node.transactions.config().timeout_ms_max;
     let mut open = Open::default();
     for partition in &view.node.storage.partitions.all() {
         let producers = Partition::with_log(partition, |log| log.open_transactions());
-        open.count(producers.iter().map(|producer| producer.last_timestamp), now);
+        let last_written_ms = producers.iter().map(|producer| producer.last_timestamp);
+        open.count(last_written_ms, now, timeout_ms_max);
     }
     const OPEN: &str = "ottla_open_transactions";
     page.metric(
@@ -65,7 +70,7 @@ pub fn write_metrics(page: &mut Page, view: &AdminView) {
     page.single(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "gauge",
-        "Partitions with a transaction whose producer has not written for 20 minutes.",
+        "Partitions with a transaction whose producer has not written for transaction.max.timeout.ms and 5 minutes.",
         open.partitions_with_late,
     );
     write_coordinators(page, view, now);
@@ -172,12 +177,19 @@ mod tests {
         let now = Timestamp(10_000_000);
         let ago = |seconds: i64| now.0 - seconds * 1_000;
         let mut open = Open::default();
-        open.count([ago(0), ago(60), ago(61)].into_iter(), now);
-        open.count([ago(1_200)].into_iter(), now);
-        open.count([ago(1_201), ago(9_000)].into_iter(), now);
+        let mut count = |ages: &[i64], timeout_ms_max| {
+            let written_ms: Vec<i64> = ages.iter().map(|age| ago(*age)).collect();
+            open.count(written_ms.into_iter(), now, timeout_ms_max);
+        };
+        count(&[0, 60, 61], 900_000);
+        count(&[1_200], 900_000);
+        count(&[1_201, 9_000], 900_000);
+        // A transaction that may be open for an hour is late after an hour and five minutes.
+        count(&[3_900], 3_600_000);
+        count(&[3_901], 3_600_000);
         let expected = Open {
-            by_idle: [2, 1, 1, 2],
-            partitions_with_late: 1,
+            by_idle: [2, 1, 1, 4],
+            partitions_with_late: 2,
         };
         assert_eq!(open, expected);
     }

@@ -18,7 +18,7 @@ use super::reader::Reader;
 use super::records::ConsumerRecords;
 use super::subscription::{Subscription, TopicPattern};
 use super::topic_partition::{OffsetAndMetadata, TopicPartition};
-use crate::config::{Config, ConsumerConfig};
+use crate::config::{Config, ConsumerConfig, GroupProtocol};
 use crate::driver::{Driver, DriverSetup};
 use crate::error::Error;
 use crate::metadata::{Interest, MetadataCell};
@@ -238,17 +238,23 @@ impl Consumer {
     }
 
     /// Like `subscribe`, for every topic whose whole name matches; new topics are added when the
-    /// metadata shows them (`metadata.max.age.ms`).
+    /// metadata shows them (`metadata.max.age.ms`). With `group.protocol=consumer` the broker
+    /// matches, by the syntax of RE2/J.
     ///
     /// - Errors: as `subscribe`, and `InvalidArgument` for an invalid pattern, see
-    ///   [`TopicPattern::parse`].
+    ///   [`TopicPattern::parse`]; with `group.protocol=consumer` a `poll` has the broker's
+    ///   INVALID_REGULAR_EXPRESSION instead.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern.is_empty() {
             return Err(Error::InvalidArgument {
                 message: "topic pattern to subscribe to cannot be empty".into(),
             });
         }
-        self.subscribe_to(Subscription::Pattern(TopicPattern::parse(pattern)?))
+        let pattern = match self.config.group_protocol {
+            GroupProtocol::Classic => TopicPattern::parse(pattern)?,
+            GroupProtocol::Consumer => TopicPattern::of_broker(pattern),
+        };
+        self.subscribe_to(Subscription::Pattern(pattern))
     }
 
     /// Sets the listener that is called when partitions are assigned or revoked, from the next

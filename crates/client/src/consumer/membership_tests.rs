@@ -160,15 +160,18 @@ fn a_topic_without_a_name_waits_for_the_metadata() {
 }
 
 #[test]
-fn a_pattern_goes_to_the_broker() {
-    let pattern = TopicPattern::parse("a.*").unwrap();
+fn a_pattern_goes_to_the_broker_in_its_own_syntax() {
+    // A quotation, which this client's own expressions do not have.
+    let text = "\\Qa.b\\E.*";
+    assert!(TopicPattern::parse(text).is_err());
+    let pattern = TopicPattern::of_broker(text);
     let mut bench = bench(&NEW, Subscription::Pattern(pattern));
     bench.poll();
     bench.find_coordinator();
     let said = bench.beat(ErrorCode::None, 1, None);
     assert_eq!(
         (said.names, said.pattern.as_deref()),
-        (Some(Vec::new()), Some("a.*"))
+        (Some(Vec::new()), Some(text))
     );
 }
 

@@ -57,27 +57,36 @@ impl Subscription {
 /// A regular expression that a topic's whole name must match, as in Kafka.
 #[derive(Clone)]
 pub struct TopicPattern {
-    regex: Regex,
+    /// `None`: only the broker knows what it means.
+    regex: Option<Regex>,
     text: Arc<str>,
 }
 
 impl TopicPattern {
     /// - Errors: `InvalidArgument` for text that is not a regular expression. Look-around and back
-    ///   references, which Java's patterns have, are not supported; brokers that match patterns
-    ///   themselves do not support them either (KIP-848).
+    ///   references, which Java's patterns have, are not supported.
     pub fn parse(text: &str) -> Result<TopicPattern, Error> {
         let regex = Regex::new(&format!("^(?:{text})$")).map_err(|error| Error::InvalidArgument {
             message: format!("{text} is not a valid topic pattern: {error}").into(),
         })?;
         Ok(TopicPattern {
-            regex,
+            regex: Some(regex),
             text: text.into(),
         })
     }
 
-    /// Whether the whole name matches.
+    /// For `group.protocol=consumer`: the broker matches, by the syntax of RE2/J (KIP-848), and
+    /// refuses what is no expression.
+    pub(super) fn of_broker(text: &str) -> TopicPattern {
+        TopicPattern {
+            regex: None,
+            text: text.into(),
+        }
+    }
+
+    /// Whether the whole name matches; never where only the broker knows.
     pub fn matches(&self, topic: &str) -> bool {
-        self.regex.is_match(topic)
+        self.regex.as_ref().is_some_and(|regex| regex.is_match(topic))
     }
 
     /// The expression as it was written.

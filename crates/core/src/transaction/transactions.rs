@@ -70,6 +70,16 @@ pub struct OpenTransaction {
     pub state: TransactionState,
 }
 
+impl OpenTransaction {
+    /// Whether it is what this producer has open in the partition. The producer id alone does not
+    /// say so: a transaction may hang in one partition while its producer has begun another
+    /// (KIP-664, KAFKA-9144).
+    pub fn holds(&self, producer_id: i64, topic: &Arc<str>, index: i32) -> bool {
+        let place = (topic.clone(), index);
+        self.state.producer_id == producer_id && self.state.partitions.contains(&place)
+    }
+}
+
 impl Transactions {
     pub fn new(config: TransactionConfig, ids: Arc<ProducerIds>) -> Transactions {
         Transactions {
@@ -383,5 +393,27 @@ fn of_membership(belongs: bool) -> Result<(), Refusal> {
     match belongs {
         true => Ok(()),
         false => Err(Refusal::plain(ErrorCode::TransactionAbortable)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    /// The console hid a hanging transaction whose producer had another one open, and the doctor
+    /// advised to abort that one.
+    #[test]
+    fn a_transaction_holds_its_partitions_and_not_all_of_its_producer() {
+        let topic: Arc<str> = "t".into();
+        let mut state = TransactionState::new(7, 60_000, Timestamp(0));
+        state.partitions.insert((topic.clone(), 1));
+        let open = OpenTransaction {
+            id: "billing".into(),
+            state,
+        };
+        assert!(open.holds(7, &topic, 1));
+        assert!(!open.holds(7, &topic, 0), "another partition hangs");
+        assert!(!open.holds(8, &topic, 1), "of another producer");
     }
 }

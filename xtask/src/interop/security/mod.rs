@@ -3,6 +3,7 @@
 
 pub mod broker;
 pub mod certificates;
+mod commands;
 mod exchange;
 mod foreign;
 mod names;
@@ -47,6 +48,7 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
         for (name, outcome) in ways_in(&broker).into_iter().chain(mistakes(&broker, of_ours)) {
             add(table, &format!("ottla on {}: {name}", of_ours.name()), outcome);
         }
+        commands::run(table, programs, &broker, of_ours)?;
         if of_ours == target {
             foreign::run(table, programs, clients, &broker)?;
         }

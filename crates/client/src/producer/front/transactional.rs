@@ -76,7 +76,7 @@ pub struct Transaction<'a> {
 #[non_exhaustive]
 pub enum CommitError<'a> {
     /// A send or a request of the transaction failed. It can only be aborted; then its records can
-    /// be sent again in another one.
+    /// be sent again in another one. Positions of consumers: see [`Transaction::abort`].
     Abortable(Transaction<'a>, Error),
     /// max.block.ms has passed, and the outcome is not known yet. Call `commit` again. It cannot be
     /// aborted any more.
@@ -458,6 +458,10 @@ impl<'a> Transaction<'a> {
 
     /// Drops the records that are not sent, whose futures fail with `TransactionAborted`, waits for
     /// those on their way, and aborts: no `read_committed` consumer sees a record of it.
+    ///
+    /// A consumer whose offsets were part of it stands behind the records that it has read. Before
+    /// it polls again, seek it to the committed offsets, or the input of this transaction is never
+    /// processed (KAFKA-17582).
     ///
     /// - Errors: `Timeout` with max.block.ms: the abort goes on, and the next `begin` waits for it;
     ///   `IllegalState` after a `commit` that is `Unfinished`; else the producer has lost its

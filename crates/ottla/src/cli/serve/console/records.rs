@@ -1,7 +1,8 @@
 //! Records, and transactions that are open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ottla_broker::admin::records::{self, LookFor, LookFrom, LookedRecord};
 use ottla_broker::transactions::OpenTransaction as KnownTransaction;
@@ -74,8 +75,10 @@ pub fn open_transactions(view: &AdminView) -> Vec<OpenTransaction> {
     let known = view.node.transactions.open();
     let mut unknown = open_in_partitions(view);
     let forget = |unknown: &mut BTreeMap<Start, i64>, known: &[KnownTransaction]| {
-        let ids: BTreeSet<i64> = known.iter().map(|open| open.state.producer_id).collect();
-        unknown.retain(|start, _| !ids.contains(&start.producer_id));
+        unknown.retain(|start, _| {
+            let holds = |open: &KnownTransaction| open.holds(start.producer_id, &start.topic, start.index);
+            !known.iter().any(holds)
+        });
     };
     forget(&mut unknown, &known);
     if !unknown.is_empty() {
@@ -106,7 +109,8 @@ fn known_to_coordinator(open: KnownTransaction) -> OpenTransaction {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Start {
     producer_id: i64,
-    partition: String,
+    topic: Arc<str>,
+    index: i32,
     offset: i64,
 }
 
@@ -114,7 +118,6 @@ struct Start {
 fn open_in_partitions(view: &AdminView) -> BTreeMap<Start, i64> {
     let mut open = BTreeMap::new();
     for partition in view.node.storage.partitions.all() {
-        let name = format!("{} {}", partition.topic, partition.index);
         partition.with_log(|log| {
             let active = log
                 .active_producers()
@@ -122,7 +125,8 @@ fn open_in_partitions(view: &AdminView) -> BTreeMap<Start, i64> {
             open.extend(active.map(|producer| {
                 let start = Start {
                     producer_id: producer.producer_id,
-                    partition: name.clone(),
+                    topic: partition.topic.clone(),
+                    index: partition.index,
                     offset: producer.transaction_first_offset,
                 };
                 (start, producer.last_timestamp)
@@ -143,7 +147,8 @@ fn hanging(unknown: BTreeMap<Start, i64>) -> impl Iterator<Item = OpenTransactio
             partitions: Vec::new(),
         });
         transaction.since_ms = transaction.since_ms.map(|since_ms| since_ms.min(last_ms));
-        transaction.partitions.push(start.partition);
+        let place = format!("{} {}", start.topic, start.index);
+        transaction.partitions.push(place);
     }
     open.into_values()
 }
