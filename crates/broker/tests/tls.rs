@@ -144,6 +144,31 @@ fn a_client_without_a_trusted_certificate_is_told_by_an_alert() {
         client.send(&echo(1, b"x"));
         client.check_answer(1, b"x");
     }
+    // A client that does not trust the broker.
+    let config = stranger.client_config(VERSIONS[1], None);
+    assert!(tls.connect(&config).try_receive(1).is_err());
+    // Handshakes end one after the other on one thread: the next one has seen the ends of all.
+    let config = tls.client_config(VERSIONS[1], Some(&tls.authority.sign("a", |_| {})));
+    let mut client = tls.connect(&config);
+    client.send(&echo(1, b"x"));
+    client.check_answer(1, b"x");
+    let kinds = tls.handshakes.entrance().counts().kinds();
+    let refusals = [
+        ("certificate-expired", 2),
+        ("certificate-unknown-issuer", 2),
+        ("client-unknown-ca", 1),
+        ("no-certificate", 2),
+    ];
+    let refusals = refusals.map(|(cause, count)| (cause.to_owned(), count));
+    assert_eq!(kinds.refusals, refusals.into());
+    let spoken: Vec<(&str, &str, u64)> = (kinds.spoken.iter())
+        .map(|((version, cipher), count)| (*version, &**cipher, *count))
+        .collect();
+    let expected = [
+        ("TLSv1.2", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 1),
+        ("TLSv1.3", "TLS_AES_256_GCM_SHA384", 2),
+    ];
+    assert_eq!(spoken, expected);
 }
 
 #[test]

@@ -20,6 +20,25 @@ pub fn write_metrics(page: &mut Page, view: &TlsView) {
         let count = view.handshakes.get(outcome);
         page.sample(HANDSHAKES, &[("outcome", outcome.name())], count);
     }
+    let kinds = view.handshakes.kinds();
+    const SPOKEN: &str = "ottla_tls_sessions_total";
+    page.metric(
+        SPOKEN,
+        "counter",
+        "TLS handshakes that are done, by version and cipher suite.",
+    );
+    for ((version, cipher), count) in &kinds.spoken {
+        page.sample(SPOKEN, &[("version", version), ("cipher", cipher)], *count);
+    }
+    const REFUSALS: &str = "ottla_tls_refusals_total";
+    page.metric(
+        REFUSALS,
+        "counter",
+        "TLS handshakes with the outcome `refused`, by their cause.",
+    );
+    for (cause, count) in &kinds.refusals {
+        page.sample(REFUSALS, &[("cause", cause)], *count);
+    }
     const EXPIRY: &str = "ottla_tls_certificate_expiry_seconds";
     page.metric(
         EXPIRY,

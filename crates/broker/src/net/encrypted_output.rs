@@ -141,7 +141,7 @@ impl Output {
 fn lost(fault: TlsFault) -> OutputError {
     let reason = match fault {
         TlsFault::Gone => std::io::ErrorKind::ConnectionReset.into(),
-        TlsFault::Refused(reason) => std::io::Error::other(reason),
+        TlsFault::Refused(refusal) => std::io::Error::other(refusal.text),
     };
     OutputError::Socket(reason)
 }

@@ -156,7 +156,7 @@ impl From<TlsFault> for CloseReason {
     fn from(fault: TlsFault) -> CloseReason {
         match fault {
             TlsFault::Gone => CloseReason::Gone,
-            TlsFault::Refused(reason) => CloseReason::Tls(reason),
+            TlsFault::Refused(refusal) => CloseReason::Tls(refusal.text),
         }
     }
 }

@@ -20,7 +20,7 @@ const STORE_PASSWORD: &str = "changeit";
 /// Arguments of a command between its name and the connection, and what it must print.
 type Step = (&'static [&'static str], &'static str);
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 6] = [
     (
         &[
             "perf",
@@ -58,19 +58,6 @@ const STEPS: [Step; 7] = [
         "Avg latency",
     ),
     (&["access", "list"], ""),
-    (
-        &[
-            "access",
-            "explain",
-            "--principal",
-            "User:alice",
-            "--operation",
-            "write",
-            "--topic",
-            TOPIC,
-        ],
-        "allowed",
-    ),
     (&["transactions", "list"], ""),
     (&["bench", "run", "SCENARIO"], ""),
 ];

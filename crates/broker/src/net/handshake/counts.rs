@@ -1,6 +1,8 @@
 //! How handshakes have ended.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The end of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +54,42 @@ impl Outcome {
 
 /// Written by the thread for handshakes, read by any.
 #[derive(Debug, Default)]
-pub struct HandshakeCounts([AtomicU64; Outcome::ALL.len()]);
+pub struct HandshakeCounts {
+    by_outcome: [AtomicU64; Outcome::ALL.len()],
+    kinds: Mutex<HandshakeKinds>,
+}
+
+/// Counts by names, of which there are few: what listeners can speak, and why they refuse.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandshakeKinds {
+    /// By version and cipher suite.
+    pub spoken: BTreeMap<(&'static str, String), u64>,
+    pub refusals: BTreeMap<String, u64>,
+}
 
 impl HandshakeCounts {
     pub(super) fn add(&self, outcome: Outcome) {
-        self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
+        self.by_outcome[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// - `spoken`: version and cipher suite.
+    pub(super) fn speaks(&self, spoken: (&'static str, String)) {
+        *self.lock().spoken.entry(spoken).or_default() += 1;
+    }
+
+    pub(super) fn refused(&self, cause: &str) {
+        *self.lock().refusals.entry(cause.to_owned()).or_default() += 1;
+    }
+
+    pub fn kinds(&self) -> HandshakeKinds {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HandshakeKinds> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn get(&self, outcome: Outcome) -> u64 {
-        self.0[outcome as usize].load(Ordering::Relaxed)
+        self.by_outcome[outcome as usize].load(Ordering::Relaxed)
     }
 }

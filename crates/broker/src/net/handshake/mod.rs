@@ -340,9 +340,19 @@ impl Shaker {
 
     fn end(&mut self, token: Token, ending: &Ending) {
         if let Some(outcome) = self.outcome(token, ending) {
-            self.entrance.counts.add(outcome);
+            let counts = &self.entrance.counts;
+            counts.add(outcome);
+            let handshake = &self.handshakes[token.index as usize].handshake;
+            match ending {
+                Ending::Refused(refusal) => counts.refused(&refusal.cause),
+                Ending::Done => handshake
+                    .spoken()
+                    .into_iter()
+                    .for_each(|spoken| counts.speaks(spoken)),
+                _ => {}
+            }
             if outcome.is_failure() {
-                self.handshakes[token.index as usize].handshake.failed();
+                handshake.failed();
             }
         }
         match ending {
@@ -354,8 +364,8 @@ impl Shaker {
                 return self.linger(token);
             }
             Ending::TooLarge => self.tell(token, "TLS handshake of too many bytes"),
-            Ending::Refused(reason) => {
-                self.tell(token, &format!("TLS handshake failed: {reason}"));
+            Ending::Refused(refusal) => {
+                self.tell(token, &format!("TLS handshake failed: {}", refusal.text));
                 return self.linger(token);
             }
             Ending::HasLingered => {}

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use rustls::ProtocolVersion;
 
 use super::super::authentication_counts::Means;
 use super::super::mailbox::{Mailbox, NewConnection};
-use super::super::tls_session::{Room, TlsFault, TlsPages, TlsSession};
+use super::super::tls_session::{Room, TlsFault, TlsPages, TlsRefusal, TlsSession};
 use super::super::transport::Transport;
 use super::Arrival;
+use crate::tls::config::suite_name;
 use crate::tls::listener::{PrincipalFault, TlsListener};
 
 /// What a client may send before its handshake is done: more than the largest chain of certificates
@@ -46,7 +48,7 @@ pub(super) enum Ending {
     Plaintext,
     TooLarge,
     /// An alert has been sent.
-    Refused(String),
+    Refused(TlsRefusal),
     /// The client has read it, or had the time to.
     HasLingered,
 }
@@ -91,6 +93,16 @@ impl Handshake {
         self.session.connection().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
+    /// Version and cipher suite, by their names in the standard.
+    pub fn spoken(&self) -> Option<(&'static str, String)> {
+        let connection = self.session.connection();
+        let version = match connection.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => "TLSv1.3",
+            _ => "TLSv1.2",
+        };
+        Some((version, suite_name(&connection.negotiated_cipher_suite()?)))
+    }
+
     /// Notes that it failed by the client's fault.
     pub fn failed(&self) {
         self.connection.permit.not_authenticated(Means::Tls);
@@ -133,7 +145,7 @@ impl Handshake {
             .read_records(socket, pages, STEP_BYTES, &mut Room::new(&mut []));
         match read {
             Err(TlsFault::Gone) | Ok(Ok(0)) => Progress::Ends(Ending::Gone),
-            Err(TlsFault::Refused(reason)) => Progress::Ends(Ending::Refused(reason)),
+            Err(TlsFault::Refused(refusal)) => Progress::Ends(Ending::Refused(refusal)),
             Ok(Ok(read)) => {
                 self.received_bytes += read;
                 self.go_on(read)
@@ -185,12 +197,13 @@ impl Handshake {
             }
             Err(fault) => {
                 self.session.close(&self.connection.socket);
-                Progress::Ends(Ending::Refused(match fault {
+                let text = match fault {
                     PrincipalFault::Unreadable => "the client's certificate cannot be read".to_owned(),
                     PrincipalFault::NoRule(subject) => {
                         format!("no rule of ssl.principal.mapping.rules applies to {subject}")
                     }
-                }))
+                };
+                Progress::Ends(Ending::Refused(TlsRefusal::new("principal", text)))
             }
         }
     }

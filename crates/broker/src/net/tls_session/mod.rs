@@ -4,6 +4,8 @@
 //!
 //! rustls (its unbuffered interface) makes and checks records; this file moves bytes.
 
+mod refusal;
+
 use std::io::IoSliceMut;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
 
 use super::input::SHARED_READ_BYTES;
+pub use refusal::TlsRefusal;
 
 /// RFC 8446, 5.1 and 5.2: a record has a head of 5 bytes, at most 2^14 bytes of content, and what
 /// encryption adds: at most 2^11 bytes in TLS 1.2.
@@ -66,12 +69,12 @@ pub enum TlsFault {
     /// The connection is gone.
     Gone,
     /// The client broke the protocol, or its certificate is not accepted; an alert says so.
-    Refused(String),
+    Refused(TlsRefusal),
 }
 
 impl TlsFault {
     fn refused(error: &rustls::Error) -> TlsFault {
-        TlsFault::Refused(error.to_string())
+        TlsFault::Refused(error.into())
     }
 }
 
@@ -392,9 +395,8 @@ impl TlsSession {
     /// Keeps what could not be processed yet.
     fn keep(&mut self, rest: &[u8]) -> Result<(), TlsFault> {
         if rest.len() > KEPT_BYTES_MAX {
-            return Err(TlsFault::Refused(
-                "a handshake message in too many records".to_owned(),
-            ));
+            let text = "a handshake message in too many records";
+            return Err(TlsFault::Refused(TlsRefusal::protocol(text)));
         }
         if rest.is_empty() {
             self.incoming = Vec::new();
@@ -424,7 +426,7 @@ impl TlsSession {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                 traffic.encrypt(content, output).map_err(|error| match error {
                     EncryptError::EncryptExhausted => {
-                        TlsFault::Refused("the session's keys are used up".to_owned())
+                        TlsFault::Refused(TlsRefusal::protocol("the session's keys are used up"))
                     }
                     EncryptError::InsufficientSize(_) => unreachable!("the page has room for every overhead"),
                 })?
@@ -504,7 +506,10 @@ fn process(
                 *has_peer_closed = true;
                 Step::Done
             }
-            Ok(_) => Step::Failed(TlsFault::Refused("early data, which is not offered".to_owned())),
+            Ok(_) => {
+                let text = "early data, which is not offered";
+                Step::Failed(TlsFault::Refused(TlsRefusal::protocol(text)))
+            }
             Err(error) => Step::Failed(TlsFault::refused(&error)),
         };
         processed += discard;
