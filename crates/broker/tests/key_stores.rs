@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use ottla_broker::Broker;
 use ottla_broker::broker::TemporaryDirectory;
 use ottla_wire::api_key::ApiKey;
@@ -199,6 +201,42 @@ fn a_listener_takes_another_key_store_while_the_broker_runs_and_refuses_a_bad_on
 }
 
 /// KIP-226, and KAFKA-14136 for a broker of the metadata log: the tools have no other word for it.
+/// One client keeps its connection, another one connects again and again.
+#[test]
+fn no_request_and_no_handshake_fails_while_key_stores_are_swapped() {
+    let bench = Bench::start();
+    let is_over = AtomicBool::new(false);
+    let until_over = |mut work: Box<dyn FnMut() + '_>| {
+        let mut count = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            work();
+            count += 1;
+        }
+        count
+    };
+    std::thread::scope(|scope| {
+        let steady = scope.spawn(|| {
+            let mut client = bench.connect();
+            until_over(Box::new(|| check_served(&mut client)))
+        });
+        let fresh = scope.spawn(|| until_over(Box::new(|| drop(bench.connect()))));
+        let swapped: Vec<_> = (0..20)
+            .map(|number| {
+                let name = format!("{number}.pem");
+                bench.write(&name, "broker");
+                bench.alter(&[(LOCATION, SET, bench.path(&name).as_str())], false)
+            })
+            .collect();
+        is_over.store(true, Ordering::Relaxed);
+        let (requests, handshakes): (u32, u32) = (steady.join().unwrap(), fresh.join().unwrap());
+        assert!(
+            requests > 0 && handshakes > 0,
+            "{requests} requests, {handshakes} handshakes"
+        );
+        assert!(swapped.iter().all(Result::is_ok), "{swapped:?}");
+    });
+}
+
 #[test]
 fn a_location_that_is_set_once_more_is_read_again() {
     let bench = Bench::start();

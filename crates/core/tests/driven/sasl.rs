@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use ottla_core::config::{MechanismSettings, SaslMechanism, SaslSettings, Secret};
+use ottla_core::config::{MechanismSettings, OauthSettings, SaslMechanism, SaslSettings, Secret};
 use ottla_core::image::access::{ScramCredential, ScramKey};
 use ottla_core::random::SecretSeed;
 use ottla_core::request::{ConnectionContext, Request};
 use ottla_core::sasl::decoy::Decoys;
+use ottla_core::sasl::jwk::JsonWebKeys;
 use ottla_core::sasl::keys::ScramHash;
 use ottla_core::sasl::nonce::Nonces;
 use ottla_core::sasl::token_keys::TokenKeys;
@@ -27,6 +28,19 @@ const USERS: [&str; 3] = ["alice", "nobody", "=2C=3D,"];
 /// Larger answers would be an amplifier of what strangers send.
 const REPLY_BYTES_MAX: usize = 4_096;
 
+/// Where the keys of tokens are.
+const KEYS_URL: &str = "file:///keys";
+/// The public key of RFC 7517, A.1, under the id `1`.
+const KEYS: &str = r#"{"keys": [{
+    "kty": "EC", "kid": "1", "crv": "P-256",
+    "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+    "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"
+}]}"#;
+/// `{"alg":"ES256","kid":"1"}` and `{"sub":"alice","iat":1,"exp":99999999999}`: only a signature is
+/// missing.
+const UNSIGNED: &[u8] =
+    b"eyJhbGciOiJFUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJhbGljZSIsImlhdCI6MSwiZXhwIjo5OTk5OTk5OTk5OX0.";
+
 /// What the machine is given.
 pub struct World {
     settings: SaslSettings,
@@ -38,7 +52,6 @@ pub struct World {
 impl World {
     pub fn new() -> World {
         let mechanisms = SaslMechanism::ALL.into_iter();
-        let mechanisms = mechanisms.filter(|mechanism| *mechanism != SaslMechanism::OauthBearer);
         let settings = mechanisms.clone().map(|mechanism| MechanismSettings {
             mechanism,
             session_ms: Some(60_000),
@@ -46,7 +59,7 @@ impl World {
                 SaslMechanism::Plain => [(Arc::from(USERS[0]), Secret::new(PASSWORD))].into(),
                 _ => BTreeMap::new(),
             },
-            oauth: None,
+            oauth: (mechanism == SaslMechanism::OauthBearer).then(oauth),
         });
         let settings = settings.collect();
         let scram = mechanisms.filter_map(|mechanism| Some((mechanism, mechanism.scram_code()?)));
@@ -67,6 +80,8 @@ impl World {
                 (key, credential)
             })
             .collect();
+        let token_keys = TokenKeys::default();
+        token_keys.put(&KEYS_URL.into(), JsonWebKeys::parse(KEYS).expect("as in the RFC"));
         World {
             settings: SaslSettings {
                 mechanisms: settings,
@@ -76,9 +91,22 @@ impl World {
                 nonces: Nonces::new(SecretSeed([7; 4]), "test"),
                 decoys: Decoys::new(b"decoys", &credentials),
             },
-            token_keys: TokenKeys::default(),
+            token_keys,
             credentials,
         }
+    }
+}
+
+fn oauth() -> OauthSettings {
+    OauthSettings {
+        keys_url: KEYS_URL.into(),
+        refresh_ms: 3_600_000,
+        retry_ms: (100, 10_000),
+        audiences: Vec::new(),
+        issuer: None,
+        subject_claim: "sub".to_owned(),
+        scope_claim: "scope".to_owned(),
+        skew_seconds: 30,
     }
 }
 
@@ -149,7 +177,13 @@ pub fn drive(world: &World, script: &[u8]) -> Outcome {
             _ => {
                 run.now_ms += u64::from(upper);
                 let any = bytes(upper * 8);
-                run.token(&any)
+                let bearer =
+                    |token: &[&[u8]]| [b"n,,\x01auth=Bearer ", &token.concat()[..], b"\x01\x01"].concat();
+                match upper % 4 {
+                    0 => run.token(&bearer(&[UNSIGNED, &any])),
+                    1 => run.token(&bearer(&[&any])),
+                    _ => run.token(&any),
+                }
             }
         };
         run.check(&step);
