@@ -32,7 +32,7 @@ pub use ottla_core::config::{NodeConfig, RecoveryConfig};
 pub use ottla_core::effective_config;
 pub use ottla_core::image::topics::TopicImage;
 pub use ottla_core::telemetry::receiver as telemetry;
-pub use ottla_core::transaction::transactions;
+pub use ottla_core::transaction::{hanging, transactions};
 pub use ottla_wire::error_code::ErrorCode;
 pub use ottla_wire::properties;
 pub use ottla_wire::records::compression::Codec;

@@ -29,6 +29,7 @@ use super::metadata_tests::{Broker, error, read};
 use crate::config::NodeConfig;
 use crate::storage::open_transactions;
 use crate::time::Timestamp;
+use crate::transaction::hanging;
 
 fn elect(
     broker: &Broker,
@@ -238,6 +239,16 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
     assert_eq!(open_transactions::find(&broker.node.storage), []);
     append(77, 0, 1_700_000_000_000);
     append(78, 1, 1_700_000_005_000);
+    // No coordinator has begun them.
+    let hanging = hanging::look(&broker.node.storage, &broker.node.transactions);
+    let hanging: Vec<_> = hanging
+        .iter()
+        .map(|(start, last)| (start.partition, start.producer_id, start.offset, last.0))
+        .collect();
+    assert_eq!(
+        hanging,
+        [(1, 77, 0, 1_700_000_000_000), (1, 78, 1, 1_700_000_005_000)]
+    );
     broker.node.close().unwrap();
     let properties = BTreeMap::from([("log.dirs".to_owned(), "/data".to_owned())]);
     let Broker { disk, node, .. } = broker;

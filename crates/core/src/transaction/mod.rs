@@ -12,6 +12,7 @@ mod backoff;
 pub mod stage_times;
 mod loading;
 mod lost_markers;
+pub mod hanging;
 pub mod machine;
 pub mod request;
 pub mod state;

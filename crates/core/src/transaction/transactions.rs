@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::task::{Poll, Wake, Waker};
 
 use ottla_wire::error_code::ErrorCode;
@@ -13,6 +13,7 @@ use super::admission::{Admission, Question, TransactionalWrite, WriteGate};
 use super::call::Call;
 use super::coordinator::{Coordinator, Readiness};
 use super::finish::{Finishing, Progress};
+use super::hanging::HangingReport;
 use super::request::{AddRequest, Reply, Request};
 use super::stage_times::{Stage, StageTimes};
 use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
@@ -44,6 +45,7 @@ pub struct Transactions {
     /// `on_deadline` has begun and not ended: if it was a panic, some coordinators missed the bell.
     is_interrupted: AtomicBool,
     times: StageTimes,
+    hanging: Mutex<HangingReport>,
 }
 
 /// Rung when a wait for a marker, or for a decision, has ended. Partitions ring it under their
@@ -90,6 +92,7 @@ impl Transactions {
             lacks_ids: AtomicBool::new(false),
             is_interrupted: AtomicBool::new(false),
             times: StageTimes::default(),
+            hanging: Mutex::default(),
         }
     }
 
@@ -268,6 +271,8 @@ impl Transactions {
             coordinator.load(storage, None);
             coordinator.settle_abandoned();
         }
+        let mut hanging = self.hanging.lock().unwrap_or_else(PoisonError::into_inner);
+        hanging.maintain(storage, self);
     }
 
     fn coordinator_of(&self, storage: &Storage, id: &str) -> Option<Arc<Coordinator>> {

@@ -117,6 +117,8 @@ pub struct Outcome {
     pub answers: usize,
     /// Of them, challenges of SCRAM.
     pub challenges: usize,
+    /// And refusals of tokens.
+    pub tokens: usize,
     pub is_refused: bool,
     pub is_closed: bool,
 }
@@ -282,6 +284,8 @@ impl Run<'_> {
                 self.outcome.answers += 1;
                 let is_challenge = self.reply.windows(3).any(|bytes| bytes == b",i=");
                 self.outcome.challenges += usize::from(is_challenge);
+                let says = |word: &[u8]| self.reply.windows(word.len()).any(|bytes| bytes == word);
+                self.outcome.tokens += usize::from(says(b"invalid_token"));
             }
             SaslStep::Authenticated(principal) => panic!("authenticated as {principal}"),
             SaslStep::Refused(_) => self.outcome.is_refused = true,

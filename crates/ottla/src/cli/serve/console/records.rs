@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use ottla_broker::admin::records::{self, LookFor, LookFrom, LookedRecord};
+use ottla_broker::hanging::{self, Start};
 use ottla_broker::transactions::OpenTransaction as KnownTransaction;
 use ottla_broker::{AdminView, NodeConfig};
 use ottla_console::source::{OpenTransaction, Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
@@ -72,23 +72,19 @@ fn record(record: LookedRecord) -> PeekedRecord {
 /// Those that coordinators know, and those that are open in a partition and that none knows
 /// (hanging ones), by producer id.
 pub fn open_transactions(view: &AdminView) -> Vec<OpenTransaction> {
-    let known = view.node.transactions.open();
-    let mut unknown = open_in_partitions(view);
-    let forget = |unknown: &mut BTreeMap<Start, i64>, known: &[KnownTransaction]| {
-        unknown.retain(|start, _| {
-            let holds = |open: &KnownTransaction| open.holds(start.producer_id, &start.topic, start.index);
-            !known.iter().any(holds)
-        });
+    let look = || -> BTreeMap<Start, i64> {
+        let found = hanging::look(&view.node.storage, &view.node.transactions);
+        found.into_iter().map(|(start, last)| (start, last.0)).collect()
     };
-    forget(&mut unknown, &known);
+    let known = view.node.transactions.open();
+    let mut unknown = look();
     if !unknown.is_empty() {
-        // A transaction may have begun or ended between the two looks: both are taken again.
-        forget(&mut unknown, &view.node.transactions.open());
-        let again = open_in_partitions(view);
+        // A transaction may have begun or ended during the look.
+        let again = look();
         unknown.retain(|start, _| again.contains_key(start));
     }
     let mut all: Vec<OpenTransaction> = known.into_iter().map(known_to_coordinator).collect();
-    all.extend(hanging(unknown));
+    all.extend(by_producer(unknown));
     all
 }
 
@@ -105,38 +101,7 @@ fn known_to_coordinator(open: KnownTransaction) -> OpenTransaction {
     }
 }
 
-/// Where a transaction began in a partition.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Start {
-    producer_id: i64,
-    topic: Arc<str>,
-    index: i32,
-    offset: i64,
-}
-
-/// Returns what is open in partitions, each with the time of its last batch.
-fn open_in_partitions(view: &AdminView) -> BTreeMap<Start, i64> {
-    let mut open = BTreeMap::new();
-    for partition in view.node.storage.partitions.all() {
-        partition.with_log(|log| {
-            let active = log
-                .active_producers()
-                .filter(|producer| producer.transaction_first_offset >= 0);
-            open.extend(active.map(|producer| {
-                let start = Start {
-                    producer_id: producer.producer_id,
-                    topic: partition.topic.clone(),
-                    index: partition.index,
-                    offset: producer.transaction_first_offset,
-                };
-                (start, producer.last_timestamp)
-            }));
-        });
-    }
-    open
-}
-
-fn hanging(unknown: BTreeMap<Start, i64>) -> impl Iterator<Item = OpenTransaction> {
+fn by_producer(unknown: BTreeMap<Start, i64>) -> impl Iterator<Item = OpenTransaction> {
     let mut open: BTreeMap<i64, OpenTransaction> = BTreeMap::new();
     for (start, last_ms) in unknown {
         let transaction = open.entry(start.producer_id).or_insert_with(|| OpenTransaction {
@@ -147,7 +112,7 @@ fn hanging(unknown: BTreeMap<Start, i64>) -> impl Iterator<Item = OpenTransactio
             partitions: Vec::new(),
         });
         transaction.since_ms = transaction.since_ms.map(|since_ms| since_ms.min(last_ms));
-        let place = format!("{} {}", start.topic, start.index);
+        let place = format!("{} {}", start.topic, start.partition);
         transaction.partitions.push(place);
     }
     open.into_values()
