@@ -68,7 +68,14 @@ impl fmt::Display for StartError {
             StartError::Config(error) => write!(f, "{error}"),
             StartError::Listener { listener, error } => write!(f, "cannot listen on {listener}: {error}"),
             StartError::Admin { address, error } => {
-                write!(f, "cannot listen on the admin address {address}: {error}")
+                write!(f, "cannot listen on the admin address {address}: {error}")?;
+                match error.kind() {
+                    // Redpanda's admin API has the same port by default.
+                    io::ErrorKind::AddrInUse => f.write_str(
+                        "; another program has it: set ottla.admin.listener to another address, or to nothing for none",
+                    ),
+                    _ => Ok(()),
+                }
             }
             StartError::AdminToken(problem) => write!(f, "{problem}"),
             StartError::Node(error) => write!(f, "{error}"),

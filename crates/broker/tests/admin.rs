@@ -618,3 +618,15 @@ fn the_broker_s_own_token_file_is_made_where_the_operator_names_it() {
     let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
     assert_eq!(status(&[HOST, &bearer]), 200);
 }
+
+#[test]
+fn an_admin_address_that_is_taken_is_named_with_the_setting() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = Broker::start_temporary(&[("ottla.admin.listener", &address)]);
+    let said = refused.err().unwrap().to_string();
+    assert!(
+        said.contains(&address) && said.contains("set ottla.admin.listener"),
+        "{said}"
+    );
+}
