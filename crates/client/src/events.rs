@@ -25,11 +25,13 @@ pub fn connection_up(client_id: &str, node: NodeId, address: &Address) {
 }
 
 /// A token of OAUTHBEARER was fetched before the one before it ended.
+#[cfg(feature = "oauth")]
 pub fn token_replaced(client_id: &str, url: &str) {
     debug!(target: TARGET, client_id, url, "token replaced");
 }
 
 /// Connections show the token before it, as long as brokers take that.
+#[cfg(feature = "oauth")]
 pub fn token_not_replaced(client_id: &str, url: &str, reason: &str) {
     warn!(target: TARGET, client_id, url, reason, "no new token");
 }

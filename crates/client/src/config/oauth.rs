@@ -87,6 +87,7 @@ pub struct TokenRefresh {
 pub(crate) struct CurrentToken(Arc<Mutex<Option<Password>>>);
 
 impl CurrentToken {
+    #[cfg(feature = "oauth")]
     pub fn put(&self, token: Password) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
     }

@@ -396,6 +396,25 @@ mod without_features {
     }
 
     #[test]
+    fn tokens_of_a_server_are_refused_with_the_feature_that_is_missing() {
+        const URL: &str = "sasl.oauthbearer.token.endpoint.url";
+        let oauth = producer()
+            .set("security.protocol", "SASL_PLAINTEXT")
+            .set("sasl.mechanism", "OAUTHBEARER");
+        let said = message(ProducerConfig::from_config(
+            &oauth.clone().set(URL, "http://login.example/token"),
+        ));
+        assert_eq!(
+            said,
+            format!(
+                "Invalid value http://login.example/token for configuration {URL}: this build of ottla-client lacks the \
+                 cargo feature oauth"
+            )
+        );
+        ProducerConfig::from_config(&oauth.set(URL, "file:///run/token")).unwrap();
+    }
+
+    #[test]
     fn pushing_metrics_is_refused_only_where_it_is_set() {
         const KEY: &str = "enable.metrics.push";
         assert!(
