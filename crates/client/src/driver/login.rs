@@ -239,7 +239,7 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// RFC 6749, 5.2: an error has a name, and perhaps a text.
+/// RFC 6749, 5.2: an error has a name, and perhaps a text. A page of a proxy has neither.
 fn refusal(status: StatusCode, text: &str) -> Refusal {
     let answer: Value = serde_json::from_str(text).unwrap_or_default();
     let parts = ["error", "error_description"].map(|field| answer[field].as_str().unwrap_or_default());

@@ -11,7 +11,7 @@ use super::broker::{Broker, PASSWORD, USER, escaped};
 use super::foreign::create;
 use crate::interop::server::{Programs, Target};
 use crate::interop::table::Table;
-use crate::interop::toolchain::{output_of, run_quietly};
+use crate::interop::toolchain::{need, output_of, run_quietly};
 use crate::interop::tools::{TOPICS, Tools, contains};
 
 const TOPIC: &str = "commands";
@@ -64,6 +64,8 @@ const STEPS: [Step; 6] = [
 
 /// Every command over SASL and TLS, and over TLS with a certificate of its own.
 pub fn run(table: &mut Table, programs: &Programs, broker: &Broker, target: Target) -> Result<()> {
+    need("keytool", &["-help"], "a JDK (Debian: openjdk-17-jdk-headless)")?;
+    need("openssl", &["version"], "OpenSSL 3 (Debian: openssl)")?;
     create(&broker.site, TOPIC)?;
     for connection in connections(broker)? {
         let outcome = kafkas_tool(programs, &connection);
