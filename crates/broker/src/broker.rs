@@ -170,20 +170,17 @@ impl Broker {
         // The first jobs start here: loading the known groups.
         node.set_executor(queues.clone());
         let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
-        let records = Records((0..settings.loop_count).map(|_| Arc::default()).collect());
+        let loops_set = set_at_run_time(&node, "num.network.threads");
+        let loop_count = settings.loops_with(loops_set);
+        let records = Records((0..loop_count).map(|_| Arc::default()).collect());
         let accounts: Vec<Arc<Accounts>> = (records.0.iter())
             .map(|_| Accounts::new(node.tenants.id_limit()))
             .collect();
-        let counts = ConnectionCounts::new(settings.limits, descriptors)
-            .with_quotas(node.quotas.clone(), clock.clone());
-        let counts = Arc::new(counts);
+        let counts = ConnectionCounts::new(node.connection_limits.clone(), descriptors, clock.clone());
+        let counts = Arc::new(counts.with_quotas(node.quotas.clone()));
         let net = Arc::new(settings.net);
         let request_bytes_max = usize::try_from(net.request_bytes_max).unwrap_or(0);
-        let memory = MemoryBudget::new(
-            settings.request_memory_bytes_max,
-            settings.loop_count,
-            request_bytes_max,
-        );
+        let memory = MemoryBudget::new(settings.request_memory_bytes_max, loop_count, request_bytes_max);
         let memory = Arc::new(memory);
         let loops = (records.0.iter().zip(&accounts).enumerate())
             .map(|(index, (records, accounts))| {
@@ -395,6 +392,13 @@ fn wait_for_none(mut count: impl FnMut() -> usize, timeout: Duration) -> Result<
             _ => std::thread::sleep(MARKERS_PAUSE),
         }
     }
+}
+
+/// Returns a setting that was made before this start with AlterConfigs.
+fn set_at_run_time(node: &Node, key: &str) -> Option<i64> {
+    let image = node.image();
+    let value = image.dynamic_broker_value(node.config().node_id, key)?;
+    value.trim().parse().ok()
 }
 
 /// Says once how the logs reach the device.

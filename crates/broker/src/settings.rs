@@ -1,14 +1,11 @@
 //! The operator's settings: the core's configuration, and the part of it that the shell needs.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ottla_core::config::{ConfigError, NodeConfig};
 use ottla_core::random::Seed;
 
 use crate::machine_memory::MachineMemory;
-use crate::net::connection_counts::ConnectionLimits;
 use crate::net::loop_context::{AuthenticationSettings, NetSettings};
 use crate::net::memory_budget::MemoryBudget;
 use crate::properties::Properties;
@@ -32,7 +29,6 @@ const COLD_READ_CACHE_DIVISOR: u64 = 4;
 pub struct Settings {
     pub node: NodeConfig,
     pub net: NetSettings,
-    pub limits: ConnectionLimits,
     pub loop_count: usize,
     /// Threads that open and close logs.
     pub recovery_threads: usize,
@@ -88,11 +84,6 @@ impl Settings {
                 timeout: milliseconds(network.authentication_timeout_ms),
             },
         };
-        let limits = ConnectionLimits {
-            connections_max: network.connections_max as usize,
-            connections_max_per_ip: network.connections_per_ip_max as usize,
-            overrides: ip_overrides(properties)?,
-        };
         let backlog = properties
             .contains_key("socket.listen.backlog.size")
             .then_some(network.listen_backlog);
@@ -102,13 +93,27 @@ impl Settings {
             authentication_timeout: Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0).max(1)),
             request_memory_bytes_max: request_memory.limit_bytes,
             net,
-            limits,
             loop_count,
             recovery_threads: recovery_threads(properties)?,
             backlog,
             memory,
             node,
         })
+    }
+}
+
+impl Settings {
+    /// Returns the number of event loops with `num.network.threads` as set at run time, before this
+    /// start: as many as the memory for requests allows.
+    pub fn loops_with(&self, set_at_run_time: Option<i64>) -> usize {
+        let Some(wanted) = set_at_run_time.and_then(|count| usize::try_from(count).ok()) else {
+            return self.loop_count;
+        };
+        let request_bytes_max = usize::try_from(self.net.request_bytes_max).unwrap_or(0);
+        let fits = |count: &usize| {
+            MemoryBudget::limit_bytes_min(*count, request_bytes_max) <= self.request_memory_bytes_max
+        };
+        (1..=wanted.min(LOOPS_MAX)).rev().find(fits).unwrap_or(1)
     }
 }
 
@@ -233,22 +238,6 @@ fn number(properties: &Properties, key: &str, default: i64) -> Result<i64, Confi
         .trim()
         .parse()
         .map_err(|_| error(key, value, "is not a number"))
-}
-
-/// `max.connections.per.ip.overrides`: `host:count`, separated by commas.
-fn ip_overrides(properties: &Properties) -> Result<HashMap<IpAddr, usize>, ConfigError> {
-    const KEY: &str = "max.connections.per.ip.overrides";
-    let value = properties.get(KEY).map_or("", |value| value.as_str());
-    let pairs = value.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let parsed = pair.rsplit_once(':').and_then(|(address, count)| {
-                let address = address.trim().trim_start_matches('[').trim_end_matches(']');
-                Some((address.parse().ok()?, count.trim().parse().ok()?))
-            });
-            parsed.ok_or_else(|| error(KEY, value, "is not a list of address:count"))
-        })
-        .collect()
 }
 
 fn error(key: &str, value: &str, problem: &str) -> ConfigError {
@@ -385,22 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn loops_set_at_run_time_are_bounded_by_the_memory_for_requests() {
+        let settings = read(&[
+            ("num.network.threads", "2"),
+            ("queued.max.request.bytes", "115343360"),
+        ]);
+        let settings = settings.unwrap();
+        assert_eq!(settings.loops_with(None), 2);
+        assert_eq!(
+            (settings.loops_with(Some(1)), settings.loops_with(Some(3))),
+            (1, 3)
+        );
+        let most = settings.loops_with(Some(1_000_000));
+        assert!((3..LOOPS_MAX).contains(&most), "{most}");
+        assert_eq!(settings.loops_with(Some(0)), 1);
+    }
+
+    #[test]
     fn a_loop_needs_memory() {
         let count = |mib: u64| loop_count(&Properties::new(), 3, mib << 20);
         assert_eq!((count(1), count(32)), (1, 1));
         assert!(count(64) <= 2 && count(1 << 20) >= count(64));
         let given = Properties::from([("num.network.threads".to_owned(), "7".to_owned())]);
         assert_eq!(loop_count(&given, 7, 1 << 20), 7);
-    }
-
-    #[test]
-    fn overrides_per_address() {
-        let settings = read(&[("max.connections.per.ip.overrides", "127.0.0.1:5, [::1]:7")]).unwrap();
-        assert_eq!(
-            settings.limits.overrides[&"127.0.0.1".parse::<IpAddr>().unwrap()],
-            5
-        );
-        assert_eq!(settings.limits.overrides[&"::1".parse::<IpAddr>().unwrap()], 7);
-        assert!(read(&[("max.connections.per.ip.overrides", "nonsense")]).is_err());
     }
 }

@@ -258,6 +258,28 @@ fn a_directory_is_continued_by_the_next_broker() {
 }
 
 #[test]
+fn event_loops_set_at_run_time_are_started_next_time() {
+    let directory = ottla_broker::broker::TemporaryDirectory::create().unwrap();
+    let path = directory.path().to_str().unwrap();
+    for loops in [1, 3] {
+        let broker = Broker::start_temporary(&[
+            ("log.dirs", path),
+            ("num.network.threads", "1"),
+            ("ottla.admin.listener", "127.0.0.1:0"),
+        ]);
+        let broker = broker.unwrap();
+        let tenants = get(&broker, "/tenants");
+        assert!(
+            tenants.contains(&format!("\"event_loops\":{loops},")),
+            "{tenants}"
+        );
+        let mut client = Client::connect(broker.address());
+        let outcome = client.alter_broker("", "num.network.threads", "3");
+        assert_eq!(outcome, (0, String::new()));
+    }
+}
+
+#[test]
 fn a_directory_in_use_or_not_writable_is_one_clear_error() {
     let broker = Broker::start_temporary(&[]).unwrap();
     let path = broker.node().config().log_directories[0]
@@ -313,6 +335,57 @@ fn connections_beyond_the_limit_wait_until_one_is_closed() {
     third.socket.set_nonblocking(false).unwrap();
     open.pop();
     third.receive(ApiKey::ApiVersions, 0, 1);
+}
+
+#[test]
+fn limits_on_connections_change_at_run_time_and_are_of_a_listener_too() {
+    let broker = Broker::start_temporary(&[
+        ("listeners", "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0"),
+        (
+            "listener.security.protocol.map",
+            "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        ),
+        ("inter.broker.listener.name", "INSIDE"),
+    ])
+    .unwrap();
+    let ask = |client: &mut Client, id| client.send(&frame(ApiKey::ApiVersions, 0, id, |_| {}));
+    let is_closed = |mut client: Client| client.socket.read(&mut [0]).is_ok_and(|read| read == 0);
+    let connect = |listener: &str| {
+        let mut client = Client::connect(broker.address_of(listener).unwrap());
+        ask(&mut client, 1);
+        client
+    };
+    let mut inside = connect("INSIDE");
+    inside.receive(ApiKey::ApiVersions, 0, 1);
+    let own = "listener.name.outside.max.connections";
+    assert_eq!(inside.alter_broker("", own, "1"), (0, String::new()));
+    let mut first = connect("OUTSIDE");
+    first.receive(ApiKey::ApiVersions, 0, 1);
+    let mut second = connect("OUTSIDE");
+    // Another listener has room, and what it answers comes after the second one was looked at.
+    connect("INSIDE").receive(ApiKey::ApiVersions, 0, 1);
+    second.socket.set_nonblocking(true).unwrap();
+    let waits = second.socket.read(&mut [0]).unwrap_err().kind();
+    assert_eq!(waits, std::io::ErrorKind::WouldBlock);
+    second.socket.set_nonblocking(false).unwrap();
+    // A limit that is raised lets in who waits, although nothing is closed.
+    assert_eq!(inside.alter_broker("", own, "2"), (0, String::new()));
+    second.receive(ApiKey::ApiVersions, 0, 1);
+
+    let of_address = "max.connections.per.ip.overrides";
+    let (code, problem) = inside.alter_broker("", of_address, "example.com:1");
+    assert_eq!(code, ErrorCode::InvalidRequest.code());
+    assert!(problem.contains("names are not looked up"), "{problem}");
+    assert_eq!(
+        inside.alter_broker("", of_address, "127.0.0.1:1"),
+        (0, String::new())
+    );
+    assert!(is_closed(connect("INSIDE")));
+    assert_eq!(
+        inside.alter_broker("", of_address, "127.0.0.1:100"),
+        (0, String::new())
+    );
+    connect("INSIDE").receive(ApiKey::ApiVersions, 0, 1);
 }
 
 #[test]

@@ -20,9 +20,6 @@ use ottla_wire::messages::describe_client_quotas::{
     ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse,
 };
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use ottla_wire::messages::incremental_alter_configs::{
-    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-};
 use ottla_wire::messages::metadata::{MetadataRequest, MetadataResponse};
 use ottla_wire::messages::produce::{
     PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
@@ -133,34 +130,7 @@ impl Fixture {
 
     /// Sets a configuration for all brokers.
     fn set_broker(&mut self, name: &str, value: &str) {
-        const BROKER: i8 = 4;
-        let request = IncrementalAlterConfigsRequest {
-            resources: vec![AlterConfigsResource {
-                resource_type: BROKER,
-                resource_name: "",
-                configs: vec![AlterableConfig {
-                    name,
-                    config_operation: 0,
-                    value: Some(value),
-                }],
-            }],
-            validate_only: false,
-        };
-        let body = ask(
-            &mut self.admin,
-            "admin",
-            ApiKey::IncrementalAlterConfigs,
-            1,
-            |bytes| {
-                request.encode(bytes, 1);
-            },
-        );
-        let response = IncrementalAlterConfigsResponse::decode(&mut Reader::new(&body), 1).unwrap();
-        assert_eq!(
-            response.responses[0].error_code, 0,
-            "{:?}",
-            response.responses[0].error_message
-        );
+        assert_eq!(self.admin.alter_broker("", name, value), (0, String::new()));
     }
 
     /// Returns entities with all names and values, as `type=name` and `key=value`.

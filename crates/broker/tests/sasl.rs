@@ -19,9 +19,6 @@ use ottla_wire::messages::alter_client_quotas::{
 use ottla_wire::messages::api_versions::ApiVersionsResponse;
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
-use ottla_wire::messages::incremental_alter_configs::{
-    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-};
 use ottla_wire::messages::metadata::MetadataRequest;
 use ottla_wire::messages::sasl_authenticate::SaslAuthenticateResponse;
 use ottla_wire::messages::sasl_handshake::SaslHandshakeResponse;
@@ -409,30 +406,7 @@ fn users_of_plain_change_at_run_time_and_connections_stay() {
     let mut before = log_in(&broker);
     let mut admin = Client::connect(broker.address());
     let jaas = jaas("looking-glass");
-    let config = AlterableConfig {
-        name: JAAS,
-        config_operation: 0,
-        value: Some(&jaas),
-    };
-    let resource = AlterConfigsResource {
-        resource_type: 4,
-        resource_name: "1",
-        configs: vec![config],
-    };
-    let request = IncrementalAlterConfigsRequest {
-        resources: vec![resource],
-        validate_only: false,
-    };
-    admin.send(&frame(ApiKey::IncrementalAlterConfigs, 1, 1, |bytes| {
-        request.encode(bytes, 1);
-    }));
-    let body = admin.receive(ApiKey::IncrementalAlterConfigs, 1, 1);
-    let answer = IncrementalAlterConfigsResponse::decode(&mut Reader::new(&body), 1).unwrap();
-    assert_eq!(
-        answer.responses[0].error_code, 0,
-        "{:?}",
-        answer.responses[0].error_message
-    );
+    assert_eq!(admin.alter_broker("1", JAAS, &jaas), (0, String::new()));
     for (password, expected) in [
         ("wonderland", ErrorCode::SaslAuthenticationFailed),
         ("looking-glass", ErrorCode::None),

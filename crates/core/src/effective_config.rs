@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ottla_wire::config_keys::{self, ConfigKey, GROUP_KEYS, TOPIC_KEYS};
 
-use crate::config::{ConfigResource, ConfigValues};
+use crate::config::{self, ConfigResource, ConfigValues, NodeConfig};
 use crate::image::MetadataImage;
 
 /// The source of a value; the numbers are those of DescribeConfigs.
@@ -58,6 +58,34 @@ impl EffectiveValue {
         // An unknown key might be a secret, so its value is not shown.
         self.key.is_none_or(ConfigKey::is_sensitive)
     }
+}
+
+/// All given settings of a broker; some are secrets.
+pub(crate) type Settings = BTreeMap<String, String>;
+
+/// Returns the settings of this broker that are given: in the file, or at run time.
+pub(crate) fn broker_settings(image: &MetadataImage, config: &NodeConfig) -> Settings {
+    let resources = broker_resources(config);
+    let layers = resources.iter().filter_map(|resource| image.config(resource));
+    config::effective_settings(&config.static_config, layers.map(|values| &**values))
+}
+
+/// Whether a setting of this broker was written. Also where the values are the same: KIP-226,
+/// setting the location of a store once more has it read again.
+pub(crate) fn is_broker_written(old: &MetadataImage, new: &MetadataImage, config: &NodeConfig) -> bool {
+    let is_written = |resource: &ConfigResource| match (old.config(resource), new.config(resource)) {
+        (Some(old), Some(new)) => !Arc::ptr_eq(old, new),
+        (old, new) => old.is_some() != new.is_some(),
+    };
+    broker_resources(config).iter().any(is_written)
+}
+
+/// Where a broker's settings can be set at run time; later ones take precedence.
+fn broker_resources(config: &NodeConfig) -> [ConfigResource; 2] {
+    [
+        ConfigResource::cluster_default(),
+        ConfigResource::broker(config.node_id),
+    ]
 }
 
 /// Returns all settings of a topic that has these values of its own.

@@ -39,6 +39,7 @@ pub mod quota;
 pub mod effective_config;
 pub mod image;
 pub mod config;
+pub mod connection_limits;
 pub mod denied;
 pub mod permitted;
 pub mod last;

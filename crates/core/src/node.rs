@@ -12,9 +12,11 @@ use ottla_wire::primitives::Uuid;
 
 use crate::access::Access;
 use crate::access::granted::{GrantedGroup, GrantedTopic};
-use crate::config::{Durability, ListenerSecurity, NodeConfig};
+use crate::config::{self, Durability, ListenerSecurity, NodeConfig};
+use crate::connection_limits::LiveConnectionLimits;
 use crate::controller::producer_ids::ProducerIds;
 use crate::controller::{Controller, ControllerError};
+use crate::effective_config;
 use crate::fetch::cold::ReadAhead;
 use crate::fetch::session::FetchSessions;
 use crate::group::{Groups, OFFSETS_TOPIC};
@@ -80,6 +82,8 @@ pub struct Node {
     pub quotas: Arc<Quotas>,
     pub producer_ids: Arc<ProducerIds>,
     pub(crate) security: Security,
+    /// Shared with the shell, which accepts connections.
+    pub connection_limits: Arc<LiveConnectionLimits>,
     /// Who may do what.
     pub access: Access,
     /// Locked on the controller thread only: the holder may be waiting for the disk.
@@ -151,6 +155,9 @@ impl Node {
         let access = Access::new(config.authorizer.as_ref(), &image.acls);
         let security =
             Security::new(&config, &image, &*disk, metadata_directory).map_err(ControllerError::Security)?;
+        let connection_limits = Arc::new(LiveConnectionLimits::new(config.network.connections.clone()));
+        let settings = effective_config::broker_settings(&image, &config);
+        connection_limits.follow(config::connection_limits_of(&config.listeners, &settings));
         Ok(Node {
             storage,
             fetch_sessions: FetchSessions::new(fetch_sessions),
@@ -164,6 +171,7 @@ impl Node {
             quotas: Arc::new(quotas),
             producer_ids,
             security,
+            connection_limits,
             access,
             controller: Mutex::new(controller),
             cluster_id,
@@ -260,7 +268,10 @@ impl Node {
         self.storage.publish(image.clone());
         self.quotas
             .follow(&image.client_quotas, quota::is_dry_run(&image, self.config()));
-        self.security.follow(&old, &image);
+        self.security.follow_users(&old, &image);
+        if effective_config::is_broker_written(&old, &image, self.config()) {
+            self.follow_settings(&effective_config::broker_settings(&image, self.config()));
+        }
         if !Arc::ptr_eq(&old.acls, &image.acls) {
             self.access.follow(&image.acls);
         }
@@ -274,6 +285,13 @@ impl Node {
         if !gone.is_empty() {
             self.groups.on_topics_deleted(self.services(), &gone);
         }
+    }
+
+    fn follow_settings(&self, settings: &effective_config::Settings) {
+        self.security.follow(settings);
+        let listeners = &self.config().listeners;
+        self.connection_limits
+            .follow(config::connection_limits_of(listeners, settings));
     }
 
     /// Returns a partition of a topic that the client may use: what handlers call in place of the

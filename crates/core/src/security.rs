@@ -8,10 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use ottla_log::disk::Disk;
 use tracing::error;
 
-use crate::config::{
-    self, ConfigError, ConfigResource, EffectiveSecurity, ListenerSecurity, NodeConfig, OauthSettings,
-    SecurityByListener,
-};
+use crate::config::{self, ConfigError, ListenerSecurity, NodeConfig, OauthSettings, SecurityByListener};
+use crate::effective_config::{self, Settings};
 use crate::image::MetadataImage;
 use crate::key_stores::KeyStores;
 use crate::sasl::decoy::Decoys;
@@ -38,7 +36,7 @@ impl Security {
         disk: &dyn Disk,
         directory: &Path,
     ) -> Result<Security, ConfigError> {
-        let by_listener = effective(image, config)?.by_listener;
+        let by_listener = effective(image, config)?;
         let nonces = Nonces::new(config.secret_seed, "nonces");
         let secret = if has_scram(&by_listener) {
             secret_file::read_or_create(disk, directory, &nonces)
@@ -66,25 +64,20 @@ impl Security {
         config::oauth_settings(&by_listener)
     }
 
-    /// Takes over changed settings and credentials. Connections that are authenticated stay so.
-    pub fn follow(&self, old: &MetadataImage, new: &MetadataImage) {
+    /// Takes over changed credentials.
+    pub fn follow_users(&self, old: &MetadataImage, new: &MetadataImage) {
         if !Arc::ptr_eq(&old.scram_credentials, &new.scram_credentials) {
             self.secrets.decoys.follow(&new.scram_credentials);
         }
-        // Also where the values are the same: KIP-226, setting the location of a store once more
-        // has it read again.
-        let is_written = |resource: &ConfigResource| match (old.config(resource), new.config(resource)) {
-            (Some(old), Some(new)) => !Arc::ptr_eq(old, new),
-            (old, new) => old.is_some() != new.is_some(),
-        };
-        if !broker_resources(&self.config).iter().any(is_written) {
-            return;
-        }
-        match effective(new, &self.config) {
-            Ok(security) => {
-                self.by_listener.store(Arc::new(security.by_listener));
+    }
+
+    /// Takes over changed settings. Connections that are authenticated stay so.
+    pub fn follow(&self, settings: &Settings) {
+        match config::security_of(&self.config.listeners, settings) {
+            Ok(by_listener) => {
+                self.by_listener.store(Arc::new(by_listener));
                 if let Some(key_stores) = self.key_stores.get() {
-                    key_stores.follow(&security.settings);
+                    key_stores.follow(settings);
                 }
             }
             // AlterConfigs refuses such a value before it is written.
@@ -94,8 +87,9 @@ impl Security {
 
     /// Has the listeners use the stores that were set at run time, before this start or later.
     pub fn set_key_stores(&self, key_stores: Arc<dyn KeyStores>, image: &MetadataImage) {
-        match effective(image, &self.config) {
-            Ok(security) => key_stores.follow(&security.settings),
+        let settings = effective_config::broker_settings(image, &self.config);
+        match config::security_of(&self.config.listeners, &settings) {
+            Ok(_) => key_stores.follow(&settings),
             Err(error) => error!(%error, "the stores of the listeners stay as in the file"),
         }
         assert!(
@@ -103,14 +97,6 @@ impl Security {
             "the key stores are set once"
         );
     }
-}
-
-/// Where a broker's settings can be set at run time; later ones take precedence.
-fn broker_resources(config: &NodeConfig) -> [ConfigResource; 2] {
-    [
-        ConfigResource::cluster_default(),
-        ConfigResource::broker(config.node_id),
-    ]
 }
 
 /// Looks whether every listener can be as the file and the metadata log say. A listener that is as
@@ -122,12 +108,11 @@ pub(crate) fn check(image: &MetadataImage, config: &NodeConfig) -> Result<(), Co
     effective(image, config).map(drop)
 }
 
-fn effective(image: &MetadataImage, config: &NodeConfig) -> Result<EffectiveSecurity, ConfigError> {
-    let resources = broker_resources(config);
-    let layers = resources.iter().filter_map(|resource| image.config(resource));
-    let layers = layers.map(|values| &**values);
-    let (listeners, file) = (&config.listeners, &config.static_config);
-    config::effective_security(listeners, file, layers)
+fn effective(image: &MetadataImage, config: &NodeConfig) -> Result<SecurityByListener, ConfigError> {
+    config::security_of(
+        &config.listeners,
+        &effective_config::broker_settings(image, config),
+    )
 }
 
 fn has_scram(security: &SecurityByListener) -> bool {

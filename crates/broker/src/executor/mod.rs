@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ottla_core::node::{Job, LongAnswer, Node, NodeExecutor};
 use ottla_core::services::{ColdRead, Executor, Syncable};
+use ottla_core::storage::maintenance::cleaner_backoff_ms;
 use ottla_core::time::Clock;
 use tracing::error;
 
@@ -168,11 +169,11 @@ impl Workers {
             run_deadlines(node, queues, &*clock)
         })?;
         workers.spawn("ottla-maintain", node, |node, queues| {
-            let backoff_ms = node.config().storage.cleaner_backoff_ms;
-            let interval_ms = u64::try_from(backoff_ms)
-                .unwrap_or(0)
-                .clamp(MAINTENANCE_MS_MIN, 1_000);
-            while queues.maintenance.wait(Some(Duration::from_millis(interval_ms))) {
+            let pause = || {
+                let backoff_ms = u64::try_from(cleaner_backoff_ms(&node.storage)).unwrap_or(0);
+                Duration::from_millis(backoff_ms.clamp(MAINTENANCE_MS_MIN, 1_000))
+            };
+            while queues.maintenance.wait(Some(pause())) {
                 contain("maintenance", || node.maintain());
             }
         })?;

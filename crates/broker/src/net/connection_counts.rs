@@ -1,12 +1,16 @@
-//! How many connections are open, and how many may be: in total, per address, and waiting to be
-//! opened.
+//! How many connections are open, and how many may be: in total, of one listener, per address, and
+//! waiting to be opened; and how fast they may be made.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
+use ottla_core::config::ConnectionLimit;
+use ottla_core::connection_limits::LiveConnectionLimits;
 use ottla_core::quota::Quotas;
+use ottla_core::quota::token_bucket::TokenBucket;
 use ottla_core::tenant::network;
 use ottla_core::time::{Clock, Moment};
 use ottla_log::disk::os::{ConnectionDescriptor, Descriptors};
@@ -25,23 +29,20 @@ const UNAUTHENTICATED_DIVISOR: usize = 10;
 /// How many of them there may be even where few connections are allowed.
 const UNAUTHENTICATED_MIN: usize = 8;
 
-/// How many connections may be open in total and per address (`max.connections`,
-/// `max.connections.per.ip`).
-#[derive(Debug)]
-pub struct ConnectionLimits {
-    pub connections_max: usize,
-    pub connections_max_per_ip: usize,
-    /// `max.connections.per.ip.overrides`.
-    pub overrides: HashMap<IpAddr, usize>,
-}
+/// Who waits for room looks again after this time: the limits may have been raised.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Connections that were not made in this time may be made at once (`max.connection.creation.rate`).
+const CREATION_BURST: Duration = Duration::from_secs(1);
 
 /// Counts open connections; shared by all listeners.
 #[derive(Debug)]
 pub struct ConnectionCounts {
-    limits: ConnectionLimits,
+    limits: Arc<LiveConnectionLimits>,
     descriptors: Arc<Descriptors>,
+    clock: Arc<dyn Clock>,
     /// `connection_creation_rate`
-    quotas: Option<(Arc<Quotas>, Arc<dyn Clock>)>,
+    quotas: Option<Arc<Quotas>>,
     counts: Mutex<Counts>,
     freed: Condvar,
     accepted: AtomicU64,
@@ -68,6 +69,8 @@ impl ListenerConnections {
 struct Counts {
     open: usize,
     by_listener: BTreeMap<Arc<str>, ListenerConnections>,
+    created: Created,
+    created_by_listener: BTreeMap<Arc<str>, Created>,
     /// Accepted, but not yet opened by an event loop.
     unopened: usize,
     by_address: HashMap<IpAddr, usize>,
@@ -78,7 +81,55 @@ struct Counts {
     authentications: AuthenticationCounts,
 }
 
+/// The connections that were made, measured by a rate.
+#[derive(Debug, Default)]
+struct Created(Option<(u32, TokenBucket)>);
+
+impl Created {
+    /// Until when no further connection may be made; `None`: one may be made now.
+    fn wait(&mut self, per_second: u32, now: Moment) -> Option<Duration> {
+        match per_second {
+            u32::MAX => {
+                self.0 = None;
+                return None;
+            }
+            0 => return Some(LOOK_PAUSE),
+            _ => {}
+        }
+        let fresh = || TokenBucket::new(per_second.into(), CREATION_BURST, now);
+        let (rate, bucket) = self.0.get_or_insert_with(|| (per_second, fresh()));
+        if *rate != per_second {
+            (*rate, *bucket) = (per_second, fresh());
+        }
+        Some(Duration::from_micros(bucket.debt_micros(now))).filter(|wait| !wait.is_zero())
+    }
+
+    fn count(&self, now: Moment) {
+        if let Some((_, bucket)) = &self.0 {
+            bucket.take(1.0, now);
+        }
+    }
+}
+
 impl Counts {
+    /// Until when the listener can make no further connection, or when to look again; `None`: it
+    /// can now.
+    fn wait(
+        &mut self,
+        listener: &str,
+        all: ConnectionLimit,
+        own: ConnectionLimit,
+        now: Moment,
+    ) -> Option<Duration> {
+        let open = self.by_listener.get(listener).map_or(0, |listener| listener.open);
+        if self.open >= all.open_max || open >= own.open_max || self.unopened >= UNOPENED_MAX {
+            return Some(LOOK_PAUSE);
+        }
+        let of_listener = self.created_by_listener.get_mut(listener);
+        let own_wait = of_listener.and_then(|created| created.wait(own.per_second, now));
+        self.created.wait(all.per_second, now).max(own_wait)
+    }
+
     /// Whether one more client of a network may be on its way through authentication. From half of
     /// the limit on, a network gets no more than its share of that half.
     fn may_authenticate(&self, address: IpAddr, unauthenticated_max: usize) -> bool {
@@ -90,6 +141,15 @@ impl Counts {
         let networks = self.unauthenticated_by_network.len() + usize::from(own.is_none());
         let share = (half / networks).max(1);
         self.unauthenticated < unauthenticated_max && own.unwrap_or(0) < share
+    }
+
+    /// Counts a connection that was made, for the rates that limit them.
+    fn count_created(&mut self, listener: &Arc<str>, now: Moment) {
+        self.created.count(now);
+        self.created_by_listener
+            .entry(listener.clone())
+            .or_default()
+            .count(now);
     }
 
     fn leave_authentication(&mut self, address: IpAddr) {
@@ -169,9 +229,11 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut counts = self.counts.lock();
-        let was_full = counts.open >= self.counts.limits.connections_max;
+        let limits = self.counts.limits.now();
+        let mut was_full = counts.open >= limits.all.open_max;
         counts.open -= 1;
         if let Some(listener) = counts.by_listener.get_mut(&self.listener) {
+            was_full |= listener.open >= limits.of_listener(&self.listener).open_max;
             listener.open -= 1;
         }
         let is_room_new = !self.is_opened && counts.leave_queue();
@@ -186,10 +248,15 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionCounts {
-    pub fn new(limits: ConnectionLimits, descriptors: Arc<Descriptors>) -> ConnectionCounts {
+    pub fn new(
+        limits: Arc<LiveConnectionLimits>,
+        descriptors: Arc<Descriptors>,
+        clock: Arc<dyn Clock>,
+    ) -> ConnectionCounts {
         ConnectionCounts {
             limits,
             descriptors,
+            clock,
             quotas: None,
             counts: Mutex::default(),
             freed: Condvar::new(),
@@ -200,25 +267,22 @@ impl ConnectionCounts {
     }
 
     /// Adds the quotas on connection creation per address.
-    pub fn with_quotas(self, quotas: Arc<Quotas>, clock: Arc<dyn Clock>) -> ConnectionCounts {
+    pub fn with_quotas(self, quotas: Arc<Quotas>) -> ConnectionCounts {
         ConnectionCounts {
-            quotas: Some((quotas, clock)),
+            quotas: Some(quotas),
             ..self
         }
     }
 
     /// Until when `address` has to wait before it may open one more connection; `None`: not at all.
     pub fn throttled_until(&self, address: IpAddr) -> Option<Moment> {
-        let (quotas, clock) = self.quotas.as_ref()?;
-        let now = clock.moment();
-        let wait = quotas.connections.admit(address, now).err()?;
+        let now = self.now();
+        let wait = self.quotas.as_ref()?.connections.admit(address, now).err()?;
         Some(now.after(wait))
     }
 
     pub fn now(&self) -> Moment {
-        self.quotas
-            .as_ref()
-            .map_or(Moment::from_micros(0), |(_, clock)| clock.moment())
+        self.clock.moment()
     }
 
     pub fn open(&self) -> usize {
@@ -275,13 +339,9 @@ impl ConnectionCounts {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Refused::Unauthenticated);
         }
-        let limit = self
-            .limits
-            .overrides
-            .get(&address)
-            .unwrap_or(&self.limits.connections_max_per_ip);
+        let limit = self.limits.now().of_address(address);
         let count = counts.by_address.entry(address).or_default();
-        if *count >= *limit {
+        if *count >= limit {
             if *count == 0 {
                 counts.by_address.remove(&address);
             }
@@ -294,6 +354,7 @@ impl ConnectionCounts {
         of_listener.open += 1;
         of_listener.accepted += 1;
         counts.unopened += 1;
+        counts.count_created(listener, self.now());
         if must_authenticate {
             counts.unauthenticated += 1;
             let of_network = counts.unauthenticated_by_network.entry(network(address));
@@ -318,23 +379,29 @@ impl ConnectionCounts {
     fn unauthenticated_max(&self) -> usize {
         let all = self
             .limits
-            .connections_max
+            .now()
+            .all
+            .open_max
             .min(self.descriptors.connections_max());
         (all / UNAUTHENTICATED_DIVISOR).max(UNAUTHENTICATED_MIN)
     }
 
-    /// Waits until one more connection may be opened, or accepting has ended. Like Apache Kafka,
-    /// Ottla does not accept in order to close.
-    pub fn wait_for_room(&self, stopped: &AtomicBool) {
+    /// Waits until a listener may make one more connection, or accepting has ended. Like Apache
+    /// Kafka, Ottla does not accept in order to close.
+    pub fn wait_for_room(&self, listener: &str, stopped: &AtomicBool) {
         let mut counts = self.lock();
-        while !self.has_room_in(&counts) && !stopped.load(Ordering::SeqCst) {
-            counts = self.freed.wait(counts).unwrap_or_else(PoisonError::into_inner);
+        while !stopped.load(Ordering::SeqCst) {
+            let Some(wait) = self.wait_in(&mut counts, listener) else {
+                return;
+            };
+            let woken = self.freed.wait_timeout(counts, wait);
+            counts = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Whether one more connection may be opened.
-    pub fn has_room(&self) -> bool {
-        self.has_room_in(&self.lock())
+    /// Whether a listener may make one more connection.
+    pub fn has_room(&self, listener: &str) -> bool {
+        self.wait_in(&mut self.lock(), listener).is_none()
     }
 
     /// Wakes a thread that waits for room, so that it sees that accepting has ended.
@@ -348,8 +415,9 @@ impl ConnectionCounts {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn has_room_in(&self, counts: &Counts) -> bool {
-        counts.open < self.limits.connections_max && counts.unopened < UNOPENED_MAX
+    fn wait_in(&self, counts: &mut Counts, listener: &str) -> Option<Duration> {
+        let limits = self.limits.now();
+        counts.wait(listener, limits.all, limits.of_listener(listener), self.now())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -370,17 +438,100 @@ fn decrement(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ottla_core::config::SaslMechanism;
+    use crate::clock::SystemClock;
+    use ottla_core::config::{ConnectionLimits, SaslMechanism};
+    use ottla_core::time::Timestamp;
     use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn counts_with(limits: ConnectionLimits, clock: Arc<dyn Clock>) -> Arc<ConnectionCounts> {
+        let limits = Arc::new(LiveConnectionLimits::new(limits));
+        let descriptors = Descriptors::with_limit(10_000);
+        Arc::new(ConnectionCounts::new(limits, descriptors, clock))
+    }
+
+    fn counts(open_max: usize, per_address: usize) -> Arc<ConnectionCounts> {
+        let mut limits = ConnectionLimits::none();
+        (limits.all.open_max, limits.per_address) = (open_max, per_address);
+        counts_with(limits, Arc::new(SystemClock::default()))
+    }
+
+    fn connect(counts: &Arc<ConnectionCounts>, listener: &str) -> ConnectionPermit {
+        let descriptor = counts.descriptor().unwrap();
+        let mut permit = counts
+            .permit(&listener.into(), Ipv4Addr::LOCALHOST.into(), descriptor, false)
+            .unwrap();
+        permit.opened();
+        permit
+    }
+
+    /// Stands still until a test moves it.
+    #[derive(Debug)]
+    struct HandClock(AtomicU64);
+
+    impl Clock for HandClock {
+        fn moment(&self) -> Moment {
+            Moment::from_micros(self.0.load(Ordering::Relaxed))
+        }
+
+        fn timestamp(&self) -> Timestamp {
+            panic!("the network layer does not ask for the time of day")
+        }
+    }
+
+    #[test]
+    fn a_listener_has_limits_of_its_own_beside_those_of_all() {
+        let mut limits = ConnectionLimits::none();
+        limits.all.open_max = 4;
+        let own = ConnectionLimit {
+            open_max: 2,
+            ..ConnectionLimit::NONE
+        };
+        limits.by_listener.insert("INSIDE".into(), own);
+        let counts = counts_with(limits, Arc::new(SystemClock::default()));
+        let mut inside = vec![connect(&counts, "INSIDE"), connect(&counts, "INSIDE")];
+        assert!(!counts.has_room("INSIDE") && counts.has_room("OUTSIDE"));
+        let outside = vec![connect(&counts, "OUTSIDE"), connect(&counts, "OUTSIDE")];
+        assert!(!counts.has_room("OUTSIDE"));
+        drop(outside);
+        assert!(!counts.has_room("INSIDE"));
+        std::thread::scope(|scope| {
+            let waiting = counts.clone();
+            scope.spawn(move || waiting.wait_for_room("INSIDE", &AtomicBool::new(false)));
+            inside.pop();
+        });
+        assert!(counts.has_room("INSIDE"));
+    }
+
+    #[test]
+    fn no_more_connections_are_made_per_second_than_the_rates_allow() {
+        let mut limits = ConnectionLimits::none();
+        limits.all.per_second = 100;
+        let own = ConnectionLimit {
+            per_second: 10,
+            ..ConnectionLimit::NONE
+        };
+        limits.by_listener.insert("INSIDE".into(), own);
+        let clock = Arc::new(HandClock(AtomicU64::new(3_600_000_000)));
+        let counts = counts_with(limits, clock.clone());
+        let made = |listener: &str, seconds: u64| {
+            let mut made = 0;
+            for _ in 0..seconds * 1_000 {
+                while counts.has_room(listener) {
+                    drop(connect(&counts, listener));
+                    made += 1;
+                }
+                clock.0.fetch_add(1_000, Ordering::Relaxed);
+            }
+            made
+        };
+        // One second's worth may be made at once; the first connection begins the count.
+        assert_eq!(made("INSIDE", 10), 10 * 10 + 10 + 1);
+        assert_eq!(made("OUTSIDE", 10), 100 * 10 + 100);
+    }
 
     #[test]
     fn accepting_is_woken_when_the_place_it_waits_for_is_freed() {
-        let limits = ConnectionLimits {
-            connections_max: usize::MAX,
-            connections_max_per_ip: usize::MAX,
-            overrides: HashMap::new(),
-        };
-        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        let counts = counts(usize::MAX, usize::MAX);
         let permit = || {
             let descriptor = counts.descriptor().unwrap();
             counts
@@ -388,15 +539,15 @@ mod tests {
                 .unwrap()
         };
         let mut waiting: Vec<ConnectionPermit> = (0..UNOPENED_MAX).map(|_| permit()).collect();
-        assert!(!counts.has_room());
+        assert!(!counts.has_room("PLAIN"));
         assert!(waiting[0].opened() && !waiting[0].opened());
         assert_eq!(counts.unopened(), UNOPENED_MAX - 1);
-        assert!(counts.has_room());
+        assert!(counts.has_room("PLAIN"));
         waiting.push(permit());
-        assert!(!counts.has_room());
+        assert!(!counts.has_room("PLAIN"));
         let opener = counts.clone();
         std::thread::scope(|scope| {
-            scope.spawn(move || opener.wait_for_room(&AtomicBool::new(false)));
+            scope.spawn(move || opener.wait_for_room("PLAIN", &AtomicBool::new(false)));
             // The connection is closed before it was opened.
             waiting.pop();
         });
@@ -406,12 +557,7 @@ mod tests {
 
     #[test]
     fn clients_that_are_not_authenticated_have_a_tenth_and_an_address_its_share_of_half_of_it() {
-        let limits = ConnectionLimits {
-            connections_max: 400,
-            connections_max_per_ip: usize::MAX,
-            overrides: HashMap::new(),
-        };
-        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        let counts = counts(400, usize::MAX);
         let permit = |host: u8, must_authenticate: bool| {
             let descriptor = counts.descriptor().unwrap();
             counts.permit(
@@ -452,12 +598,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_network_share_one_part_of_authentication() {
-        let limits = ConnectionLimits {
-            connections_max: 400,
-            connections_max_per_ip: 1,
-            overrides: HashMap::new(),
-        };
-        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::with_limit(10_000)));
+        let counts = counts(400, 1);
         // As many addresses as are asked for, all of one /64 network.
         let flood = |network: u16| -> Vec<ConnectionPermit> {
             let address = |host| Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host);

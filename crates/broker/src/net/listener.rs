@@ -187,7 +187,7 @@ struct Acceptor {
 impl Acceptor {
     fn run(mut self) {
         loop {
-            self.counts.wait_for_room(&self.stopped);
+            self.counts.wait_for_room(&self.name, &self.stopped);
             self.wait_for_connections();
             if self.stopped.load(Ordering::SeqCst) {
                 return;
@@ -224,7 +224,7 @@ impl Acceptor {
     fn accept_batch(&mut self) -> Result<usize, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         for count in 0..BATCH_MAX {
-            if !self.counts.has_room() {
+            if !self.counts.has_room(&self.name) {
                 return Ok(count);
             }
             match acceptfrom_with(&*self.socket, flags) {

@@ -20,6 +20,9 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::frame::{RequestHeader, decode_response_header};
 use ottla_wire::messages::find_coordinator::{FindCoordinatorRequest, FindCoordinatorResponse};
+use ottla_wire::messages::incremental_alter_configs::{
+    AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
 use ottla_wire::messages::offset_commit::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
 };
@@ -98,6 +101,39 @@ impl Client {
         let response = OffsetCommitResponse::decode(&mut Reader::new(&body), 8).unwrap();
         let code = response.topics[0].partitions[0].error_code;
         assert_eq!(code, ErrorCode::None.code());
+    }
+
+    /// Sends IncrementalAlterConfigs that sets one of the brokers' settings; returns the code and
+    /// the message.
+    ///
+    /// - `broker`: an id; empty: all brokers.
+    pub fn alter_broker(&mut self, broker: &str, name: &str, value: &str) -> (i16, String) {
+        const CORRELATION_ID: i32 = 63;
+        let request = IncrementalAlterConfigsRequest {
+            resources: vec![AlterConfigsResource {
+                resource_type: 4,
+                resource_name: broker,
+                configs: vec![AlterableConfig {
+                    name,
+                    config_operation: 0,
+                    value: Some(value),
+                }],
+            }],
+            validate_only: false,
+        };
+        self.send(&frame(
+            ApiKey::IncrementalAlterConfigs,
+            1,
+            CORRELATION_ID,
+            |bytes| request.encode(bytes, 1),
+        ));
+        let body = self.receive(ApiKey::IncrementalAlterConfigs, 1, CORRELATION_ID);
+        let answer = IncrementalAlterConfigsResponse::decode(&mut Reader::new(&body), 1).unwrap();
+        let outcome = &answer.responses[0];
+        (
+            outcome.error_code,
+            outcome.error_message.unwrap_or_default().to_owned(),
+        )
     }
 
     pub fn send(&mut self, bytes: &[u8]) {

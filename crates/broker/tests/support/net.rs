@@ -11,12 +11,14 @@ use ottla_broker::clock::SystemClock;
 use ottla_broker::executor::cold_reads::ColdReads;
 use ottla_broker::metrics::accounts::Accounts;
 use ottla_broker::metrics::recorder::Records;
-use ottla_broker::net::connection_counts::{ConnectionCounts, ConnectionLimits};
+use ottla_broker::net::connection_counts::ConnectionCounts;
 use ottla_broker::net::event_loop::EventLoop;
 use ottla_broker::net::listener::{Door, Listener, TlsDoor};
 use ottla_broker::net::loop_context::{AuthenticationSettings, LoopParts, NetSettings};
 use ottla_broker::net::memory_budget::MemoryBudget;
 use ottla_broker::net::service::Service;
+use ottla_core::config::ConnectionLimits;
+use ottla_core::connection_limits::LiveConnectionLimits;
 use ottla_core::node::Node;
 use ottla_core::pending::{Handled, PendingReply};
 use ottla_core::quota::Quotas;
@@ -318,12 +320,11 @@ impl Net {
             EventLoop::start(index, parts).unwrap()
         };
         let loops = vec![start_loop(0), start_loop(1)];
-        let limits = ConnectionLimits {
-            connections_max: usize::MAX,
-            connections_max_per_ip,
-            overrides: Default::default(),
-        };
-        let counts = Arc::new(ConnectionCounts::new(limits, Descriptors::of_process()));
+        let mut limits = ConnectionLimits::none();
+        limits.per_address = connections_max_per_ip;
+        let limits = Arc::new(LiveConnectionLimits::new(limits));
+        let counts = ConnectionCounts::new(limits, Descriptors::of_process(), clock.clone());
+        let counts = Arc::new(counts);
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         rustix::net::listen(&socket, 4096).unwrap();
         let mailboxes = loops

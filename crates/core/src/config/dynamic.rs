@@ -7,7 +7,7 @@ use ottla_wire::config_keys::{
 };
 
 use super::resource::{ConfigResourceType, ConfigValues};
-use super::{Durability, NodeConfig};
+use super::{Durability, NodeConfig, StaticConfig, connections};
 
 pub fn scope_of(resource_type: ConfigResourceType) -> Scope {
     match resource_type {
@@ -46,6 +46,25 @@ pub fn broker_update_problem(name: &str, cluster_default: bool) -> Option<String
             Some(format!("Cannot update these configs dynamically: Set({name})"))
         }
     }
+}
+
+/// Returns a broker's settings: those of the file, and over them what was set at run time.
+///
+/// - `layers`: the values set at run time; later ones take precedence.
+pub fn effective_settings<'a>(
+    file: &StaticConfig,
+    layers: impl IntoIterator<Item = &'a ConfigValues>,
+) -> BTreeMap<String, String> {
+    let layers = layers.into_iter().flat_map(|values| values.iter());
+    (file.values.iter().chain(layers))
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
+}
+
+/// Whether a broker's key, or a listener's own, limits connections.
+pub fn is_of_connections(name: &str) -> bool {
+    let key = config_keys::broker_or_listener_key(name);
+    key.is_some_and(|key| connections::limits_connections(key.name))
 }
 
 /// Whether a broker's key is one of a listener's TLS that can be changed while the broker runs.

@@ -1,6 +1,7 @@
 //! The operator's configuration, parsed once into typed values; later code looks up no strings.
 
 mod authorizer;
+mod connections;
 mod consumer_limits;
 mod dynamic;
 mod first_user;
@@ -26,8 +27,11 @@ use std::time::Duration;
 use ottla_wire::config_keys::{self, ConfigKey, ConfigValue};
 
 pub use authorizer::AuthorizerConfig;
+pub use connections::{ConnectionLimit, ConnectionLimits};
 pub use consumer_limits::{ConsumerLimits, Limits};
-pub use dynamic::{broker_update_problem, is_of_tls, key_of, scope_of, values_error};
+pub use dynamic::{
+    broker_update_problem, effective_settings, is_of_connections, is_of_tls, key_of, scope_of, values_error,
+};
 pub use first_user::FirstUser;
 pub use listener::{Listener, SecurityProtocol};
 pub use oauth::OauthSettings;
@@ -36,10 +40,7 @@ pub use resource::{ConfigResource, ConfigResourceType, ConfigValues};
 pub use sasl::{
     MechanismSettings, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, SaslMechanism, SaslSettings, Secret,
 };
-pub use security::{
-    EffectiveSecurity, ListenerSecurity, SecurityByListener, effective_security, is_of_security,
-    oauth_settings,
-};
+pub use security::{ListenerSecurity, SecurityByListener, is_of_security, oauth_settings};
 pub use topic::{TopicCompression, TopicConfig, topic_values_error};
 pub use transaction::TransactionConfig;
 
@@ -205,8 +206,8 @@ pub struct NetworkConfig {
     pub send_buffer_bytes: i32,
     pub receive_buffer_bytes: i32,
     pub listen_backlog: i32,
-    pub connections_max: i32,
-    pub connections_per_ip_max: i32,
+    /// As the file says; what was set at run time comes before it.
+    pub connections: ConnectionLimits,
     pub connection_idle_ms_max: i64,
     /// `connection.failed.authentication.delay.ms`
     pub failed_authentication_delay_ms: i32,
@@ -354,6 +355,30 @@ impl<'a> Properties<'a> {
     }
 }
 
+/// What the names of a listener's own settings begin with.
+fn listener_prefix(listener: &str) -> String {
+    format!("{}{}.", config_keys::LISTENER_PREFIX, listener.to_lowercase())
+}
+
+/// Returns the security of every listener according to a broker's settings.
+///
+/// - `settings`: those of `effective_settings`.
+/// - Errors: the first setting that cannot be served.
+pub fn security_of(
+    listeners: &[Listener],
+    settings: &BTreeMap<String, String>,
+) -> Result<SecurityByListener, ConfigError> {
+    security::read(&Properties { values: settings }, listeners, &mut Vec::new())
+}
+
+/// Returns the limits of connections according to a broker's settings, as `security_of`.
+pub fn connection_limits_of(
+    listeners: &[Listener],
+    settings: &BTreeMap<String, String>,
+) -> Result<ConnectionLimits, ConfigError> {
+    connections::read(&Properties { values: settings }, listeners)
+}
+
 /// Splits comma-separated words and trims them.
 fn words(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|word| !word.is_empty())
@@ -376,6 +401,7 @@ impl NodeConfig {
         let listeners = listener::Listeners::read(&read)?;
         let mut warnings = listeners.warnings;
         let security = security::read(&read, &listeners.served, &mut warnings)?;
+        let connections = connections::read(&read, &listeners.served)?;
         let log_directories = log_directories(&read)?;
         let metadata_directory = read
             .text("metadata.log.dir")
@@ -423,7 +449,7 @@ impl NodeConfig {
             },
             transactions: transaction_config(&read)?,
             storage: storage_config(&read)?,
-            network: network_config(&read)?,
+            network: network_config(&read, connections)?,
             telemetry: telemetry_config(&read)?,
             tenants: tenant_config(&read)?,
             quota: quota_config(&read)?,
@@ -667,7 +693,10 @@ fn storage_config(read: &Properties<'_>) -> Result<StorageConfig, ConfigError> {
     })
 }
 
-fn network_config(read: &Properties<'_>) -> Result<NetworkConfig, ConfigError> {
+fn network_config(
+    read: &Properties<'_>,
+    connections: ConnectionLimits,
+) -> Result<NetworkConfig, ConfigError> {
     Ok(NetworkConfig {
         network_threads: read.int("num.network.threads")?,
         request_bytes_max: read.int("socket.request.max.bytes")?,
@@ -675,8 +704,7 @@ fn network_config(read: &Properties<'_>) -> Result<NetworkConfig, ConfigError> {
         send_buffer_bytes: read.int("socket.send.buffer.bytes")?,
         receive_buffer_bytes: read.int("socket.receive.buffer.bytes")?,
         listen_backlog: read.int("socket.listen.backlog.size")?,
-        connections_max: read.int("max.connections")?,
-        connections_per_ip_max: read.int("max.connections.per.ip")?,
+        connections,
         connection_idle_ms_max: read.long("connections.max.idle.ms")?,
         failed_authentication_delay_ms: read.int("connection.failed.authentication.delay.ms")?,
         authentication_timeout_ms: read.int("ottla.authentication.timeout.ms")?,

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use ottla_wire::config_keys::LISTENER_PREFIX;
+use ottla_wire::config_keys::ListenerKey;
 
 use super::jaas::JaasEntry;
 use super::listener::{Listener, SecurityProtocol};
 use super::oauth::OauthSettings;
-use super::resource::ConfigValues;
 use super::sasl::{MechanismSettings, SaslMechanism, SaslSettings, Secret};
-use super::{ConfigError, Properties, StaticConfig, words};
+use super::{ConfigError, Properties, listener_prefix, words};
 
 const MECHANISMS: &str = "sasl.enabled.mechanisms";
 const JAAS: &str = "sasl.jaas.config";
@@ -86,34 +85,6 @@ pub(super) fn read(
     Ok(security)
 }
 
-/// Reads the settings of every listener from the file and from what was set at run time.
-///
-/// - `layers`: the values set at run time; later ones take precedence.
-pub fn effective_security<'a>(
-    listeners: &[Listener],
-    file: &StaticConfig,
-    layers: impl Iterator<Item = &'a ConfigValues>,
-) -> Result<EffectiveSecurity, ConfigError> {
-    let layers = layers.flat_map(|values| values.iter());
-    let settings: BTreeMap<String, String> = (file.values.iter())
-        .chain(layers)
-        .filter(|(key, _)| is_of_security(key))
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect();
-    let properties = Properties { values: &settings };
-    Ok(EffectiveSecurity {
-        by_listener: read(&properties, listeners, &mut Vec::new())?,
-        settings,
-    })
-}
-
-/// The security of all listeners at one moment.
-pub struct EffectiveSecurity {
-    pub by_listener: SecurityByListener,
-    /// What it was read from; some are secrets.
-    pub settings: BTreeMap<String, String>,
-}
-
 /// Returns the settings for tokens of all listeners that take them.
 pub fn oauth_settings(security: &SecurityByListener) -> Vec<OauthSettings> {
     let with_sasl = security.values().filter_map(|security| security.sasl.as_ref());
@@ -123,8 +94,8 @@ pub fn oauth_settings(security: &SecurityByListener) -> Vec<OauthSettings> {
 
 /// Whether a key may change the security of a listener.
 pub fn is_of_security(key: &str) -> bool {
-    let prefixes = [LISTENER_PREFIX, "sasl.", "ssl."];
-    prefixes.iter().any(|prefix| key.starts_with(prefix))
+    let key = ListenerKey::parse(key).map_or(key, |own| own.key.name);
+    ["sasl.", "ssl."].iter().any(|prefix| key.starts_with(prefix))
         || matches!(key, REAUTHENTICATION | PRINCIPAL_BUILDER)
 }
 
@@ -151,7 +122,7 @@ impl<'a> ListenerReader<'a> {
         ListenerReader {
             properties,
             listener,
-            prefix: format!("{LISTENER_PREFIX}{}.", listener.to_lowercase()),
+            prefix: listener_prefix(listener),
             warnings,
         }
     }

@@ -13,7 +13,6 @@ use crate::access::granted::GrantedConfig;
 use crate::config;
 use crate::config::{ConfigError, ConfigResource, ConfigResourceType, ConfigValues};
 use crate::image::record::RecordList;
-use crate::key_stores::KeyStores;
 use crate::refusal::Refusal;
 use crate::telemetry::subscription::{self, SubscriptionError};
 
@@ -306,25 +305,38 @@ impl Decider<'_> {
         let invalid = |problem: String| Err(Refusal::new(ErrorCode::InvalidRequest, problem));
         match config::values_error(resource.resource_type, next) {
             Some(problem) => invalid(problem),
-            None if touched.keys().any(|key| config::is_of_security(key)) => {
-                let is_of_tls = |key: &Arc<str>| config::is_of_tls(resource.resource_type, key);
-                let key_stores = self.key_stores.filter(|_| touched.keys().any(is_of_tls));
-                self.check_security(resource, next, key_stores)
-                    .or_else(|error| invalid(error.to_string()))
-            }
-            None => Ok(()),
+            None => self
+                .check_listeners(resource, touched, next)
+                .or_else(|error| invalid(error.to_string())),
         }
     }
 
-    /// Checks the security of all listeners with the next values of one resource.
-    ///
-    /// - `key_stores`: `None`: the change is not about them.
-    fn check_security(
+    /// Checks whether every listener can be as the next values of one resource say, together with
+    /// the file and the other resource.
+    fn check_listeners(
         &self,
         resource: &ConfigResource,
+        touched: &BTreeMap<Arc<str>, Option<Arc<str>>>,
         next: &ConfigValues,
-        key_stores: Option<&dyn KeyStores>,
     ) -> Result<(), ConfigError> {
+        let is_touched = |is_one: &dyn Fn(&str) -> bool| touched.keys().any(|key| is_one(key));
+        let (listeners, settings) = (&self.config.listeners, self.settings_with(resource, next));
+        if is_touched(&config::is_of_connections) {
+            config::connection_limits_of(listeners, &settings)?;
+        }
+        if is_touched(&config::is_of_security) {
+            config::security_of(listeners, &settings)?;
+        }
+        if is_touched(&|key| config::is_of_tls(resource.resource_type, key))
+            && let Some(key_stores) = self.key_stores
+        {
+            key_stores.check(&settings)?;
+        }
+        Ok(())
+    }
+
+    /// Returns this broker's settings with the next values of one resource.
+    fn settings_with(&self, resource: &ConfigResource, next: &ConfigValues) -> BTreeMap<String, String> {
         let image_values = |resource| self.image.config(&resource).map(|values| &**values);
         let defaults = image_values(ConfigResource::cluster_default());
         let own = image_values(ConfigResource::broker(self.config.node_id));
@@ -333,12 +345,7 @@ impl Decider<'_> {
         } else {
             [defaults, Some(next)]
         };
-        let (listeners, file) = (&self.config.listeners, &self.config.static_config);
-        let security = config::effective_security(listeners, file, layers.into_iter().flatten())?;
-        match key_stores {
-            Some(key_stores) => key_stores.check(&security.settings),
-            None => Ok(()),
-        }
+        config::effective_settings(&self.config.static_config, layers.into_iter().flatten())
     }
 }
 

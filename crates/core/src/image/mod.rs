@@ -138,6 +138,16 @@ impl MetadataImage {
         }
     }
 
+    /// Returns the value of a dynamic broker setting that is a number.
+    ///
+    /// - `of_file`: what the configuration file says, for a setting that nothing changed.
+    pub fn live_number(&self, key: &str, of_file: i64) -> i64 {
+        let changed = self.dynamic_broker_value(self.static_config.node_id, key);
+        changed
+            .and_then(|value| value.trim().parse().ok())
+            .unwrap_or(of_file)
+    }
+
     /// Returns the value of a dynamic broker setting: this broker's, else the cluster's, else
     /// `None`.
     pub fn dynamic_broker_value(&self, node_id: i32, key: &str) -> Option<&Arc<str>> {

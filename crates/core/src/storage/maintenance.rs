@@ -32,6 +32,12 @@ pub(crate) struct Maintenance {
 /// for minutes.
 const TAIL_INTERVAL_MS: i64 = 10_000;
 
+/// `log.cleaner.backoff.ms`, also as set at run time: how long compaction rests.
+pub fn cleaner_backoff_ms(storage: &Storage) -> i64 {
+    let of_file = storage.config.storage.cleaner_backoff_ms;
+    storage.image().live_number("log.cleaner.backoff.ms", of_file)
+}
+
 /// Upper bound, approximately, of the bytes of a partition that are read again after a crash.
 const RECOVERY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -148,7 +154,7 @@ impl Maintenance {
             self.retain(storage, &partitions, now, timestamp);
         }
         if config.cleaner_enabled
-            && is_due(&mut self.cleaning, now, config.cleaner_backoff_ms)
+            && is_due(&mut self.cleaning, now, cleaner_backoff_ms(storage))
             && self.clean(storage, &partitions, now, timestamp)
         {
             // The rest, for which the key map had no room, need not wait for the backoff.
@@ -226,8 +232,11 @@ impl Maintenance {
             let (first_dirty, high_watermark) = (partition.first_dirty_offset(), partition.high_watermark());
             partition.with_log(|log| log.must_move_recovery_point(timestamp.0, first_dirty, high_watermark))
         });
-        let map_bytes_max =
-            usize::try_from(storage.config.storage.cleaner_dedupe_buffer_bytes).unwrap_or(usize::MAX);
+        let of_file = storage.config.storage.cleaner_dedupe_buffer_bytes;
+        let map_bytes_max = storage
+            .image()
+            .live_number("log.cleaner.dedupe.buffer.size", of_file);
+        let map_bytes_max = usize::try_from(map_bytes_max).unwrap_or(usize::MAX);
         let mut was_any = false;
         while_running(storage, &compacted, |partition| {
             let compacted = compact(partition, timestamp, map_bytes_max).map_err(ReadError::Log);

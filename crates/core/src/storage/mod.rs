@@ -5,7 +5,7 @@
 
 mod opening;
 pub(crate) mod open_transactions;
-mod maintenance;
+pub mod maintenance;
 mod stopping;
 
 use std::sync::atomic::{AtomicBool, Ordering};

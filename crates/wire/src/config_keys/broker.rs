@@ -215,9 +215,12 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .from(&[scaled("log.roll.hours", 3_600_000)]),
     int("log.segment.bytes", "1073741824", "The size at which a segment is closed and a new one is started.").bytes().at_least(1 << 20).cluster_wide(),
     long("log.segment.delete.delay.ms", "60000", "How long a deleted segment's files stay on disk.").ms().at_least(0).cluster_wide(),
-    int("max.connection.creation.rate", "2147483647", "The maximum rate of new connections per second.").at_least(0).cluster_wide()
-        .no_effect("use the quota connection_creation_rate of an address instead"),
-    int("max.connections", "2147483647", "The maximum number of open connections.").at_least(0).cluster_wide()
+    int("max.connection.creation.rate", "2147483647", "The maximum number of new connections per second; further ones wait in the kernel's queue. A listener can have its own beside it.")
+        .at_least(0)
+        .cluster_wide(),
+    int("max.connections", "2147483647", "The maximum number of open connections; further ones wait in the kernel's queue. A listener can have its own beside it.")
+        .at_least(0)
+        .cluster_wide()
         .costs("each takes a socket and a few kilobytes"),
     int("max.connections.per.ip", "2147483647", "The maximum number of open connections from one address.").at_least(0).cluster_wide(),
     string("max.connections.per.ip.overrides", "", "Addresses with a different limit, as address:count.")
@@ -251,9 +254,9 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("num.network.threads", "3", "Number of event loop threads, which read, handle and answer requests; if not set, one per processor.")
         .at_least(1)
         .cluster_wide()
-        .costs("one thread each; more than the number of processors gains nothing"),
+        .costs("one thread each; more than the number of processors gains nothing; what is set at run time counts from the next start"),
     int("num.partitions", "1", "The number of partitions of topics created without one.").at_least(1),
-    int("num.recovery.threads.per.data.dir", "2", "Number of threads that open logs at start, recover them after a crash and close them at stop; if not set, one per processor.")
+    int("num.recovery.threads.per.data.dir", "2", "Number of threads that open logs at start, recover them after a crash and close them at stop; if not set, one per processor. Only the file counts: what was set at run time is read after the logs were opened.")
         .at_least(1)
         .cluster_wide(),
     int("num.replica.fetchers", "1", "Number of threads that replicate from other brokers.").at_least(1).cluster_wide().no_effect(ONE_REPLICA),
@@ -315,6 +318,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .costs("a dozen time series per tenant"),
     int("ottla.tenant.new.per.minute", "100", "The maximum number of new tenants per minute from one address; further ones share one tenant until the next minute.")
         .at_least(1),
+    class("principal.builder.class", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "What makes a principal of a client; no listener starts with a class of one's own.")
+        .update(Update::PerBroker),
     list("process.roles", "broker,controller", "The roles of this process.").one_of(&["broker", "controller"])
         .no_effect("the process always has both roles"),
     int("producer.id.expiration.check.interval.ms", "600000", "The interval of the check for expired producer ids.").ms().at_least(1),

@@ -38,10 +38,18 @@ impl ListenerKey<'_> {
     }
 }
 
+/// Keys that a listener can have beside those of TLS and SASL, in the order of their names.
+const OTHERS: [&str; 4] = [
+    "connections.max.reauth.ms",
+    "max.connection.creation.rate",
+    "max.connections",
+    "principal.builder.class",
+];
+
 /// The row of a key that a listener can have its own value of.
 fn of_listener(name: &str) -> Option<&'static ConfigKey> {
     let is_security = ["ssl.", "sasl."].iter().any(|prefix| name.starts_with(prefix));
-    if !is_security && name != "connections.max.reauth.ms" {
+    if !is_security && OTHERS.binary_search(&name).is_err() {
         return None;
     }
     let row = BROKER_KEYS.binary_search_by(|key| key.name.cmp(name)).ok()?;
@@ -72,7 +80,12 @@ mod tests {
             "listener.name.a.plain.connections.max.reauth.ms",
             Some(("a", Some("plain"), "connections.max.reauth.ms")),
         );
+        check(
+            "listener.name.a.max.connections",
+            Some(("a", None, "max.connections")),
+        );
         // Not a listener's own.
+        check("listener.name.a.max.connections.per.ip", None);
         check("listener.name.a.num.partitions", None);
         check("listener.name.sasl.jaas.config", None);
         check("listener.name..plain.sasl.jaas.config", None);
