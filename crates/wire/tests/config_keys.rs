@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ottla_wire::config_keys::{
-    Allowed, ConfigKey, KAFKA_AUTHORIZER_NAMES, KAFKA_BROKER_NAMES, Scope, Update, keys,
+    Allowed, ConfigKey, KAFKA_AUTHORIZER_NAMES, KAFKA_BROKER_NAMES, Scope, Update, find, keys,
 };
 
 /// Different defaults, with which a first start works without a file and is not open to the
@@ -180,6 +180,21 @@ fn keys_are_dynamic_if_kafkas_are() {
         };
         assert_eq!(ours, definition.update, "{}", key.name);
     });
+}
+
+/// Refused at run time rather than taken without effect: an operator who sets one relies on it.
+const REFUSED_AT_RUN_TIME: [&str; 2] = ["config.providers", "cordoned.log.dirs"];
+
+#[test]
+fn what_kafka_changes_at_run_time_can_be_changed() {
+    let definitions = definitions();
+    let dynamic = definitions.iter().filter(|((scope, _), definition)| {
+        scope == "broker" && matches!(&*definition.update, "per-broker" | "cluster-wide")
+    });
+    let unlisted = dynamic
+        .map(|((_, name), _)| name.as_str())
+        .filter(|name| find(Scope::Broker, name).is_none());
+    assert_eq!(unlisted.collect::<Vec<_>>(), REFUSED_AT_RUN_TIME);
 }
 
 #[test]

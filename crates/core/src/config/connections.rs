@@ -1,7 +1,7 @@
 //! How many connections may be open, and how fast they may be made: in total, for one listener and
 //! for one address.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct ConnectionLimits {
     /// `max.connections.per.ip`
     pub per_address: usize,
     /// `max.connections.per.ip.overrides`
-    pub overrides: HashMap<IpAddr, usize>,
+    pub overrides: BTreeMap<IpAddr, usize>,
 }
 
 impl ConnectionLimits {
@@ -48,7 +48,7 @@ impl ConnectionLimits {
             all: ConnectionLimit::NONE,
             by_listener: BTreeMap::new(),
             per_address: usize::MAX,
-            overrides: HashMap::new(),
+            overrides: BTreeMap::new(),
         }
     }
 
@@ -112,7 +112,7 @@ fn limit_of(
 }
 
 /// `host:count`, separated by commas.
-fn overrides(properties: &Properties<'_>) -> Result<HashMap<IpAddr, usize>, ConfigError> {
+fn overrides(properties: &Properties<'_>) -> Result<BTreeMap<IpAddr, usize>, ConfigError> {
     let value = properties.text(OVERRIDES).unwrap_or("");
     let problem = "is not a list of address:count, with addresses as numbers: names are not looked up";
     let parse = |pair: &str| {

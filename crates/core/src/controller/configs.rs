@@ -378,7 +378,7 @@ mod tests {
         let record = ConfigRecord {
             resource_type: defaults.resource_type.code(),
             resource_name: &defaults.name,
-            name: "remote.fetch.max.wait.ms",
+            name: "cordoned.log.dirs",
             value: Some("600"),
         };
         let mut records = RecordList::default();
@@ -393,20 +393,20 @@ mod tests {
             Ok(())
         );
         let values = world.start().image().configs[&defaults].clone();
-        assert_eq!(&*values["remote.fetch.max.wait.ms"], "600");
+        assert_eq!(&*values["cordoned.log.dirs"], "600");
 
-        let refused = alter(&mut world, &defaults, "remote.fetch.max.wait.ms", set("700"));
+        let refused = alter(&mut world, &defaults, "cordoned.log.dirs", set("700"));
         assert_eq!(refused.unwrap_err().code, ErrorCode::InvalidRequest);
         assert_eq!(
             alter(
                 &mut world,
                 &defaults,
-                "remote.fetch.max.wait.ms",
+                "cordoned.log.dirs",
                 ConfigOperation::Delete
             ),
             Ok(())
         );
-        assert!(!world.start().image().configs[&defaults].contains_key("remote.fetch.max.wait.ms"));
+        assert!(!world.start().image().configs[&defaults].contains_key("cordoned.log.dirs"));
         let misspelt = alter(
             &mut world,
             &defaults,

@@ -9,6 +9,9 @@ const ONE_REPLICA: &str = "one machine has one replica of everything";
 const OWN_CONTROLLER: &str = "Ottla's controller runs inside this process";
 const BY_DURABILITY: &str = "syncs follow ottla.durability";
 const JAVA_CLASS: &str = "it names a part of Java";
+const NOT_TIERED: &str = "there is no tiered storage";
+const NO_KERBEROS: &str = "Kerberos (GSSAPI) is not served";
+const NO_OWN_LOGIN: &str = "the broker logs in at no other broker";
 const ONE_PASS: &str = "requests run on the event loop of their connection; there is no second thread pool";
 
 /// The keys of the broker, in the order of their names.
@@ -73,6 +76,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .bytes()
         .at_least(1024)
         .costs("memory: this for each consumer that reads data outside the page cache at the same time"),
+    boolean("follower.fetch.last.tiered.offset.enable", "false", "Whether a new replica begins with what is not in remote storage.").cluster_wide().no_effect(NOT_TIERED),
     long("follower.replication.throttled.rate", "9223372036854775807", "The rate limit of throttled followers; set by Kafka's reassignment tools.")
         .unit(Unit::BytesPerSecond)
         .at_least(0)
@@ -106,6 +110,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .ms()
         .at_least(-1)
         .no_effect("group commit batches records without a delay"),
+    int("group.coordinator.cached.buffer.max.bytes", "1048588", "The largest buffer that a coordinator keeps for its next write.").bytes().at_least(524_288).cluster_wide().no_effect("buffers are not kept"),
     list("group.coordinator.rebalance.protocols", "classic,consumer,streams", "The group protocols that are served.")
         .one_of(&["consumer", "classic", "share", "streams"])
         .costs("share and streams groups are not implemented, and classic ones are always served"),
@@ -116,6 +121,8 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("group.max.session.timeout.ms", "1800000", "The maximum session timeout of a group member.").ms(),
     int("group.max.size", "2147483647", "The maximum number of members of a group.").at_least(1),
     int("group.min.session.timeout.ms", "6000", "The minimum session timeout of a group member.").ms(),
+    int("group.share.assignment.interval.ms", "1000", "The least time between two assignments of a share group.").ms().at_least(0).cluster_wide().no_effect("share groups are not implemented"),
+    int("group.streams.assignment.interval.ms", "1000", "The least time between two assignments of a streams group.").ms().at_least(0).cluster_wide().no_effect("streams groups are not implemented"),
     string("inter.broker.listener.name", "", "The listener registered for traffic between brokers; if not set, the one that security.inter.broker.protocol names, else the first one.").unset(),
     long("leader.imbalance.check.interval.seconds", "300", "The interval at which the preferred leaders are checked.")
         .unit(Unit::Seconds)
@@ -246,6 +253,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .no_effect("records that a snapshot covers are deleted"),
     long("metadata.max.retention.ms", "604800000", "How long the metadata log and its snapshots are kept before old ones are deleted.").ms()
         .no_effect("records that a snapshot covers are deleted"),
+    list("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", "Java classes that report metrics.").cluster_wide().no_effect(JAVA_CLASS),
     int("min.insync.replicas", "1", "The minimum number of in-sync replicas for a produce request with acks=all.").at_least(1).cluster_wide()
         .no_effect("one machine has one replica, which is always in sync"),
     int("node.id", "1", "The node id of this broker.").at_least(0)
@@ -336,6 +344,15 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         .unit(Unit::Seconds)
         .at_least(1)
         .costs("a client may send this many seconds' worth of its quota in one burst before it is throttled"),
+    int("remote.fetch.max.wait.ms", "500", "How long a fetch waits for remote storage.").ms().at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    long("remote.list.offsets.request.timeout.ms", "30000", "How long ListOffsets waits for remote storage.").ms().at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    long("remote.log.index.file.cache.total.size.bytes", "1073741824", "The size of the cache of remote indexes.").bytes().at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    int("remote.log.manager.copier.thread.pool.size", "10", "Number of threads that copy segments to remote storage.").at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    long("remote.log.manager.copy.max.bytes.per.second", "9223372036854775807", "The rate limit of copies to remote storage.").unit(Unit::BytesPerSecond).at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    int("remote.log.manager.expiration.thread.pool.size", "10", "Number of threads that delete segments in remote storage.").at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    long("remote.log.manager.fetch.max.bytes.per.second", "9223372036854775807", "The rate limit of reads from remote storage.").unit(Unit::BytesPerSecond).at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    int("remote.log.manager.follower.thread.pool.size", "2", "Number of threads for partitions that follow in remote storage.").at_least(1).cluster_wide().no_effect(NOT_TIERED),
+    int("remote.log.reader.threads", "10", "Number of threads that read remote storage.").at_least(1).cluster_wide().no_effect(NOT_TIERED),
     long("replica.alter.log.dirs.io.max.bytes.per.second", "9223372036854775807", "The rate limit of replicas that move between log directories.")
         .unit(Unit::BytesPerSecond)
         .at_least(0)
@@ -354,6 +371,16 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
         "The users of PLAIN, as options user_<name>=\"<password>\" of PlainLoginModule. Only values for one mechanism of one listener count, like listener.name.<listener>.plain.sasl.jaas.config.",
     )
     .update(Update::PerBroker),
+    string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "The path of kinit.").update(Update::PerBroker).no_effect(NO_KERBEROS),
+    long("sasl.kerberos.min.time.before.relogin", "60000", "The least time between two logins.").ms().update(Update::PerBroker).no_effect(NO_KERBEROS),
+    list("sasl.kerberos.principal.to.local.rules", "DEFAULT", "Rules that make short names of principals.").update(Update::PerBroker).no_effect(NO_KERBEROS),
+    string("sasl.kerberos.service.name", "", "The name of Kafka's Kerberos principal.").unset().update(Update::PerBroker).no_effect(NO_KERBEROS),
+    double("sasl.kerberos.ticket.renew.jitter", "0.05", "The random part of the time until a ticket is renewed.").update(Update::PerBroker).no_effect(NO_KERBEROS),
+    double("sasl.kerberos.ticket.renew.window.factor", "0.8", "The part of a ticket's life after which it is renewed.").update(Update::PerBroker).no_effect(NO_KERBEROS),
+    short("sasl.login.refresh.buffer.seconds", "300", "How long before its end a broker's own login is renewed at the latest.").unit(Unit::Seconds).update(Update::PerBroker).no_effect(NO_OWN_LOGIN),
+    short("sasl.login.refresh.min.period.seconds", "60", "The least time between two logins of a broker.").unit(Unit::Seconds).update(Update::PerBroker).no_effect(NO_OWN_LOGIN),
+    double("sasl.login.refresh.window.factor", "0.8", "The part of a login's life after which a broker renews its own.").update(Update::PerBroker).no_effect(NO_OWN_LOGIN),
+    double("sasl.login.refresh.window.jitter", "0.05", "The random part of that time.").update(Update::PerBroker).no_effect(NO_OWN_LOGIN),
     string("sasl.mechanism.inter.broker.protocol", "GSSAPI", "The SASL mechanism between brokers.")
         .update(Update::PerBroker)
         .no_effect(ONE_REPLICA),
@@ -374,6 +401,7 @@ pub const BROKER_KEYS: &[ConfigKey] = &[
     int("sasl.server.max.receive.size", "524288", "The maximum size of a request before the client has authenticated.").bytes(),
     string("security.inter.broker.protocol", "PLAINTEXT", "The name of the listener registered for traffic between brokers, if inter.broker.listener.name is not set.")
         .one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
+    int("share.coordinator.cached.buffer.max.bytes", "1048588", "The largest buffer that a share coordinator keeps for its next write.").bytes().at_least(524_288).cluster_wide().no_effect("share groups are not implemented"),
     int("socket.listen.backlog.size", "50", "The listen backlog: connections that wait to be accepted; if not set, the system's maximum.")
         .at_least(1),
     int("socket.receive.buffer.bytes", "102400", "The socket receive buffer (SO_RCVBUF); if not set, or -1, the kernel tunes it.")
