@@ -134,6 +134,26 @@ fn every_mechanism_authenticates_in_both_versions_of_tls() {
 }
 
 #[test]
+fn what_a_connection_speaks_is_told_with_its_requests() {
+    let secured = Secured::start(&[("ottla.admin.listener", "127.0.0.1:0")]);
+    let mut client = secured.connect();
+    log_in(&mut client);
+    check_served(&mut client);
+    let mut open = Client::connect(secured.broker.address());
+    open.send(&metadata(1));
+    open.receive(ApiKey::Metadata, 9, 1);
+    let page = support::http::get(&secured.broker, "/debug/requests");
+    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let slowest = page["slowest_of_last_minute"].as_array().unwrap();
+    let spoken = |principal: &str| {
+        let of = slowest.iter().find(|request| request["principal"] == principal);
+        of.unwrap()["tls"].clone()
+    };
+    assert_eq!(spoken("User:alice"), "TLSv1.3 TLS_AES_256_GCM_SHA384");
+    assert_eq!(spoken("User:ANONYMOUS"), serde_json::Value::Null);
+}
+
+#[test]
 fn requests_behind_the_token_in_one_packet_are_served() {
     let secured = Secured::start(&[]);
     let mut client = secured.connect();

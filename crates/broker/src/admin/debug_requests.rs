@@ -50,6 +50,7 @@ fn slow_request(slow: &SlowRequest, (now, wall_clock): (Moment, Timestamp)) -> V
         "api_version": request.api_version,
         "client_id": &*slow.client_id,
         "principal": &*slow.principal,
+        "tls": slow.spoken.map(|spoken| spoken.to_string()),
         "connection_id": request.connection_id,
         "correlation_id": request.correlation_id,
         "finished_at_ms": wall_clock.0 - age_ms,

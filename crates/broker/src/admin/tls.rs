@@ -27,8 +27,9 @@ pub fn write_metrics(page: &mut Page, view: &TlsView) {
         "counter",
         "TLS handshakes that are done, by version and cipher suite.",
     );
-    for ((version, cipher), count) in &kinds.spoken {
-        page.sample(SPOKEN, &[("version", version), ("cipher", cipher)], *count);
+    for (spoken, count) in &kinds.spoken {
+        let labels = [("version", spoken.version()), ("cipher", &spoken.cipher())];
+        page.sample(SPOKEN, &labels, *count);
     }
     const REFUSALS: &str = "ottla_tls_refusals_total";
     page.metric(

@@ -17,6 +17,7 @@ use slab::Slab;
 use super::recent::Recent;
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
 use super::written::WrittenPartitions;
+use crate::tls::spoken::Spoken;
 
 /// Closed connections whose sums wait for the next reading; further ones closed between two
 /// readings are not reported.
@@ -41,6 +42,8 @@ pub struct Who {
     /// The client id of the first request that moved records.
     pub client_id: Arc<str>,
     pub principal: Arc<str>,
+    /// `None`: the connection is without TLS.
+    pub spoken: Option<Spoken>,
     pub listener_name: Arc<str>,
     pub address: IpAddr,
     pub port: u16,
@@ -392,6 +395,7 @@ mod tests {
             connection_id,
             client_id: "c".into(),
             principal: "User:ANONYMOUS".into(),
+            spoken: None,
             listener_name: "PLAINTEXT".into(),
             address: Ipv4Addr::LOCALHOST.into(),
             port: 1,

@@ -10,6 +10,7 @@ use ottla_wire::api_key::ApiKey;
 use super::activity::Activities;
 use super::histogram::Histogram;
 use super::stage::{STAGE_COUNT, Stage, StageTimes};
+use crate::tls::spoken::Spoken;
 
 /// Client ids come from the network: at most this many are counted separately, the rest together.
 pub const CLIENTS_MAX: usize = 128;
@@ -69,7 +70,17 @@ pub struct ClientRecords {
 pub struct SlowRequest {
     pub client_id: Arc<str>,
     pub principal: Arc<str>,
+    /// `None`: it came without TLS.
+    pub spoken: Option<Spoken>,
     pub request: Finished,
+}
+
+/// Whose request it was, and how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub principal: &'a Arc<str>,
+    /// `None`: without TLS.
+    pub spoken: Option<Spoken>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -153,8 +164,7 @@ impl LoopRecords {
         &self.client_names[client.0 as usize]
     }
 
-    /// - `principal`: whose request it was.
-    pub fn record(&mut self, request: &Finished, principal: &Arc<str>) {
+    pub fn record(&mut self, request: &Finished, origin: Origin<'_>) {
         let total = request.times.total();
         let total_capped = u32::try_from(total).unwrap_or(u32::MAX);
         let api = self.apis.entry(request.api_key).or_default();
@@ -177,10 +187,10 @@ impl LoopRecords {
                 client_api.stage_micros[stage as usize] += u64::from(micros);
             }
         }
-        self.remember_if_slow(request, principal);
+        self.remember_if_slow(request, origin);
     }
 
-    fn remember_if_slow(&mut self, request: &Finished, principal: &Arc<str>) {
+    fn remember_if_slow(&mut self, request: &Finished, origin: Origin<'_>) {
         let number = request.finished.micros() / WINDOW_MICROS;
         let window = &mut self.windows[number as usize % WINDOW_COUNT];
         if window.number != number {
@@ -204,7 +214,8 @@ impl LoopRecords {
             at,
             SlowRequest {
                 client_id,
-                principal: principal.clone(),
+                principal: origin.principal.clone(),
+                spoken: origin.spoken,
                 request: request.clone(),
             },
         );
@@ -311,6 +322,13 @@ impl Totals {
 mod tests {
     use super::*;
 
+    fn origin_of(principal: &Arc<str>) -> Origin<'_> {
+        Origin {
+            principal,
+            spoken: None,
+        }
+    }
+
     fn finished(client: ClientIndex, micros: u64, at_s: u64) -> Finished {
         let mut times = StageTimes::default();
         times.add(Stage::Synced, micros);
@@ -332,7 +350,7 @@ mod tests {
         let mut records = LoopRecords::default();
         for number in 0..10_000 {
             let client = records.client(&format!("client-{number}"));
-            records.record(&finished(client, 1, 0), &"User:a".into());
+            records.record(&finished(client, 1, 0), origin_of(&"User:a".into()));
         }
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(0));
         assert_eq!(totals.clients.len(), CLIENTS_MAX + 1);
@@ -353,11 +371,11 @@ mod tests {
     fn the_slowest_of_the_last_minute_come_first_and_older_ones_are_gone() {
         let mut records = LoopRecords::default();
         let client = records.client("me");
-        records.record(&finished(client, 999_999, 5), &"User:a".into());
+        records.record(&finished(client, 999_999, 5), origin_of(&"User:a".into()));
         for micros in 0..100 {
-            records.record(&finished(client, micros, 70), &"User:a".into());
+            records.record(&finished(client, micros, 70), origin_of(&"User:a".into()));
         }
-        records.record(&finished(client, 500, 75), &"User:b".into());
+        records.record(&finished(client, 500, 75), origin_of(&"User:b".into()));
         let totals = Records(vec![Arc::new(Mutex::new(records))]).totals(Moment::from_micros(76_000_000));
         let own_times: Vec<u64> = totals
             .slowest

@@ -20,7 +20,7 @@ use super::tls_session::TlsPages;
 use crate::executor::cold_reads::ColdReads;
 use crate::metrics::accounts::{AccountBook, Accounts};
 use crate::metrics::activity::{ActivityIndex, Exchange};
-use crate::metrics::recorder::{Finished, LoopRecords};
+use crate::metrics::recorder::{Finished, LoopRecords, Origin};
 use crate::metrics::stage::Stage;
 use crate::rate_limit::RateLimit;
 
@@ -188,12 +188,12 @@ impl LoopContext {
     pub fn finish(
         &mut self,
         request: Finished,
-        principal: &Arc<str>,
+        origin: Origin<'_>,
         activity: Option<(ActivityIndex, Exchange<'_>)>,
     ) {
         {
             let mut records = self.records();
-            records.record(&request, principal);
+            records.record(&request, origin);
             if let Some((index, exchange)) = activity {
                 records.failed(request.api_key, &exchange.seen.errors);
                 records.activities.add(index, &exchange);

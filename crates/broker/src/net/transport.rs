@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use super::tls_session::TlsSession;
+use crate::tls::spoken::Spoken;
 
 /// The transport of one connection.
 #[derive(Debug, Default)]
@@ -22,6 +23,14 @@ impl Transport {
         match self {
             Transport::Plain => None,
             Transport::Tls(session) => session.principal(),
+        }
+    }
+
+    /// What the session speaks; `None` without TLS.
+    pub fn spoken(&self) -> Option<Spoken> {
+        match self {
+            Transport::Plain => None,
+            Transport::Tls(session) => session.spoken(),
         }
     }
 

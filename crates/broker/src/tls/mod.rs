@@ -11,6 +11,7 @@ pub mod distinguished_name;
 mod java_regex;
 pub mod principal_rules;
 pub mod config;
+pub mod spoken;
 pub(crate) mod file_stamp;
 pub mod listener;
 pub mod reload;

@@ -113,6 +113,7 @@ fn aside(client: &Client) -> String {
             .as_deref()
             .filter(|principal| *principal != "User:ANONYMOUS")
             .map(name),
+        client.tls.as_deref().map(name),
         client
             .group_id
             .as_deref()

@@ -50,6 +50,8 @@ pub struct Client {
     pub software_name: Option<String>,
     pub software_version: Option<String>,
     pub principal: Option<String>,
+    /// Version and cipher suite of a connection with TLS.
+    pub tls: Option<String>,
     pub address: Option<String>,
     pub group_id: Option<String>,
     pub member_id: Option<String>,

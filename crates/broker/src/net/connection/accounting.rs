@@ -162,7 +162,7 @@ impl Accounting {
             times: request.times,
             finished: now,
         };
-        context.finish(finished, &client.context().principal, activity);
+        context.finish(finished, client.origin(), activity);
         self.written.clear_into(&mut context.reply.written);
     }
 
@@ -260,6 +260,7 @@ fn who(client: &Client, socket: &TcpStream) -> Who {
         connection_id: facts.connection_id,
         client_id: bounded_name(client.name()).into(),
         principal: facts.principal.clone(),
+        spoken: client.spoken(),
         listener_name: facts.listener_name.clone(),
         address: facts.peer_address,
         port: facts.peer_port,

@@ -10,7 +10,8 @@ use ottla_core::tenant::{TenantClaim, TenantId};
 use super::super::loop_context::LoopContext;
 use super::super::mailbox::NewConnection;
 use super::super::tenancy::Tenancy;
-use crate::metrics::recorder::ClientIndex;
+use crate::metrics::recorder::{ClientIndex, Origin};
+use crate::tls::spoken::Spoken;
 
 pub(super) struct Client {
     /// Its tenant is always that of `tenancy`.
@@ -18,6 +19,8 @@ pub(super) struct Client {
     tenancy: Tenancy,
     /// The client id of the last request, and the index under which it is counted.
     named: Option<(Option<Box<str>>, ClientIndex)>,
+    /// `None`: the connection is without TLS.
+    spoken: Option<Spoken>,
 }
 
 impl Client {
@@ -43,11 +46,23 @@ impl Client {
             },
             tenancy,
             named: None,
+            spoken: new.transport.spoken(),
         }
     }
 
     pub fn context(&self) -> &ConnectionContext {
         &self.context
+    }
+
+    pub fn spoken(&self) -> Option<Spoken> {
+        self.spoken
+    }
+
+    pub fn origin(&self) -> Origin<'_> {
+        Origin {
+            principal: &self.context.principal,
+            spoken: self.spoken,
+        }
     }
 
     pub fn tenant(&self) -> TenantId {

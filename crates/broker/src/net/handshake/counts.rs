@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::tls::spoken::Spoken;
+
 /// The end of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -63,7 +65,7 @@ pub struct HandshakeCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandshakeKinds {
     /// By version and cipher suite.
-    pub spoken: BTreeMap<(&'static str, String), u64>,
+    pub spoken: BTreeMap<Spoken, u64>,
     pub refusals: BTreeMap<String, u64>,
 }
 
@@ -72,8 +74,7 @@ impl HandshakeCounts {
         self.by_outcome[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// - `spoken`: version and cipher suite.
-    pub(super) fn speaks(&self, spoken: (&'static str, String)) {
+    pub(super) fn speaks(&self, spoken: Spoken) {
         *self.lock().spoken.entry(spoken).or_default() += 1;
     }
 

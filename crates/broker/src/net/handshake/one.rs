@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustls::ProtocolVersion;
 
 use super::super::authentication_counts::Means;
 use super::super::mailbox::{Mailbox, NewConnection};
 use super::super::tls_session::{Room, TlsFault, TlsPages, TlsRefusal, TlsSession};
 use super::super::transport::Transport;
 use super::Arrival;
-use crate::tls::config::suite_name;
 use crate::tls::listener::{PrincipalFault, TlsListener};
+use crate::tls::spoken::Spoken;
 
 /// What a client may send before its handshake is done: more than the largest chain of certificates
 /// that rustls takes.
@@ -93,14 +92,8 @@ impl Handshake {
         self.session.connection().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// Version and cipher suite, by their names in the standard.
-    pub fn spoken(&self) -> Option<(&'static str, String)> {
-        let connection = self.session.connection();
-        let version = match connection.protocol_version()? {
-            ProtocolVersion::TLSv1_3 => "TLSv1.3",
-            _ => "TLSv1.2",
-        };
-        Some((version, suite_name(&connection.negotiated_cipher_suite()?)))
+    pub fn spoken(&self) -> Option<Spoken> {
+        self.session.spoken()
     }
 
     /// Notes that it failed by the client's fault.

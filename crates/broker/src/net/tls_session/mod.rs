@@ -17,6 +17,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
 
 use super::input::SHARED_READ_BYTES;
+use crate::tls::spoken::Spoken;
 pub use refusal::TlsRefusal;
 
 /// RFC 8446, 5.1 and 5.2: a record has a head of 5 bytes, at most 2^14 bytes of content, and what
@@ -140,6 +141,13 @@ impl TlsSession {
 
     pub fn connection(&self) -> &UnbufferedServerConnection {
         &self.connection
+    }
+
+    /// `None` before the handshake is done.
+    pub fn spoken(&self) -> Option<Spoken> {
+        let version = self.connection.protocol_version()?;
+        let suite = self.connection.negotiated_cipher_suite()?;
+        Some(Spoken::new(version, suite.suite()))
     }
 
     pub fn principal(&self) -> Option<&Arc<str>> {

@@ -11,7 +11,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureAlgorithm,
+    CipherSuite, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureAlgorithm,
     SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
 };
 use tracing::warn;
@@ -246,8 +246,12 @@ fn suites(ssl: &SslSettings) -> Result<Vec<SupportedCipherSuite>, ConfigError> {
 }
 
 /// The name that the registry of IANA, and Java, have for a suite.
-pub fn suite_name(suite: &SupportedCipherSuite) -> String {
-    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
+fn suite_name(suite: &SupportedCipherSuite) -> String {
+    name_of(suite.suite())
+}
+
+pub fn name_of(suite: CipherSuite) -> String {
+    format!("{suite:?}").replace("TLS13_", "TLS_")
 }
 
 /// The listener's keys. The name that a client asks for (SNI) plays no part, as in Kafka.

@@ -741,6 +741,7 @@ fn add_side(snapshot: &mut Snapshot, side: Observed) {
         client.library = Software::recognise(name, version, &Hints::default()).library;
     }
     client.principal = client.principal.take().or(seen.principal);
+    client.tls = client.tls.take().or(seen.tls);
     client.address = client.address.take().or(seen.address);
     client.group_id = client.group_id.take().or(seen.group_id);
     client.member_id = client.member_id.take().or(seen.member_id);

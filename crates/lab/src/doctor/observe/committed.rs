@@ -187,6 +187,7 @@ mod tests {
             connection_id,
             client_id: client_id.into(),
             principal: "User:ANONYMOUS".into(),
+            tls: None,
             address: HOST,
             is_local: false,
             is_off_at_broker: false,

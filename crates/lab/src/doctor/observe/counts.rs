@@ -35,6 +35,8 @@ pub struct ConnectionCounts {
     pub connection_id: u64,
     pub client_id: Arc<str>,
     pub principal: Arc<str>,
+    /// Version and cipher suite; `None`: without TLS.
+    pub tls: Option<Arc<str>>,
     pub address: IpAddr,
     /// Whether the client runs on the broker's machine.
     pub is_local: bool,

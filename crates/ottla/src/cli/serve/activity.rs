@@ -61,6 +61,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         connection_id: who.connection_id,
         client_id: who.client_id,
         principal: who.principal,
+        tls: who.spoken.map(|spoken| spoken.to_string().into()),
         address: who.address,
         is_local: who.is_local,
         instance_id: who.identity.instance_id().map(|id| id.to_string()),

@@ -88,6 +88,7 @@ pub(super) struct ClientSums {
     /// In a window: the first slice in which it was there from the beginning on.
     first_whole_slice: usize,
     software: Option<(Arc<str>, Arc<str>)>,
+    tls: Option<Arc<str>>,
     /// Its produce requests, or its fetches.
     api: RequestCounts,
     written: Written,
@@ -146,6 +147,7 @@ impl ClientSums {
             *self.unknown_topics.entry(topic.clone()).or_default() += count;
         }
         self.software = later.software.clone().or_else(|| self.software.take());
+        self.tls = later.tls.clone().or_else(|| self.tls.take());
         // A partition that is no longer fetched was reassigned to another member.
         if !later.positions.is_empty() {
             let before = std::mem::take(&mut self.positions);
@@ -311,6 +313,9 @@ fn add_connection(
                 let key = (partition.topic.clone(), partition.partition);
                 sums.positions.insert(key, (stand, stand));
             }
+        }
+        if now.tls.is_some() {
+            sums.tls.clone_from(&now.tls);
         }
         if now.software.is_some() {
             sums.software.clone_from(&now.software);
@@ -643,6 +648,7 @@ fn client(key: &Key, sums: &ClientSums) -> Client {
         software_name: name.map(|name| name.to_string()),
         software_version: version.map(|version| version.to_string()),
         principal: Some(key.principal.to_string()),
+        tls: sums.tls.as_deref().map(str::to_owned),
         address: Some(key.address.to_string()),
         ..Client::default()
     }

@@ -50,6 +50,7 @@ fn producer(connection_id: u64, client_id: &str, requests: u64) -> ConnectionCou
         instance_id: None,
         push_interval_ms: None,
         software: None,
+        tls: None,
         produce: Some(produce),
         fetch: None,
         written: None,
@@ -140,6 +141,29 @@ fn the_time_before_the_first_request_is_no_time_of_the_client() {
     windows.take(reading(5, 0, Vec::new()));
     let both = windows.take(reading(10, 0, vec![earlier, connection(100)]));
     assert_eq!(both[0].seconds, 3.0);
+}
+
+#[test]
+fn what_a_clients_connections_speak_is_told_of_it() {
+    let mut windows = Windows::default();
+    let spoken = "TLSv1.3 TLS_AES_128_GCM_SHA256";
+    let told = |windows: &mut Windows, second: u64, tls: Option<&str>| {
+        let connection = ConnectionCounts {
+            tls: tls.map(Into::into),
+            ..producer(1, "app", second * 100)
+        };
+        let told = windows.take(reading(second, 0, vec![connection]));
+        told.first().and_then(|told| told.client.tls.clone())
+    };
+    assert_eq!(
+        told(&mut windows, 5, Some(spoken)),
+        None,
+        "there is no window yet"
+    );
+    assert_eq!(told(&mut windows, 10, Some(spoken)).as_deref(), Some(spoken));
+    let mut windows = Windows::default();
+    assert_eq!(told(&mut windows, 5, None), None);
+    assert_eq!(told(&mut windows, 10, None), None);
 }
 
 #[test]
