@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -52,8 +53,9 @@ impl Server {
             ])
             .args(["--override", "super.users=User:admin"])
             .args(["--override", "ottla.admin.listener=127.0.0.1:0"])
+            .env("OTTLA_LOG", "info,ottla::authorizer=debug")
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::create(directory.path().join("log")).unwrap())
             .spawn()
             .unwrap();
         let mut ready = String::new();
@@ -95,6 +97,13 @@ impl Server {
 
     fn token_file(&self) -> PathBuf {
         self.directory.path().join("data/ottla.admin.token")
+    }
+
+    /// Whether the log has a line with all of these.
+    fn has_logged(&self, parts: &[&str]) -> bool {
+        let log = std::fs::read_to_string(self.directory.path().join("log")).unwrap();
+        log.lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)))
     }
 
     /// Runs a command with the cluster's address and the settings of `user`.
@@ -229,6 +238,9 @@ fn what_explain_says_is_what_the_broker_does() {
         "--cluster",
     ];
     assert!(said(&server.run_as("admin", &super_user), 0).contains("one of super.users"));
+    // A producer that may not describe the topic does not try to write.
+    assert!(server.has_logged(&["denied", "User:app", "Describe", "orders", "no ACL"]));
+    assert!(server.has_logged(&["allowed", "User:app", "Write", "orders", "is_super_user=false"]));
     // Seeing ACLs needs a permission of its own.
     let error = refused(&server.run_as("app", &WRITE));
     assert!(error.contains("CLUSTER_AUTHORIZATION_FAILED"), "{error}");

@@ -29,7 +29,7 @@ use arc_swap::{ArcSwap, Guard};
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::config::{AuthorizerConfig, ConfigResource, ConfigResourceType};
 use crate::denied::DeniedOperation;
@@ -331,6 +331,7 @@ impl<'a> Limited<'a> {
             // By the version that has decided: a newer one may have come meanwhile.
             let permitted = &self.connection.permitted;
             permitted.remember(self.holder(acls.version), asked);
+            self.tell_permission(&acls.index, asked);
             return Ok(());
         }
         self.note_denial(asked);
@@ -373,6 +374,22 @@ impl<'a> Limited<'a> {
 
     fn acls(&self) -> Guard<Arc<VersionedIndex>> {
         self.authorizer.acls.load()
+    }
+
+    /// Once for what the connection remembers: not for every request.
+    fn tell_permission(&self, index: &AclIndex, asked: Asked<'_>) {
+        debug!(
+            target: "ottla::authorizer",
+            principal = &*self.connection.principal,
+            host = %self.address(),
+            api = %self.api_key,
+            operation = asked.operation.name(),
+            resource_type = asked.resource_type.name(),
+            resource = asked.name,
+            is_super_user = self.is_super_user(),
+            rule = %self.decide(index, asked),
+            "allowed"
+        );
     }
 
     fn note_denial(&self, asked: Asked<'_>) {

@@ -232,10 +232,16 @@ impl<'a> ListenerReader<'a> {
 
     fn warn_about_tokens(&mut self, settings: &OauthSettings, protocol: SecurityProtocol) {
         let listener = self.listener;
-        if settings.issuer.is_none() && settings.audiences.is_empty() {
+        if settings.audiences.is_empty() {
             self.warnings.push(format!(
                 "listener {listener} accepts every token of its identity provider, whatever it was issued for: \
-                 set sasl.oauthbearer.expected.audience or sasl.oauthbearer.expected.issuer"
+                 set sasl.oauthbearer.expected.audience"
+            ));
+        }
+        if settings.issuer.is_none() {
+            self.warnings.push(format!(
+                "listener {listener} accepts tokens that name another issuer, if the keys are the same: \
+                 set sasl.oauthbearer.expected.issuer"
             ));
         }
         if !protocol.has_tls() {
@@ -562,6 +568,10 @@ mod tests {
         assert_eq!(oauth.audiences, ["a", "b"]);
         assert_eq!((&*oauth.subject_claim, &oauth.issuer), ("email", &None));
         assert_eq!((oauth.refresh_ms, oauth.retry_ms), (3_600_000, (100, 10_000)));
+        let warned = config(&[&[SASL], &lines.concat()[..]].concat()).unwrap().warnings;
+        let warned = |about: &str| warned.iter().any(|warning| warning.ends_with(about));
+        assert!(warned("set sasl.oauthbearer.expected.issuer"));
+        assert!(!warned("set sasl.oauthbearer.expected.audience"));
     }
 
     #[test]
