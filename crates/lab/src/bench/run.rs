@@ -170,7 +170,7 @@ fn measure_all(
                     0 => turn,
                     _ => order.accesses.len() - 1 - turn,
                 };
-                let access = &order.accesses[which];
+                let access = &order.accesses[which].at(point.scenario.security);
                 progress(&Progress::Begins {
                     point: &point.name,
                     target: &report.manifest.targets[which].name,

@@ -1,5 +1,6 @@
 //! A cluster under measurement: what it is, and the topics that a point needs on it.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use ottla_wire::error_code::ErrorCode;
 use super::error::BenchError;
 use crate::ask::Door;
 use crate::report::Target;
-use crate::scenario::model::TopicSpec;
+use crate::scenario::model::{Security, TopicSpec};
 
 /// How a cluster is reached, and what is known by whatever started it.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub struct Access {
     pub bootstrap: String,
     /// Kafka's keys for security and the like, for every client.
     pub settings: Vec<(String, String)>,
+    /// Other listeners of the same broker, for the points of a scenario that ask for them.
+    pub listeners: BTreeMap<Security, Listener>,
     /// Ottla's admin address.
     pub admin: Option<Door>,
     pub is_embedded: bool,
@@ -29,7 +32,24 @@ pub struct Access {
     pub process: Option<u32>,
 }
 
+/// One listener of a broker, and Kafka's keys for its clients.
+#[derive(Clone, Debug, Default)]
+pub struct Listener {
+    pub bootstrap: String,
+    pub settings: Vec<(String, String)>,
+}
+
 impl Access {
+    /// The same cluster by its listener with this security, if it has one.
+    pub fn at(&self, security: Security) -> Access {
+        let mut access = self.clone();
+        if let Some(listener) = self.listeners.get(&security) {
+            access.bootstrap.clone_from(&listener.bootstrap);
+            access.settings.clone_from(&listener.settings);
+        }
+        access
+    }
+
     /// Whether every process of the run on this machine is known: a broker here whose process is
     /// not would count as a foreign program.
     pub fn is_seen_whole(&self) -> bool {

@@ -8,7 +8,7 @@ use ottla_wire::config_keys::{
 };
 
 use super::error::hint;
-use super::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario, TopicSpec};
+use super::model::{ConsumerSpec, ProducerSpec, RequestSpec, Scalar, Scenario, Security, TopicSpec};
 use super::{expect, path, sweep, words};
 use crate::load::stamp;
 
@@ -145,6 +145,7 @@ fn check_run(scenario: &Scenario) -> Checked {
     }
     check_topics(&scenario.topics)?;
     check_link(scenario)?;
+    check_security(scenario)?;
     check_broker(&scenario.broker)?;
     if scenario.producers.is_empty() && scenario.consumers.is_empty() && scenario.requests.is_empty() {
         return Err(Problem::new(
@@ -297,6 +298,21 @@ fn check_link(scenario: &Scenario) -> Checked {
             link.stall_ms, link.stall_every_ms
         );
         return Err(Problem::new(&["link", "stall_ms"], message));
+    }
+    Ok(())
+}
+
+/// What reads or writes bytes between client and broker cannot do so with TLS.
+fn check_security(scenario: &Scenario) -> Checked {
+    if scenario.security == Security::Plaintext {
+        return Ok(());
+    }
+    let wrong = |why: &str| Err(Problem::new(&[path::SECURITY], why));
+    if !scenario.requests.is_empty() {
+        return wrong("bare connections (requests) speak plaintext only");
+    }
+    if scenario.link.is_some() {
+        return wrong("the link replaces the addresses in answers, which it cannot read behind TLS");
     }
     Ok(())
 }

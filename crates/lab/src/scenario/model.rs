@@ -25,6 +25,9 @@ pub struct Scenario {
     /// Settings of the embedded broker; with `--bootstrap-server` the report names them as not
     /// applied.
     pub broker: BTreeMap<String, String>,
+    /// How clients reach the embedded broker; a cluster of `--bootstrap-server` is reached as
+    /// `--command-config` says.
+    pub security: Security,
     pub warmup_seconds: f64,
     pub duration_seconds: f64,
     /// How often every point is run, in turn.
@@ -36,6 +39,20 @@ pub struct Scenario {
     pub points: Vec<PointSpec>,
     /// Sentences such as `latency_p99_ms < 20` or `lost == 0`.
     pub expect: Vec<String>,
+}
+
+/// What lies between clients and the embedded broker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Security {
+    #[default]
+    Plaintext,
+    /// TLS; the broker alone shows a certificate.
+    Ssl,
+    /// TLS, and clients authenticate with a password.
+    SaslSsl,
+    /// TLS, and clients show a certificate too.
+    Mtls,
 }
 
 /// The numbers of the file are those of the source; this scales them to a small machine.
@@ -216,6 +233,7 @@ impl Default for Scenario {
             link: None,
             disk: None,
             broker: BTreeMap::new(),
+            security: Security::Plaintext,
             warmup_seconds: 2.0,
             duration_seconds: 10.0,
             rounds: 1,

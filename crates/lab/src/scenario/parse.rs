@@ -150,6 +150,17 @@ expect:
     }
 
     #[test]
+    fn security_goes_with_nothing_that_reads_what_passes() {
+        let told = why("question:", "security: ssl\nlink: {round_trip_ms: 5}\nquestion:");
+        assert!(told.contains("security: the link replaces"), "{told}");
+        let flood = "security: mtls\nrequests: [{name: flood, api: metadata}]\nquestion:";
+        let told = why("question:", flood);
+        assert!(told.contains("security: bare connections"), "{told}");
+        let told = why("question:", "security: tls\nquestion:");
+        assert!(told.contains("sasl_ssl"), "{told}");
+    }
+
+    #[test]
     fn a_value_of_the_wrong_kind_has_a_line() {
         let told = why("partitions: 3", "partitions: three");
         assert!(

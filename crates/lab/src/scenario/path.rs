@@ -7,7 +7,9 @@ use super::error::hint;
 use super::model::{DiskSpec, LinkSpec, Scalar, Scenario};
 
 /// Values of the scenario itself that a point may change.
-const OF_SCENARIO: [&str; 3] = ["duration_seconds", "warmup_seconds", "rounds"];
+const OF_SCENARIO: [&str; 4] = ["duration_seconds", "warmup_seconds", "rounds", SECURITY];
+/// How clients reach the embedded broker.
+pub const SECURITY: &str = "security";
 const GROUPS: [&str; 4] = ["topics", "producers", "consumers", "requests"];
 
 /// Returns the same scenario with another value at `path`.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{ScenarioError, hint};
-use super::model::{PointSpec, Scalar, Scenario};
+use super::model::{PointSpec, Scalar, Scenario, Security};
 use super::path;
 
 /// More points would run for hours and fill an unreadable report.
@@ -57,6 +57,17 @@ pub fn points(scenario: &Scenario) -> Result<Vec<ConcretePoint>, ScenarioError> 
         points.push(concrete(scenario, spec)?);
     }
     Ok(points)
+}
+
+/// Removes what says how the embedded broker is reached; returns whether there was any.
+pub fn without_security(scenario: &mut Scenario) -> bool {
+    let is_swept = scenario.sweep.remove(path::SECURITY).is_some();
+    let points = scenario.points.iter_mut();
+    let is_set = points.fold(false, |is_set, point| {
+        point.set.remove(path::SECURITY).is_some() || is_set
+    });
+    let was = std::mem::take(&mut scenario.security);
+    is_swept || is_set || was != Security::default()
 }
 
 fn concrete(scenario: &Scenario, spec: PointSpec) -> Result<ConcretePoint, ScenarioError> {
@@ -270,6 +281,23 @@ mod tests {
                 .to_string()
                 .contains("two points have the name I")
         );
+    }
+
+    #[test]
+    fn security_is_left_out_for_a_cluster_that_is_reached_otherwise() {
+        let mut scenario = crate::scenario::catalog::find("tls").unwrap();
+        let securities = |scenario: &Scenario| -> Vec<Security> {
+            let points = points(scenario).unwrap();
+            points.iter().map(|point| point.scenario.security).collect()
+        };
+        use Security::{Mtls, Plaintext, SaslSsl, Ssl};
+        assert_eq!(securities(&scenario), [Plaintext, Ssl, SaslSsl, Mtls]);
+        assert!(without_security(&mut scenario));
+        assert_eq!(securities(&scenario), [Plaintext]);
+        assert!(!without_security(&mut scenario));
+        scenario.security = Ssl;
+        assert!(without_security(&mut scenario));
+        assert_eq!(scenario.security, Plaintext);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod canonical;
 mod access;
 mod arguments;
 mod files;
+mod listeners;
 mod progress;
 mod summary;
 
@@ -152,6 +153,12 @@ fn load(arguments: &Run) -> Result<Scenario, Failure> {
     }
     if let Some(rounds) = arguments.rounds {
         scenario.rounds = rounds;
+    }
+    if !arguments.bootstrap_servers.is_empty() && sweep::without_security(&mut scenario) {
+        eprintln!(
+            "ottla bench: the scenario's security is not applied to {}: --command-config says how it is reached",
+            arguments.bootstrap_servers.join(" and ")
+        );
     }
     // The text is parsed once more, so that values from --set are checked like the rest.
     parse::parse(&parse::render(&scenario), &arguments.scenario).map_err(Failure::usage)
