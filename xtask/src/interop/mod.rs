@@ -28,6 +28,7 @@ mod matrix;
 mod mirror;
 mod old_clients;
 mod old_kafka;
+mod oracle;
 pub mod ours;
 mod own_client;
 mod perf;
@@ -52,7 +53,7 @@ use server::{Programs, Site, Target};
 use std::time::{Duration, Instant};
 use table::Table;
 
-const PARTS: [&str; 29] = [
+const PARTS: [&str; 30] = [
     "clients",
     "tools",
     "takeover",
@@ -64,6 +65,7 @@ const PARTS: [&str; 29] = [
     "admin",
     "groups",
     "consumer-protocol",
+    "oracle",
     "client",
     "perf",
     "doctor",
@@ -85,7 +87,8 @@ const PARTS: [&str; 29] = [
 ];
 
 /// Parts about our clients, which of the other clients need only Java's.
-const OWN_PARTS: [&str; 11] = [
+const OWN_PARTS: [&str; 12] = [
+    "oracle",
     "console",
     "event-loops",
     "acls",
@@ -161,7 +164,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     let has = |part: &str| options.parts.iter().any(|named| named == part);
     let started = Instant::now();
-    let needs_ottla = options.parts.iter().any(|part| part != "telemetry");
+    let needs_ottla = options
+        .parts
+        .iter()
+        .any(|part| !["telemetry", "oracle"].contains(&part.as_str()));
     let own = [
         "client",
         "perf",
@@ -214,6 +220,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
     }
     if has("event-loops") {
         event_loops::run(&mut table, &programs)?;
+    }
+    // Classes of both in one process each, for every target.
+    if has("oracle") {
+        oracle::run(&mut table, &programs.kafka)?;
     }
     // From Ottla to Apache Kafka, for every target.
     if has("grow") {

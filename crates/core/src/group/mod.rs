@@ -40,4 +40,6 @@ mod tests;
 mod runtime_tests;
 
 pub use crate::time::Now;
+pub use consumer::assignment::Partitions;
+pub use consumer::assignor::{Assignor, AssignorInput, AssignorMember};
 pub use groups::{Groups, OFFSETS_TOPIC};

@@ -50,7 +50,7 @@ pub(super) fn has_passed(last: TargetEpoch, now: Now, interval_ms: i32) -> bool 
 
 fn input_of(consumer: &ConsumerGroup, topics: &TopicsImage) -> AssignorInput {
     let mut partition_counts = BTreeMap::new();
-    let mut members: Vec<(Option<&Arc<str>>, AssignorMember)> = Vec::with_capacity(consumer.members.len());
+    let mut members = Vec::with_capacity(consumer.members.len());
     for (member_id, member) in &consumer.members {
         let names = consumer.topics_of(&member.metadata);
         let mut ids = BTreeSet::new();
@@ -59,19 +59,14 @@ fn input_of(consumer: &ConsumerGroup, topics: &TopicsImage) -> AssignorInput {
             let partition_count = i32::try_from(topic.partitions.len()).expect("bounded by the metadata log");
             partition_counts.insert(topic.id, partition_count);
         }
-        let member_of_input = AssignorMember {
+        members.push(AssignorMember {
             member_id: member_id.clone(),
+            instance_id: member.metadata.instance_id.clone(),
             topics: ids,
             target: consumer.target_of(member_id),
-        };
-        members.push((member.metadata.instance_id.as_ref(), member_of_input));
+        });
     }
-    // Static members first: their places survive a restart of any other member.
-    members.sort_by_key(|(instance_id, _)| (instance_id.is_none(), *instance_id));
-    AssignorInput {
-        members: members.into_iter().map(|(_, member)| member).collect(),
-        partition_counts,
-    }
+    AssignorInput::new(members, partition_counts)
 }
 
 impl ConsumerGroup {

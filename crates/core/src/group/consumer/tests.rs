@@ -999,17 +999,13 @@ fn an_expression_finds_topics_that_appear_later() {
 type Given<'a> = (&'a str, &'a [Uuid], &'a [(Uuid, i32)]);
 
 fn input(members: &[Given<'_>], counts: &[(Uuid, i32)]) -> AssignorInput {
-    AssignorInput {
-        members: members
-            .iter()
-            .map(|(member_id, topics, target)| AssignorMember {
-                member_id: (*member_id).into(),
-                topics: topics.iter().copied().collect(),
-                target: Arc::new(target.iter().copied().collect()),
-            })
-            .collect(),
-        partition_counts: counts.iter().copied().collect(),
-    }
+    let members = members.iter().map(|(member_id, topics, target)| AssignorMember {
+        member_id: (*member_id).into(),
+        topics: topics.iter().copied().collect(),
+        target: Arc::new(target.iter().copied().collect()),
+        ..AssignorMember::default()
+    });
+    AssignorInput::new(members.collect(), counts.iter().copied().collect())
 }
 
 #[test]
@@ -1051,17 +1047,12 @@ fn random_inputs_are_assigned_completely_evenly_and_with_few_moves() {
                 .map(|(id, _)| *id)
                 .collect()
         };
-        let mut input = AssignorInput {
-            members: ids
-                .iter()
-                .map(|id| AssignorMember {
-                    member_id: (&**id).into(),
-                    topics: subscription(),
-                    target: Arc::default(),
-                })
-                .collect(),
-            partition_counts: topics.iter().copied().collect(),
-        };
+        let members = ids.iter().map(|id| AssignorMember {
+            member_id: (&**id).into(),
+            topics: subscription(),
+            ..AssignorMember::default()
+        });
+        let mut input = AssignorInput::new(members.collect(), topics.iter().copied().collect());
         let first = Assignor::Uniform.assign(&input);
         check_assignment(&input, &first, is_equal);
         for member in &mut input.members {

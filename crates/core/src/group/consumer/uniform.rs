@@ -1,13 +1,22 @@
 //! The assignor `uniform`: shares differ by at most 1 where subscriptions allow it, and a member
 //! keeps as much of its last target as its share allows.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ottla_wire::primitives::Uuid;
 
 use super::assignment::{Partitions, TopicPartition};
 use super::assignor::AssignorInput;
+
+/// The unit in which numbers of partitions for each subscriber are compared.
+const SHARE_SCALE: u64 = 1 << 20;
+
+/// With overlapping subscriptions loads may even out slowly: Apache Kafka ends after as many
+/// rounds.
+const ROUNDS_MAX: usize = 16;
 
 pub(super) fn assign(input: &AssignorInput) -> BTreeMap<Arc<str>, Partitions> {
     let are_equal = input
@@ -57,9 +66,8 @@ fn assign_equally(input: &AssignorInput) -> Vec<Partitions> {
     assigned
 }
 
-/// Subscriptions differ: keep what is allowed, give the rest to the least loaded subscriber, then
-/// move partitions as long as that makes two loads more equal. Each move lowers the sum of squared
-/// loads, so the loop ends.
+/// Subscriptions differ: keep what is allowed, give the rest to the least loaded subscribers, then
+/// move partitions as long as that makes two loads more equal.
 fn balance(input: &AssignorInput) -> Vec<Partitions> {
     let subscribers = input.subscribers();
     let mut free = all_partitions(input);
@@ -73,44 +81,81 @@ fn balance(input: &AssignorInput) -> Vec<Partitions> {
         }
         assigned.push(kept);
     }
-    let mut free: Vec<TopicPartition> = free.into_iter().collect();
-    // Topics with few subscribers first: the others even the loads out.
-    free.sort_by_key(|partition| (subscribers.get(&partition.0).map_or(0, Vec::len), *partition));
-    for partition in free {
-        if let Some(index) = least_loaded(&subscribers, &assigned, partition.0) {
-            assigned[index].insert(partition);
+    let topics = in_order(input, &subscribers);
+    for (topic_id, subscribers) in &topics {
+        for partition in free.range(all_of(*topic_id)) {
+            let index = least_loaded(subscribers, &assigned);
+            assigned[index].insert(*partition);
         }
     }
-    while move_once_each(&subscribers, &mut assigned) {}
+    for _ in 0..ROUNDS_MAX {
+        let moves = topics
+            .iter()
+            .map(|(topic_id, subscribers)| even_out(input, *topic_id, subscribers, &mut assigned));
+        if moves.sum::<usize>() == 0 {
+            break;
+        }
+    }
     assigned
 }
 
-/// Looks at every partition once; returns whether any was moved.
-fn move_once_each(subscribers: &BTreeMap<Uuid, Vec<usize>>, assigned: &mut [Partitions]) -> bool {
-    let mut has_moved = false;
-    for index in 0..assigned.len() {
-        let own: Vec<TopicPartition> = assigned[index].iter().copied().collect();
-        for partition in own {
-            let Some(other) = least_loaded(subscribers, assigned, partition.0) else {
-                continue;
-            };
-            if assigned[index].len() > assigned[other].len() + 1 {
-                assigned[index].remove(&partition);
-                assigned[other].insert(partition);
-                has_moved = true;
-            }
-        }
-    }
-    has_moved
+/// Returns the topics, those with many partitions for each subscriber first: the others even the
+/// loads out.
+fn in_order<'s>(
+    input: &AssignorInput,
+    subscribers: &'s BTreeMap<Uuid, Vec<usize>>,
+) -> Vec<(Uuid, &'s Vec<usize>)> {
+    let mut topics: Vec<(Uuid, &Vec<usize>)> = subscribers.iter().map(|(id, all)| (*id, all)).collect();
+    topics.sort_by_key(|(topic_id, subscribers)| {
+        let count = u64::from(input.partition_counts[topic_id].unsigned_abs());
+        let share = count * SHARE_SCALE / subscribers.len() as u64;
+        (Reverse(share), subscribers.len(), *topic_id)
+    });
+    topics
 }
 
-fn least_loaded(
-    subscribers: &BTreeMap<Uuid, Vec<usize>>,
-    assigned: &[Partitions],
+/// Moves partitions of a topic from its most loaded subscriber to its least loaded one as long as
+/// that makes two loads more equal; returns how many.
+fn even_out(
+    input: &AssignorInput,
     topic_id: Uuid,
-) -> Option<usize> {
-    let candidates = subscribers.get(&topic_id)?.iter().copied();
-    candidates.min_by_key(|index| assigned[*index].len())
+    subscribers: &[usize],
+    assigned: &mut [Partitions],
+) -> usize {
+    let holding = |index: &usize| {
+        let mut own: Vec<TopicPartition> = assigned[*index].range(all_of(topic_id)).copied().collect();
+        // The last is given away first: what the member did not have.
+        own.sort_by_key(|partition| !input.members[*index].target.contains(partition));
+        (*index, own)
+    };
+    let mut holdings: Vec<(usize, Vec<TopicPartition>)> = subscribers.iter().map(holding).collect();
+    let mut moved = 0;
+    loop {
+        let least = least_loaded(subscribers, assigned);
+        let givers = holdings.iter_mut().filter(|(_, own)| !own.is_empty());
+        let Some((most, own)) = givers.max_by_key(|(index, _)| assigned[*index].len()) else {
+            return moved;
+        };
+        if assigned[*most].len() <= assigned[least].len() + 1 {
+            return moved;
+        }
+        let partition = own.pop().expect("it holds one");
+        assigned[*most].remove(&partition);
+        assigned[least].insert(partition);
+        moved += 1;
+    }
+}
+
+fn all_of(topic_id: Uuid) -> RangeInclusive<TopicPartition> {
+    (topic_id, i32::MIN)..=(topic_id, i32::MAX)
+}
+
+fn least_loaded(subscribers: &[usize], assigned: &[Partitions]) -> usize {
+    let least = subscribers
+        .iter()
+        .copied()
+        .min_by_key(|index| assigned[*index].len());
+    least.expect("a topic of the input has subscribers")
 }
 
 /// Returns the partitions of all topics with subscribers.
