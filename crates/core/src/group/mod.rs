@@ -42,4 +42,5 @@ mod runtime_tests;
 pub use crate::time::Now;
 pub use consumer::assignment::Partitions;
 pub use consumer::assignor::{Assignor, AssignorInput, AssignorMember};
+pub use consumer::regex;
 pub use groups::{Groups, OFFSETS_TOPIC};

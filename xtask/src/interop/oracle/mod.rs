@@ -3,6 +3,8 @@
 //! part.
 
 mod assignors;
+mod expressions;
+mod patterns;
 
 use std::fs::{self, File};
 
@@ -13,7 +15,8 @@ use super::toolchain::{self, end_of};
 use crate::kafka::Kafka;
 
 pub fn run(table: &mut Table, kafka: &Kafka) -> Result<()> {
-    assignors::run(table, kafka)
+    assignors::run(table, kafka)?;
+    patterns::run(table, kafka)
 }
 
 /// Runs a program of `xtask/java` with Kafka's jars and `input`, and returns what it prints. The

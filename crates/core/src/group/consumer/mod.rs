@@ -17,7 +17,7 @@ mod range;
 mod uniform;
 pub(crate) mod assignor;
 mod re2;
-pub(crate) mod regex;
+pub mod regex;
 mod reconcile;
 mod target;
 mod admission;

@@ -163,6 +163,15 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_may_list_a_thousand_names() {
+        let names: Vec<String> = (0..1_000)
+            .map(|number| format!("team-{number}.orders.v1"))
+            .collect();
+        let regex = compile(&names.join("|")).unwrap();
+        assert!(regex.is_match(b"team-999.orders.v1"));
+    }
+
+    #[test]
     fn an_expression_that_would_take_much_memory_is_refused() {
         assert!(compile("((a{1000}){1000}){1000}").is_err());
     }
