@@ -40,6 +40,9 @@ const BATCHES: &str = "crates/wire/tests/batches";
 /// Assignments of Apache Kafka's assignors for random groups, below the root.
 const ASSIGNMENTS: &str = "crates/client/tests/golden/assignments.tsv.gz";
 
+/// Records of Apache Kafka's transaction coordinator in every state, below the root.
+const TRANSACTION_STATES: &str = "crates/core/src/transaction/golden";
+
 /// Has Apache Kafka's classes write a sample of every message in every version.
 fn write() -> Result<()> {
     let plain = kafka_jars::root().join("target/golden-java.bin");
@@ -60,6 +63,10 @@ fn write() -> Result<()> {
     java(
         "Batches.java",
         &["write".as_ref(), kafka_jars::root().join(BATCHES).as_ref()],
+    )?;
+    java(
+        "TransactionStates.java",
+        &[kafka_jars::root().join(TRANSACTION_STATES).as_ref()],
     )?;
     Ok(())
 }

@@ -18,6 +18,8 @@ pub mod request;
 pub mod state;
 pub mod record;
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod machine_tests;
 #[cfg(test)]
 mod recovery_tests;
