@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
@@ -72,6 +72,8 @@ impl Clock for TestClock {
 struct TestExecutor {
     jobs: Mutex<Vec<Job>>,
     syncs: Mutex<Vec<Arc<dyn Syncable>>>,
+    /// Syncs that have run.
+    synced: AtomicUsize,
     cold_reads: Arc<Mutex<Vec<DoneRead>>>,
 }
 
@@ -249,7 +251,13 @@ impl Broker {
         syncs
             .into_iter()
             .for_each(|sync| sync.run_sync(self.node.services()));
+        self.executor.synced.fetch_add(count, Ordering::Relaxed);
         count
+    }
+
+    /// Returns how many syncs have run.
+    pub(crate) fn synced(&self) -> usize {
+        self.executor.synced.load(Ordering::Relaxed)
     }
 
     /// Returns the cold reads that ran since the last call.

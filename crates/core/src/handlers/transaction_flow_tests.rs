@@ -183,18 +183,30 @@ pub(crate) fn produce(
     partition: i32,
     sequence: i32,
 ) -> ErrorCode {
+    produce_to(broker, client, producer, &[partition], sequence)[0]
+}
+
+/// Sends one record to each of some partitions, in one request.
+fn produce_to(
+    broker: &Broker,
+    client: Client,
+    producer: Producer,
+    partitions: &[i32],
+    sequence: i32,
+) -> Vec<ErrorCode> {
     let version = if client == Client::New { 12 } else { 9 };
     let records = batch(producer, sequence);
+    let data = partitions.iter().map(|index| PartitionProduceData {
+        index: *index,
+        records: Some(&records),
+    });
     let request = ProduceRequest {
         transactional_id: Some(ID),
         acks: -1,
         timeout_ms: 1_000,
         topic_data: vec![TopicProduceData {
             name: "t",
-            partition_data: vec![PartitionProduceData {
-                index: partition,
-                records: Some(&records),
-            }],
+            partition_data: data.collect(),
             ..Default::default()
         }],
     };
@@ -203,7 +215,8 @@ pub(crate) fn produce(
     })
     .unwrap();
     let response = read(&bytes, |reader| ProduceResponse::decode(reader, version));
-    error(response.responses[0].partition_responses[0].error_code)
+    let answers = response.responses[0].partition_responses.iter();
+    answers.map(|answer| error(answer.error_code)).collect()
 }
 
 pub(crate) fn end(
@@ -465,6 +478,52 @@ fn offsets_of_a_transaction_are_answered_when_they_are_durable_and_so_is_their_e
     });
     assert_eq!(fetch, 1, "a power cut could still take the marker back");
     assert_eq!(committed(&broker), Ok(8));
+}
+
+/// Does what is due, and syncs, until there is nothing more to do.
+pub(crate) fn finish(broker: &Broker) {
+    loop {
+        tick(broker);
+        if broker.settle() + broker.sync() == 0 {
+            return;
+        }
+    }
+}
+
+/// The beginning of the transaction, records in each partition, the decision, a marker in each
+/// partition; its end rides on the next beginning.
+#[test]
+fn a_transaction_alone_costs_two_syncs_and_two_for_each_of_its_partitions() {
+    let broker = broker_with(&[("ottla.durability", "disk")]);
+    let mut producer = init(&broker);
+    finish(&broker);
+    for is_commit in [true, true, false] {
+        let before = broker.synced();
+        let produced = produce_to(&broker, Client::New, producer, &[0, 1], 0);
+        assert_eq!(produced, [ErrorCode::None; 2]);
+        producer = end(&broker, Client::New, producer, is_commit).unwrap();
+        finish(&broker);
+        assert_eq!(broker.synced() - before, 2 * 2 + 2);
+        assert_eq!(broker.node.transactions.decided(), 0);
+    }
+    // Whatever waits for the end to be durable asks for it.
+    let before = broker.synced();
+    assert_eq!(described(&broker), "CompleteAbort");
+    assert_eq!(broker.synced() - before, 1);
+    assert_eq!(described(&broker), "CompleteAbort");
+    assert_eq!(broker.synced() - before, 1);
+}
+
+pub(crate) fn described(broker: &Broker) -> String {
+    let request = DescribeTransactionsRequest {
+        transactional_ids: vec![ID],
+    };
+    let bytes = ask(broker, ApiKey::DescribeTransactions, 0, |body| {
+        request.encode(body, 0)
+    })
+    .unwrap();
+    let response = read(&bytes, |reader| DescribeTransactionsResponse::decode(reader, 0));
+    response.transaction_states[0].transaction_state.to_owned()
 }
 
 #[test]

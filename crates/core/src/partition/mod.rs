@@ -83,6 +83,13 @@ enum SyncState {
     },
 }
 
+/// Whether an append asks for a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    Sync,
+    None,
+}
+
 /// The identity of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -191,6 +198,16 @@ impl Partition {
         origin: Origin,
         batches: &[BatchToAppend<'_>],
     ) -> Result<Appended, AppendError> {
+        self.append_with(services, origin, batches, Urgency::Sync)
+    }
+
+    fn append_with(
+        self: &Arc<Self>,
+        services: &Services,
+        origin: Origin,
+        batches: &[BatchToAppend<'_>],
+        urgency: Urgency,
+    ) -> Result<Appended, AppendError> {
         let mut state = self.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.refusal());
@@ -212,7 +229,8 @@ impl Partition {
                 }
                 // Without syncs the broker must start write-back itself, or dirty pages pile up
                 // until the kernel stalls writers.
-                if self.durability == Durability::Disk || state.log.wants_writeback() {
+                let is_urgent = self.durability == Durability::Disk && urgency == Urgency::Sync;
+                if is_urgent || state.log.wants_writeback() {
                     wants_thread = state.sync.request();
                 }
             }
@@ -247,17 +265,24 @@ impl Partition {
         self.append_built(services, Origin::Broker, batches)
     }
 
+    /// The same without asking for a sync. The batches become durable with whatever is appended
+    /// next, with a checkpoint, or when the log is closed; call `request_sync` when something waits
+    /// for them.
+    pub fn append_unhurried(
+        self: &Arc<Self>,
+        services: &Services,
+        batches: &[u8],
+    ) -> Result<Appended, AppendError> {
+        self.append_with(services, Origin::Broker, &parsed(batches), Urgency::None)
+    }
+
     fn append_built(
         self: &Arc<Self>,
         services: &Services,
         origin: Origin,
         batches: &[u8],
     ) -> Result<Appended, AppendError> {
-        let batches = batch::batches(batches)
-            .map(|batch| batch.map(BatchToAppend::from))
-            .collect::<Result<Vec<_>, _>>()
-            .expect("the broker builds whole batches");
-        self.append(services, origin, &batches)
+        self.append(services, origin, &parsed(batches))
     }
 
     /// The first step of a checkpoint; `None` if there is nothing to write, or not before the next
@@ -582,6 +607,13 @@ impl SyncState {
             }
         }
     }
+}
+
+fn parsed(batches: &[u8]) -> Vec<BatchToAppend<'_>> {
+    batch::batches(batches)
+        .map(|batch| batch.map(BatchToAppend::from))
+        .collect::<Result<_, _>>()
+        .expect("the broker builds whole batches")
 }
 
 fn wake(wakers: Vec<Waker>) {

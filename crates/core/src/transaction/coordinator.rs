@@ -28,7 +28,7 @@ use crate::coordinator::delivery;
 use crate::coordinator::replay;
 use crate::image::features::TRANSACTION_VERSION;
 use crate::partition::Partition;
-use crate::services::{ColdRead, Payer, Services};
+use crate::services::{ColdRead, Payer, Services, Syncable as _};
 use crate::slot::Slot;
 use crate::storage::Storage;
 use crate::time::{Moment, Now};
@@ -436,6 +436,7 @@ impl Coordinator {
         let Stage::Ready(ready) = &mut state.stage else {
             return Ok(None);
         };
+        let is_awaited = !step.replies.is_empty() || !step.effects.is_empty();
         if !step.records.is_empty() {
             let versioned = |record| Versioned {
                 record,
@@ -444,7 +445,7 @@ impl Coordinator {
             let records: Vec<Versioned> = step.records.into_iter().map(versioned).collect();
             let timestamp = services.clock.timestamp();
             let batches = batch::build(&records, timestamp, Codec::None, self.batch_bytes_max);
-            match ready.partition.append_internal(services, &batches) {
+            match ready.partition.append_unhurried(services, &batches) {
                 Ok(appended) => ready.end_offset = appended.last_offset + 1,
                 Err(error) => {
                     error!(partition = ready.partition.index, %error, "the transaction coordinator starts over: a write failed");
@@ -452,6 +453,11 @@ impl Coordinator {
                     return Err(ErrorCode::CoordinatorNotAvailable);
                 }
             }
+        }
+        // The end of a transaction rides on the beginning of the next one: nothing waits for it
+        // alone. What waits now waits for all of the log before it.
+        if is_awaited && ready.partition.high_watermark() < ready.end_offset {
+            ready.partition.clone().request_sync(services);
         }
         for effect in step.effects {
             match effect {

@@ -19,8 +19,8 @@ use crate::config::NodeConfig;
 use crate::group::groups::partition_for;
 use crate::handlers::metadata_tests::Broker;
 use crate::handlers::transaction_flow_tests::{
-    Client, add_partition, broker, broker_with, commit_offset, committed, end, init, produce, readable, send,
-    tick,
+    Client, add_partition, broker, broker_with, commit_offset, committed, described, end, finish, init,
+    produce, readable, send, tick,
 };
 use crate::time::Moment;
 
@@ -295,6 +295,54 @@ fn a_machine_that_was_dropped_is_not_due() {
     broker.advance_ms(2 * HOUR_MS);
     broker.node.on_deadline(now(&broker));
     assert!(broker.node.next_deadline().is_none_or(|due| due > now(&broker)));
+}
+
+/// The broker that comes after one, whose machine loses what was not synced.
+fn after_power_cut(broker: Broker) -> Broker {
+    let config = (*broker.node.storage.config).clone();
+    let Broker { disk, node, .. } = broker;
+    drop(node);
+    disk.power_cut();
+    let again = Broker::on(disk, config);
+    while again.settle() > 0 {}
+    again
+}
+
+/// Nothing waits for the end of a transaction, so that it asks for no sync: a power cut may take
+/// it, and then the markers are written again. What follows in the log, a checkpoint and a clean
+/// stop keep it.
+#[test]
+fn the_end_of_a_transaction_that_a_power_cut_takes_is_written_again() {
+    let keeps: [(&str, fn(&Broker)); 4] = [
+        ("nothing", |_| {}),
+        ("a describe", |broker| {
+            assert_eq!(described(broker), "CompleteCommit");
+        }),
+        ("a checkpoint", |broker| {
+            broker.advance_ms(HOUR_MS);
+            broker.node.maintain();
+            broker.sync();
+        }),
+        ("a clean stop", |broker| broker.node.close().unwrap()),
+    ];
+    for (name, keep) in keeps {
+        let broker = broker_with(&[("ottla.durability", "disk")]);
+        let producer = init(&broker);
+        assert_eq!(send(&broker, Client::New, producer, 0, 0), ErrorCode::None);
+        let next = end(&broker, Client::New, producer, true).unwrap();
+        finish(&broker);
+        keep(&broker);
+        let again = after_power_cut(broker);
+        let is_lost = again.node.transactions.decided() == 1;
+        assert_eq!(is_lost, name == "nothing", "{name}");
+        finish(&again);
+        assert_eq!(again.node.transactions.decided(), 0, "{name}");
+        // A record, its marker, and that marker again.
+        let end_offset = 2 + i64::from(is_lost);
+        assert_eq!(readable(&again.node, 0), (end_offset, end_offset), "{name}");
+        assert_eq!(send(&again, Client::New, next, 0, 0), ErrorCode::None, "{name}");
+        assert!(end(&again, Client::New, next, false).is_ok(), "{name}");
+    }
 }
 
 /// Kills a broker and damages the newest batch of a log, which its next start cuts off.
