@@ -17,6 +17,7 @@ pub mod trial;
 pub mod network;
 pub mod brokers;
 pub mod producing;
+pub mod transacting;
 pub mod served;
 pub mod group_links;
 pub mod group_oracle;

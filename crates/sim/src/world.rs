@@ -91,6 +91,11 @@ impl World {
         }
     }
 
+    /// Changes a property of the broker's next start.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.properties.insert(key.to_string(), value.to_string());
+    }
+
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }

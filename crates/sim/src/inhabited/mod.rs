@@ -584,6 +584,13 @@ impl<'a> Aborted<'a> {
     }
 }
 
+/// Whether readers of committed records are held up before the last record.
+pub fn is_held_up(broker: &mut impl Caller, place: Place) -> bool {
+    let last = [Isolation::Uncommitted, Isolation::Committed]
+        .map(|isolation| offset_at(broker, place, LATEST, isolation));
+    last[0] != last[1]
+}
+
 /// Returns the answer of ListOffsets for a timestamp, or for a special value such as -1.
 fn offset_at(
     broker: &mut impl Caller,
