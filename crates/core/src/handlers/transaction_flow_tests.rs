@@ -40,7 +40,7 @@ use crate::time::Moment;
 const PAGE_CACHE: [(&str, &str); 1] = [("ottla.durability", "page-cache")];
 const ID: &str = "billing";
 const GROUP: &str = "readers";
-const TIMEOUT_MS: i32 = 10_000;
+pub(crate) const TIMEOUT_MS: i32 = 10_000;
 
 pub(crate) type Producer = (i64, i16);
 
@@ -183,17 +183,17 @@ pub(crate) fn produce(
     partition: i32,
     sequence: i32,
 ) -> ErrorCode {
-    produce_to(broker, client, producer, &[partition], sequence)[0]
+    produce_to(broker, client, producer, &[partition], sequence)[0].0
 }
 
-/// Sends one record to each of some partitions, in one request.
-fn produce_to(
+/// Sends one record to each of some partitions, in one request; returns codes and base offsets.
+pub(crate) fn produce_to(
     broker: &Broker,
     client: Client,
     producer: Producer,
     partitions: &[i32],
     sequence: i32,
-) -> Vec<ErrorCode> {
+) -> Vec<(ErrorCode, i64)> {
     let version = if client == Client::New { 12 } else { 9 };
     let records = batch(producer, sequence);
     let data = partitions.iter().map(|index| PartitionProduceData {
@@ -216,7 +216,9 @@ fn produce_to(
     .unwrap();
     let response = read(&bytes, |reader| ProduceResponse::decode(reader, version));
     let answers = response.responses[0].partition_responses.iter();
-    answers.map(|answer| error(answer.error_code)).collect()
+    answers
+        .map(|answer| (error(answer.error_code), answer.base_offset))
+        .collect()
 }
 
 pub(crate) fn end(
@@ -497,10 +499,10 @@ fn a_transaction_alone_costs_two_syncs_and_two_for_each_of_its_partitions() {
     let broker = broker_with(&[("ottla.durability", "disk")]);
     let mut producer = init(&broker);
     finish(&broker);
-    for is_commit in [true, true, false] {
+    for (is_commit, offset) in [(true, 0), (true, 2), (false, 4)] {
         let before = broker.synced();
         let produced = produce_to(&broker, Client::New, producer, &[0, 1], 0);
-        assert_eq!(produced, [ErrorCode::None; 2]);
+        assert_eq!(produced, [(ErrorCode::None, offset); 2]);
         producer = end(&broker, Client::New, producer, is_commit).unwrap();
         finish(&broker);
         assert_eq!(broker.synced() - before, 2 * 2 + 2);

@@ -19,8 +19,8 @@ use crate::config::NodeConfig;
 use crate::group::groups::partition_for;
 use crate::handlers::metadata_tests::Broker;
 use crate::handlers::transaction_flow_tests::{
-    Client, add_partition, broker, broker_with, commit_offset, committed, described, end, finish, init,
-    produce, readable, send, tick,
+    Client, TIMEOUT_MS, add_partition, broker, broker_with, commit_offset, committed, described, end, finish,
+    init, produce, produce_to, readable, send, tick,
 };
 use crate::time::Moment;
 
@@ -211,6 +211,86 @@ fn a_batch_behind_the_abort_of_its_transaction_opens_none() {
     assert_eq!(late, ErrorCode::InvalidProducerEpoch);
     let (high_watermark, last_stable) = readable(&broker.node, 1);
     assert_eq!(high_watermark, last_stable);
+}
+
+/// KAFKA-12671: a request that adds a partition arrives behind the end of its transaction. Before
+/// KIP-890 it begins another one, and a late batch belongs to that; the coordinator knows it, so
+/// that it holds up no reader for longer than it may take.
+#[test]
+fn a_partition_that_is_added_behind_the_end_of_its_transaction_is_let_go() {
+    let broker = broker();
+    let producer = init(&broker);
+    assert_eq!(send(&broker, Client::Old, producer, 0, 0), ErrorCode::None);
+    end(&broker, Client::Old, producer, false).unwrap();
+    tick(&broker);
+    assert_eq!(add_partition(&broker, producer, 0), ErrorCode::None);
+    assert_eq!(produce(&broker, Client::Old, producer, 0, 1), ErrorCode::None);
+    assert_eq!(readable(&broker.node, 0), (3, 2));
+    broker.advance_ms(TIMEOUT_MS as u64 + 1);
+    tick(&broker);
+    assert_eq!(readable(&broker.node, 0), (4, 4));
+    assert_eq!(aborted(&broker), [0, 2]);
+
+    // Since KIP-890 its epoch is that of an earlier transaction.
+    let producer = init(&broker);
+    assert_eq!(send(&broker, Client::New, producer, 0, 0), ErrorCode::None);
+    end(&broker, Client::New, producer, false).unwrap();
+    tick(&broker);
+    assert_eq!(add_partition(&broker, producer, 0), ErrorCode::ProducerFenced);
+    assert_eq!(broker.node.transactions.open(), []);
+}
+
+/// How a broker goes down and comes back.
+type Restart = fn(Broker) -> Broker;
+
+fn after_clean_stop(broker: Broker) -> Broker {
+    broker.node.close().unwrap();
+    after_power_cut(broker)
+}
+
+/// Jepsen, Redpanda 21.10.1: a batch whose answer was lost was appended once more, or answered with
+/// another offset.
+#[test]
+fn a_batch_that_is_repeated_after_a_restart_is_answered_with_the_offset_that_it_had() {
+    for restart in [after_power_cut as Restart, after_clean_stop] {
+        for client in [Client::New, Client::Old] {
+            let broker = broker_with(&[("ottla.durability", "disk")]);
+            let producer = init(&broker);
+            for sequence in 0..2 {
+                assert_eq!(send(&broker, client, producer, 0, sequence), ErrorCode::None);
+            }
+            let again = restart(broker);
+            finish(&again);
+            for sequence in [1, 0] {
+                let answers = produce_to(&again, client, producer, &[0], sequence);
+                assert_eq!(answers, [(ErrorCode::None, i64::from(sequence))], "{client:?}");
+            }
+            assert_eq!(readable(&again.node, 0), (2, 0), "{client:?}");
+            assert_eq!(send(&again, client, producer, 0, 2), ErrorCode::None);
+            end(&again, client, producer, true).unwrap();
+            finish(&again);
+            assert_eq!(readable(&again.node, 0), (4, 4), "{client:?}");
+        }
+    }
+}
+
+/// Jepsen, Bufstream 0.1.0: offset 0 in the answer to a batch that was not acknowledged. An answer
+/// that becomes an error while it waits for the disk loses its offset; a repeated batch that waits
+/// has the offset of the first one.
+#[test]
+fn an_answer_names_the_offset_of_its_batch_or_none() {
+    let broker = broker_with(&[("ottla.durability", "disk")]);
+    let producer = init(&broker);
+    let both = |sequence| produce_to(&broker, Client::New, producer, &[0, 1], sequence);
+    assert_eq!(both(0), [(ErrorCode::None, 0); 2]);
+    broker.disk.fail_next_sync();
+    let mut answers = both(1);
+    answers.sort_by_key(|answer| answer.1);
+    let failed = (ErrorCode::KafkaStorageError, -1);
+    assert_eq!(answers, [failed, (ErrorCode::None, 1)]);
+    let mut repeated = both(1);
+    repeated.sort_by_key(|answer| answer.1);
+    assert_eq!(repeated, answers);
 }
 
 /// The group coordinator is loaded again before, or after, the marker is in its log; in between it
