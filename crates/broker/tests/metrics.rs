@@ -250,7 +250,7 @@ fn other_names_are_given_on_request_and_no_family_twice() {
         ),
         (
             "?names=confluent",
-            "kafka_network_requestmetrics_requestspersec{request=\"Produce\"} 2",
+            "kafka_network_requestmetrics_requestspersec{request=\"Produce\",version=\"9\"} 2",
         ),
         (
             "?names=reporter",

@@ -12,7 +12,7 @@ use super::cluster::write_unclean_elections;
 use super::connection_rates::Rates;
 use super::exposition::Page;
 use super::lag::LagReading;
-use crate::metrics::recorder::{Records, Totals};
+use crate::metrics::recorder::{Records, Totals, VERSIONS_MAX};
 
 /// The most names and versions of client libraries; they come from the network.
 const SOFTWARE_MAX: usize = 50;
@@ -28,20 +28,29 @@ pub fn write_metrics(page: &mut Page, view: &AdminView, totals: &Totals, lags: &
     write_groups(page, lags);
 }
 
-/// Kafka tells fetches of consumers and of followers apart; here are no followers.
+/// By API and version. Kafka tells fetches of consumers and of followers apart; here are no
+/// followers. A series begins with the first request, as in Kafka.
 fn write_requests(page: &mut Page, totals: &Totals) {
     const REQUESTS: &str = "kafka_network_requestmetrics_requestspersec";
-    page.metric(REQUESTS, "counter", "Requests by API.");
+    page.metric(REQUESTS, "counter", "Requests by API and version.");
+    let mut write = |request: &str, version: usize, count: u64| {
+        let version = match version {
+            VERSIONS_MAX => String::from("other"),
+            version => version.to_string(),
+        };
+        let labels = [("request", request), ("version", &*version)];
+        page.sample(REQUESTS, &labels, count);
+    };
     for (api_key, records) in &totals.apis {
-        page.sample(REQUESTS, &[("request", api_key.name())], records.count);
+        let counts = records.versions.iter().enumerate();
+        for (version, count) in counts.filter(|(_, count)| **count > 0) {
+            write(api_key.name(), version, *count);
+            if *api_key == ApiKey::Fetch {
+                write("FetchConsumer", version, *count);
+                write("FetchFollower", version, 0);
+            }
+        }
     }
-    let fetches = totals.apis.get(&ApiKey::Fetch);
-    page.sample(
-        REQUESTS,
-        &[("request", "FetchConsumer")],
-        fetches.map_or(0, |records| records.count),
-    );
-    page.sample(REQUESTS, &[("request", "FetchFollower")], 0);
 }
 
 fn write_errors(page: &mut Page, totals: &Totals) {

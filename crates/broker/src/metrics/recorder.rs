@@ -16,6 +16,10 @@ use crate::tls::spoken::Spoken;
 pub const CLIENTS_MAX: usize = 128;
 pub const OTHER_CLIENTS: &str = "other";
 
+/// Versions of an API that are counted separately: Apache Kafka's newest is 18. Clients may ask
+/// with any number; the others are counted together.
+pub const VERSIONS_MAX: usize = 32;
+
 const WINDOW_COUNT: usize = 6;
 const WINDOW_MICROS: u64 = 10_000_000;
 const SLOWEST_PER_WINDOW: usize = 16;
@@ -39,16 +43,32 @@ pub struct Finished {
     pub finished: Moment,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ApiRecords {
     pub count: u64,
     pub request_bytes: u64,
     pub reply_bytes: u64,
+    /// By version; the last one counts all beyond [`VERSIONS_MAX`].
+    pub versions: [u64; VERSIONS_MAX + 1],
     /// Only values above zero; `count` minus their number is the number of zeros.
     pub stages: [Histogram; STAGE_COUNT],
     pub total: Histogram,
     /// The total without the waits that clients ask for.
     pub own: Histogram,
+}
+
+impl Default for ApiRecords {
+    fn default() -> ApiRecords {
+        ApiRecords {
+            count: 0,
+            request_bytes: 0,
+            reply_bytes: 0,
+            versions: [0; VERSIONS_MAX + 1],
+            stages: Default::default(),
+            total: Histogram::default(),
+            own: Histogram::default(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,6 +191,8 @@ impl LoopRecords {
         api.count += 1;
         api.request_bytes += u64::from(request.request_bytes);
         api.reply_bytes += request.reply_bytes;
+        let version = usize::try_from(request.api_version).unwrap_or(VERSIONS_MAX);
+        api.versions[version.min(VERSIONS_MAX)] += 1;
         api.total.record(total_capped);
         api.own
             .record(u32::try_from(request.times.own_time()).unwrap_or(u32::MAX));
@@ -278,6 +300,8 @@ impl Totals {
             into.count += from.count;
             into.request_bytes += from.request_bytes;
             into.reply_bytes += from.reply_bytes;
+            let versions = into.versions.iter_mut().zip(from.versions);
+            versions.for_each(|(into, from)| *into += from);
             into.own.merge(&from.own);
             into.total.merge(&from.total);
             into.stages
@@ -343,6 +367,25 @@ mod tests {
             times,
             finished: Moment::from_micros(at_s * 1_000_000),
         }
+    }
+
+    #[test]
+    fn versions_that_no_api_has_are_counted_together() {
+        let mut records = LoopRecords::default();
+        for api_version in [9, 9, 0, 31, 32, i16::MAX, -1] {
+            let request = Finished {
+                api_version,
+                ..finished(ClientIndex(0), 1, 0)
+            };
+            records.record(&request, &"User:a".into());
+        }
+        let one = Arc::new(Mutex::new(records));
+        let totals = Records(vec![one.clone(), one]).totals(Moment::from_micros(0));
+        let versions = &totals.apis[&ApiKey::Produce].versions;
+        let counted: Vec<(usize, u64)> = (versions.iter().copied().enumerate())
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        assert_eq!(counted, [(0, 2), (9, 4), (31, 2), (VERSIONS_MAX, 6)]);
     }
 
     #[test]
