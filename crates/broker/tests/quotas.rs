@@ -619,6 +619,30 @@ fn request_time_is_limited_for_every_api() {
         page.contains("\"client_id\": \"limited\"") && page.contains("\"limit\": 0.0001"),
         "{page}"
     );
+    assert!(page.contains("\"set_for\": \"client-id limited\""), "{page}");
+    let page: serde_json::Value = serde_json::from_str(&fixture.page("/tenants")).unwrap();
+    let tenants = page["tenants"].as_array().unwrap();
+    let limited = tenants.iter().find(|tenant| tenant["name"] == "limited").unwrap();
+    let quota = &limited["quotas"][0];
+    assert_eq!(
+        (&quota["quota"], &quota["set_for"]),
+        (&"request_percentage".into(), &"client-id limited".into())
+    );
+    assert_eq!((&quota["limit"], &quota["clients"]), (&0.0001.into(), &1.into()));
+    assert!(
+        quota["throttles"].as_u64() >= Some(3) && quota["throttle_ms"].as_u64() > Some(0),
+        "{limited}"
+    );
+    let others: Vec<_> = tenants
+        .iter()
+        .filter(|tenant| tenant["name"] != "limited")
+        .collect();
+    assert!(
+        others
+            .iter()
+            .all(|tenant| tenant["quotas"] == serde_json::json!([])),
+        "{page}"
+    );
 }
 
 #[test]

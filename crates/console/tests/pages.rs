@@ -235,6 +235,29 @@ fn the_overview_says_what_is_the_case() {
 }
 
 #[test]
+fn quotas_are_told_with_the_entity_that_they_were_set_for_and_how_long_they_throttled() {
+    let html = get(&site(State::Loaded, 0), "/tenants", "").body;
+    let (_, quotas) = html.split_once("id=\"quotas\"").unwrap();
+    for part in [
+        "producer_byte_rate",
+        "50 MB/s",
+        "48.7 MB/s",
+        "client-id default",
+        "14 times",
+        "2.31 s",
+        "200 %",
+        "once",
+        "Not shown: 3 quotas.",
+    ] {
+        assert!(quotas.contains(part), "{part}: {quotas}");
+    }
+    let none = get(&site(State::Empty, 0), "/tenants", "").body;
+    assert!(none.contains("No quota applies to a tenant that has been seen."));
+    let stock = get(&site(State::Stock, 0), "/tenants", "").body;
+    assert!(stock.contains("kafka-configs.sh --describe"), "{stock}");
+}
+
+#[test]
 fn pages_stay_small_however_many_topics_there_are() {
     let site = site(State::Loaded, 40_000);
     let list = get(&site, "/topics", "").body;

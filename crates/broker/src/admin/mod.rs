@@ -223,7 +223,7 @@ async fn requests(State(view): State<AdminView>) -> Response {
 }
 
 async fn tenants_page(State(view): State<AdminView>) -> Response {
-    json(&tenants::render(&view.tenants))
+    json(&tenants::render(&view.tenants, &view.node.quotas))
 }
 
 /// Keeps the history of the tenants over the last hour, and of connections over the last minute.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ottla_core::node::Node;
 use ottla_core::quota::kind::KIND_COUNT;
+use ottla_core::quota::limits::{Part, SetFor};
 use ottla_core::quota::registry::{ClientReport, OTHERS};
 use ottla_core::quota::{QuotaKind, Quotas};
 use serde_json::{Map, Value, json};
@@ -62,6 +63,7 @@ fn quota(client: &ClientReport, kind: QuotaKind) -> Value {
     let index = kind as usize;
     json!({
         "limit": client.limits[index],
+        "set_for": client.set_for[index].map(|set_for| entity(client, set_for)),
         "used": client.sums.used[index] as f64 * kind.scale(),
         "rate": client.rates.now[index],
         "rate_max": client.rates.peak[index],
@@ -69,6 +71,21 @@ fn quota(client: &ClientReport, kind: QuotaKind) -> Value {
         "throttles": client.sums.throttles[index],
         "throttle_ms": client.sums.throttle_micros[index] / 1_000,
     })
+}
+
+/// The entity that a limit was set for, in the words of Kafka's tools: `user ana and client-id
+/// default`.
+pub fn entity(client: &ClientReport, set_for: SetFor) -> String {
+    let parts = [
+        ("user", set_for.user, &client.user),
+        ("client-id", set_for.client_id, &client.client_id),
+    ];
+    let words = parts.into_iter().filter_map(|(kind, part, name)| match part {
+        Part::Named => Some(format!("{kind} {name}")),
+        Part::Default => Some(format!("{kind} default")),
+        Part::Absent => None,
+    });
+    words.collect::<Vec<String>>().join(" and ")
 }
 
 /// Returns Kafka's names for a kind of quota: type, rate metric and its help.

@@ -1,8 +1,8 @@
 //! `/tenants`: what each tenant costs, and who makes others wait.
 
 use ottla_lab::markup::Markup;
-use ottla_lab::numbers::{count, number, percent};
-use ottla_lab::tenants::document::{Document, Tenant};
+use ottla_lab::numbers::{count, duration, number, percent};
+use ottla_lab::tenants::document::{Document, Tenant, TenantQuota};
 use serde_json::{Value, json};
 
 use super::{Form, Page, View, draw_pager, json_text, lead_of, paged};
@@ -11,6 +11,9 @@ use crate::draw::line;
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, link, name, plain, rate, strong, text};
 use crate::source::{Told, Untold};
+
+/// Tenants whose quotas are listed, those that were throttled longest.
+const LIMITED_MAX: usize = 50;
 
 /// Tenants of the picture of who makes others wait.
 const PAIRS_MAX: usize = 12;
@@ -26,7 +29,12 @@ pub fn page(view: &View<'_>) -> Page {
         title: String::from("Tenants"),
         place: "/tenants",
         json: document(&text_of, &read, &lead, view),
-        blocks: vec![head("Tenants", "", &lead, &[]), shares(&read, view), waits(&read)],
+        blocks: vec![
+            head("Tenants", "", &lead, &[]),
+            shares(&read, view),
+            quotas(&read),
+            waits(&read),
+        ],
     }
 }
 
@@ -123,6 +131,84 @@ fn shares(read: &Told<Document>, view: &View<'_>) -> Block {
         table.draw(page);
         draw_pager(&text, view.query, read.tenants.len(), page);
     })
+}
+
+fn quotas(read: &Told<Document>) -> Block {
+    let note = "The limit that applies to the clients of each tenant: the most specific one, as Kafka chooses it. Throttled: since the broker started.";
+    block("quotas", "Quotas in force", note, |page| {
+        let Ok(read) = read else {
+            return nothing(
+                "Whether a quota throttled a client is told by an Ottla; kafka-configs.sh --describe lists those that are set.",
+                page,
+            );
+        };
+        let limits = |tenant: &&Tenant| !tenant.quotas.is_empty();
+        let mut limited: Vec<&Tenant> = read.tenants.iter().filter(limits).collect();
+        if limited.is_empty() {
+            return nothing("No quota applies to a tenant that has been seen.", page);
+        }
+        limited.sort_by_key(|tenant| std::cmp::Reverse(throttled_ms(tenant)));
+        if read.quotas_are_dry_run {
+            nothing(
+                "Quotas are only counted (ottla.quota.dry.run): nothing is throttled.",
+                page,
+            );
+        }
+        let columns = vec![
+            words("tenant"),
+            words("quota"),
+            numbers("limit"),
+            numbers("at present"),
+            words("set for"),
+            numbers("throttled"),
+            numbers("for"),
+        ];
+        let mut table = Table::new("Quotas", columns);
+        for tenant in limited.iter().take(LIMITED_MAX) {
+            for quota in &tenant.quotas {
+                table.row(quota_row(tenant, quota));
+            }
+        }
+        table.draw(page);
+        let cut: usize = limited
+            .iter()
+            .take(LIMITED_MAX)
+            .map(|tenant| tenant.quotas_cut)
+            .sum();
+        let more: usize = limited
+            .iter()
+            .skip(LIMITED_MAX)
+            .map(|tenant| tenant.quotas.len())
+            .sum();
+        if cut + more > 0 {
+            nothing(&format!("Not shown: {}.", counted(cut + more, "quota")), page);
+        }
+    })
+}
+
+fn throttled_ms(tenant: &Tenant) -> u64 {
+    tenant.quotas.iter().map(|quota| quota.throttle_ms).sum()
+}
+
+fn quota_row(tenant: &Tenant, quota: &TenantQuota) -> Vec<Cell> {
+    let value = |value: f64| match &*quota.quota {
+        "producer_byte_rate" | "consumer_byte_rate" => format!("{} MB/s", number(value / 1e6)),
+        "request_percentage" => format!("{} %", number(value)),
+        _ => format!("{}/s", number(value)),
+    };
+    let times = match quota.throttles {
+        1 => String::from("once"),
+        times => format!("{} times", count(times)),
+    };
+    vec![
+        Cell::from(named(tenant)),
+        quota.quota.as_str().into(),
+        value(quota.limit).into(),
+        value(quota.rate).into(),
+        name(&quota.set_for).into(),
+        times.into(),
+        duration(quota.throttle_ms as f64 / 1e3).into(),
+    ]
 }
 
 fn waits(read: &Told<Document>) -> Block {

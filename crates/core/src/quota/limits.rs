@@ -26,14 +26,22 @@ pub struct Sharers {
 pub struct Limit {
     pub per_second: f64,
     pub sharers: Sharers,
+    pub set_for: SetFor,
+}
+
+/// The entity that a limit was set for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SetFor {
+    pub user: Part,
+    pub client_id: Part,
 }
 
 /// The limits of one user and client id, by kind; `None` is without limit.
 pub type Limits = [Option<Limit>; KIND_COUNT];
 
 /// A part of an entity at one step of the search: by name, as a default, or absent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
     Named,
     Default,
     Absent,
@@ -97,6 +105,10 @@ pub fn limits_of(
                     sharers: Sharers {
                         user: user_part.sharer(user, by_default.0),
                         client_id: client_part.sharer(client_id, by_default.1),
+                    },
+                    set_for: SetFor {
+                        user: user_part,
+                        client_id: client_part,
                     },
                 });
             }

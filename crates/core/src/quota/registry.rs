@@ -12,7 +12,7 @@ use super::QuotaConfig;
 use super::client::ClientQuota;
 use super::connection_rate::ConnectionRates;
 use super::kind::{KIND_COUNT, QuotaKind};
-use super::limits::{ClientQuotas, Limits, Sharers, limits_of};
+use super::limits::{ClientQuotas, Limits, SetFor, Sharers, limits_of};
 use super::token_bucket::TokenBucket;
 use super::usage::{Rates, Sums, Usage};
 use crate::time::{Clock, Moment};
@@ -75,6 +75,8 @@ pub struct ClientReport {
     pub client_id: Arc<str>,
     /// In the unit of each key; `None` is without limit.
     pub limits: [Option<f64>; KIND_COUNT],
+    /// The entity that each limit was set for.
+    pub set_for: [Option<SetFor>; KIND_COUNT],
     pub sums: Sums,
     pub rates: Rates,
     /// At least one connection holds it.
@@ -342,10 +344,12 @@ fn values(limits: &Limits) -> [Option<f64>; KIND_COUNT] {
 fn report(client: &Arc<ClientQuota>, quotas: &ClientQuotas) -> ClientReport {
     // Looked up again, because the stored limits date from its last connection.
     let names = (&client.user, &client.client_id);
+    let limits = limits_of(quotas, names, names);
     ClientReport {
         user: client.user.clone(),
         client_id: client.client_id.clone(),
-        limits: values(&limits_of(quotas, names, names)),
+        limits: values(&limits),
+        set_for: limits.map(|limit| limit.map(|limit| limit.set_for)),
         sums: client.usage.sums(),
         rates: client.usage.rates(),
         // One reference is the registry's, one the list's that this is made from.

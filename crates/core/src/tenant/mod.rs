@@ -190,6 +190,18 @@ impl Tenants {
         }
     }
 
+    /// Returns the name of the tenant that clients of this user and client id belong to, unless they
+    /// share one; `None` where addresses name it.
+    pub fn name_of_clients(&self, user: &str, client_id: &str) -> Option<TenantName> {
+        let claim = TenantClaim {
+            principal: user,
+            client_id: Some(client_id),
+            address: Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.name_of(&claim)
+            .filter(|name| name.kind != TenantKind::Address)
+    }
+
     fn name_of(&self, claim: &TenantClaim<'_>) -> Option<TenantName> {
         self.config.key.iter().find_map(|kind| match kind {
             TenantKind::User => {

@@ -18,6 +18,9 @@ pub struct Document {
     pub utilisation: f64,
     /// Number of minutes before the window with known shares.
     pub past_minutes: usize,
+    /// Quotas are only counted, and throttle nothing.
+    #[serde(default)]
+    pub quotas_are_dry_run: bool,
     /// Sorted, the heaviest of the window first.
     pub tenants: Vec<Tenant>,
 }
@@ -33,6 +36,27 @@ pub struct Tenant {
     pub past_shares: Vec<f64>,
     pub window: TenantSums,
     pub total: TenantSums,
+    /// Those in force for its clients, the ones that throttled longest first.
+    #[serde(default)]
+    pub quotas: Vec<TenantQuota>,
+    /// Quotas beyond these.
+    #[serde(default)]
+    pub quotas_cut: usize,
+}
+
+/// A limit on the clients of a tenant, and its use since the broker started.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct TenantQuota {
+    /// Kafka's name: `producer_byte_rate`.
+    pub quota: String,
+    pub limit: f64,
+    /// `user ana`, `client-id default`.
+    pub set_for: String,
+    pub clients: u64,
+    /// At present, in the unit of the limit.
+    pub rate: f64,
+    pub throttles: u64,
+    pub throttle_ms: u64,
 }
 
 /// The broker's counters of a tenant; their units are in the names.

@@ -11,6 +11,7 @@ mod records;
 use std::sync::Arc;
 
 use ottla_broker::{AdminView, Console};
+use ottla_broker::admin::tenants;
 use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
@@ -92,7 +93,8 @@ impl Source for InProcess {
     }
 
     fn tenants(&self) -> Told<String> {
-        Ok(ottla_broker::admin::tenants::render(&self.view.tenants))
+        let view = &self.view;
+        Ok(tenants::render(&view.tenants, &view.node.quotas))
     }
 
     fn settings(&self) -> Told<Vec<BrokerSetting>> {
