@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+pub use ottla_core::group::held::{Held, Standing};
 pub use ottla_core::group::overview::{
     CommittedOverview, Departed, Departure, GroupOverview, GroupReading, MemberOverview,
 };
+pub use ottla_core::group::progress::GroupProgress;
 pub use ottla_core::group::rebalances::{Cause, Rebalance};
 use ottla_core::image::MetadataImage;
 use ottla_core::node::Node;

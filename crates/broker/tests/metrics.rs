@@ -213,6 +213,19 @@ fn lag_is_exact_in_records_and_in_time_without_members() {
             "kafka_consumergroup_lag{{consumergroup=\"g\",{partition} 0"
         )],
     );
+    let page = get(&broker, "/metrics?names=kminion");
+    let of_group = "kminion_kafka_consumer_group";
+    check(
+        &page,
+        &[
+            format!("{of_group}_offset_commits_total{{group_id=\"g\"}} 2"),
+            format!("{of_group}_empty_members{{group_id=\"g\"}} 0"),
+        ],
+    );
+    assert!(
+        !page.contains("\nkminion_kafka_consumer_group_topic_members{"),
+        "{page}"
+    );
 }
 
 fn seconds(page: &str) -> f64 {

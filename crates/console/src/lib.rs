@@ -14,6 +14,7 @@ mod shell;
 pub mod asset;
 pub mod draw;
 pub mod series;
+pub mod trend;
 pub mod source;
 pub mod reports;
 pub mod stage;

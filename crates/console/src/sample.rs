@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::source::{
     Access, AccessAnswer, AccessQuestion, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group,
     GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, Member, OpenTransaction, Partition, Peek,
-    Peeked, PeekedRecord, SlowRequest, Source, Told, Topic, TopicCounts, TopicDetail, Untold,
+    Peeked, PeekedRecord, SlowRequest, Source, TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
 
@@ -65,6 +65,10 @@ pub fn site_of(source: Sample) -> Site {
         for step in 0..=180 {
             series.add(source.counts_at(step * 5), NOW_MS - 900_000 + step as i64 * 5_000);
         }
+    }
+    for seconds_ago in (0..=60).rev().step_by(5) {
+        let groups = source.groups_at(seconds_ago);
+        series.groups.add(groups.progress());
     }
     Site::unsampled(Arc::new(source), series)
 }
@@ -235,6 +239,70 @@ impl Sample {
             at_ms: NOW_MS - seconds * 1_000,
             client_id: self.name("billing-1"),
             why: why.to_owned(),
+        }
+    }
+}
+
+impl Sample {
+    /// The groups some seconds ago: one falls behind by 4,643 records/s, and one reads nothing.
+    fn groups_at(&self, seconds_ago: i64) -> Groups {
+        let offset = |partition: i32, lag: i64, seconds: f64, (came, read): (i64, i64)| GroupOffset {
+            topic: self.name("orders"),
+            partition,
+            committed: 18_600_000 - lag - read * seconds_ago,
+            log_start: 0,
+            log_end: 18_600_000 - came * seconds_ago,
+            next_at_ms: (lag > 0 && self.state != State::Stock).then_some(NOW_MS - (seconds * 1e3) as i64),
+            time_unknown: (lag > 0 && self.state == State::Stock).then_some(TimeUnknown::NotTold),
+        };
+        let billing = Group {
+            group_id: self.name("billing"),
+            state: Some(String::from("Stable")),
+            members: vec![Member {
+                member_id: self.name("billing-2-7d1f"),
+                client_id: self.name("billing-2"),
+                host: String::from("10.0.4.19"),
+                holds: [(self.name("orders"), vec![0, 1, 2])].into(),
+                holds_more: 0,
+                state: (self.state != State::Stock).then(|| String::from("stable")),
+            }],
+            offsets: vec![
+                offset(2, 418_090, 90.1, (9_360, 4_717)),
+                offset(1, 371, 0.1, (0, 0)),
+                offset(0, 0, 0.0, (0, 0)),
+            ],
+            departures: (self.state != State::Stock).then(|| {
+                vec![
+                    self.departure(42, "removed: no heartbeat for 45000 ms (session.timeout.ms)"),
+                    self.departure(3_720, "left: consumer poll timeout has expired."),
+                ]
+            }),
+            rebalances: (self.state != State::Stock).then(|| {
+                vec![
+                    self.rebalance(42, None, "billing-1 left or was removed"),
+                    self.rebalance(3_720, Some(3_100), "billing-1 left or was removed"),
+                ]
+            }),
+            cut_partitions: 0,
+        };
+        // Its consumers are gone: what it has committed stays, and its lag grows.
+        let invoices = Group {
+            group_id: self.name("invoices"),
+            state: Some(String::from("Empty")),
+            offsets: vec![offset(0, 1_840_000, 7_210.0, (255, 0))],
+            cut_partitions: 4_000,
+            departures: (self.state != State::Stock).then(Vec::new),
+            rebalances: (self.state != State::Stock).then(Vec::new),
+            ..Group::default()
+        };
+        let groups = match self.is_empty() {
+            true => Vec::new(),
+            false => vec![billing, invoices],
+        };
+        Groups {
+            at_ms: NOW_MS - seconds_ago * 1_000,
+            groups,
+            cut: 0,
         }
     }
 }
@@ -427,52 +495,7 @@ impl Source for Sample {
     }
 
     fn groups(&self) -> Told<Arc<Groups>> {
-        let offset = |partition: i32, lag: i64, seconds: f64| GroupOffset {
-            topic: self.name("orders"),
-            partition,
-            committed: 18_600_000 - lag,
-            log_start: 0,
-            log_end: 18_600_000,
-            next_at_ms: (lag > 0 && self.state != State::Stock).then_some(NOW_MS - (seconds * 1e3) as i64),
-        };
-        let billing = Group {
-            group_id: self.name("billing"),
-            state: Some(String::from("Stable")),
-            members: vec![Member {
-                member_id: self.name("billing-2-7d1f"),
-                client_id: self.name("billing-2"),
-                host: String::from("10.0.4.19"),
-            }],
-            offsets: vec![offset(2, 418_090, 90.1), offset(1, 371, 0.1), offset(0, 0, 0.0)],
-            departures: (self.state != State::Stock).then(|| {
-                vec![
-                    self.departure(42, "removed: no heartbeat for 45000 ms (session.timeout.ms)"),
-                    self.departure(3_720, "left: consumer poll timeout has expired."),
-                ]
-            }),
-            rebalances: (self.state != State::Stock).then(|| {
-                vec![
-                    self.rebalance(42, None, "billing-1 left or was removed"),
-                    self.rebalance(3_720, Some(3_100), "billing-1 left or was removed"),
-                ]
-            }),
-            cut_partitions: 0,
-        };
-        // Its consumers are gone: what it has committed stays, and its lag grows.
-        let invoices = Group {
-            group_id: self.name("invoices"),
-            state: Some(String::from("Empty")),
-            offsets: vec![offset(0, 1_840_000, 7_210.0)],
-            cut_partitions: 4_000,
-            departures: (self.state != State::Stock).then(Vec::new),
-            rebalances: (self.state != State::Stock).then(Vec::new),
-            ..Group::default()
-        };
-        let groups = match self.is_empty() {
-            true => Vec::new(),
-            false => vec![billing, invoices],
-        };
-        Ok(Arc::new(Groups { groups, cut: 0 }))
+        Ok(Arc::new(self.groups_at(0)))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::source::{ApiCounts, Counts, Disk};
 use crate::stage::{STAGE_COUNT, StageMicros};
+use crate::trend::Histories;
 
 /// Time between two samples.
 pub const INTERVAL_MS: u64 = 5_000;
@@ -19,8 +20,8 @@ const MINUTE_MICROS: u64 = 60_000_000;
 /// Topics with rates of their own: 24 bytes for each of 13 samples, 625 KiB.
 const TOPICS_MAX: usize = 2_000;
 
-/// Samples that keep what only the last minute needs: percentiles and topics.
-const DETAILED_MAX: usize = 13;
+/// Samples that keep what only the last minute needs: percentiles, topics and groups.
+pub const MINUTE_SAMPLES: usize = 13;
 
 /// One reading, without what is needed for a minute only.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,7 @@ struct Sample {
 pub struct Series {
     samples: VecDeque<Sample>,
     detailed: VecDeque<Arc<Counts>>,
+    pub groups: Histories,
 }
 
 impl Series {
@@ -51,7 +53,8 @@ impl Series {
     pub fn add(&mut self, mut counts: Counts, at_ms: i64) {
         let is_older = |last: &Sample| counts.moment_micros < last.moment_micros;
         if self.samples.back().is_some_and(is_older) {
-            *self = Series::default();
+            self.samples.clear();
+            self.detailed.clear();
         }
         counts.topics.truncate(TOPICS_MAX);
         self.samples.push_back(sample(&counts, at_ms));
@@ -59,7 +62,7 @@ impl Series {
         while self.samples.len() > SAMPLES_MAX {
             self.samples.pop_front();
         }
-        while self.detailed.len() > DETAILED_MAX {
+        while self.detailed.len() > MINUTE_SAMPLES {
             self.detailed.pop_front();
         }
     }
@@ -355,7 +358,7 @@ mod tests {
         }
         assert_eq!(
             (series.samples.len(), series.detailed.len()),
-            (SAMPLES_MAX, DETAILED_MAX)
+            (SAMPLES_MAX, MINUTE_SAMPLES)
         );
         assert!(
             series

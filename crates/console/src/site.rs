@@ -86,6 +86,9 @@ impl Site {
             // Copied only while a page reads it.
             Arc::make_mut(&mut self.series()).add(counts, now_ms);
         }
+        if let Ok(progress) = self.source.progress() {
+            Arc::make_mut(&mut self.series()).groups.add(progress);
+        }
     }
 
     fn series(&self) -> MutexGuard<'_, Arc<Series>> {
@@ -165,7 +168,7 @@ impl Site {
             "topics" => page::topics::one(view, &name),
             "messages" => page::messages::page(view, &name),
             "clients" => page::client::page(view, &name),
-            "groups" => page::groups::one(view, &name),
+            "groups" => page::group::page(view, &name),
             "bench" => page::bench::one(view, &name),
             _ => None,
         }

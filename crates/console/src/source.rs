@@ -4,6 +4,7 @@
 //! over the wire only what its protocol has. What a source cannot tell is [`Untold`], with a
 //! sentence for the place where it would stand: a page never shows an empty box.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::reports::Reports;
 use crate::stage::StageMicros;
+use crate::trend::{GroupProgress, Position, Progress};
 
 /// Why something is not known, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +53,10 @@ pub trait Source: Send + Sync {
     /// Everything about one topic; `None`: there is none of this name.
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>>;
     fn groups(&self) -> Told<Arc<Groups>>;
+    /// How far the groups have read; asked every few seconds, so it must be cheap.
+    fn progress(&self) -> Told<Progress> {
+        self.groups().map(|groups| groups.progress())
+    }
     fn slow_requests(&self) -> Told<Vec<SlowRequest>>;
     /// The document of `GET /tenants`.
     fn tenants(&self) -> Told<String>;
@@ -181,9 +187,21 @@ pub struct Partition {
 
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
+    /// When they were read, milliseconds since 1970.
+    pub at_ms: i64,
     pub groups: Vec<Group>,
     /// Groups that there are beyond these.
     pub cut: usize,
+}
+
+impl Groups {
+    pub fn progress(&self) -> Progress {
+        let with_offsets = self.groups.iter().filter(|group| !group.offsets.is_empty());
+        Progress {
+            at_ms: self.at_ms,
+            groups: with_offsets.map(Group::progress).collect(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -206,6 +224,29 @@ pub struct Member {
     pub member_id: String,
     pub client_id: String,
     pub host: String,
+    /// The partitions that it holds, by topic.
+    pub holds: BTreeMap<String, Vec<i32>>,
+    /// Partitions that it holds beyond these.
+    pub holds_more: usize,
+    /// Where it is on its way to its assignment; `None`: the group's protocol does not tell.
+    pub state: Option<String>,
+}
+
+impl Member {
+    pub fn has(&self, topic: &str, partition: i32) -> bool {
+        let partitions = self.holds.get(topic);
+        partitions.is_some_and(|partitions| partitions.contains(&partition))
+    }
+}
+
+impl Group {
+    fn progress(&self) -> GroupProgress {
+        let mut progress = GroupProgress::new(&self.group_id);
+        for offset in &self.offsets {
+            progress.add(&offset.topic, offset.partition, offset.position());
+        }
+        progress
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -217,12 +258,43 @@ pub struct GroupOffset {
     pub log_end: i64,
     /// The time of the next record to be read, milliseconds since 1970.
     pub next_at_ms: Option<i64>,
+    /// Why it is not known, where there is a record to be read.
+    pub time_unknown: Option<TimeUnknown>,
+}
+
+/// Why the time of a record is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeUnknown {
+    NotInMemory,
+    NotSet,
+    TooManyBehind,
+    NotTold,
+}
+
+impl fmt::Display for TimeUnknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TimeUnknown::NotInMemory => "the next record is not in memory",
+            TimeUnknown::NotSet => "the next record has no timestamp",
+            TimeUnknown::TooManyBehind => "more partitions are behind than times are looked up for",
+            TimeUnknown::NotTold => "Apache Kafka does not tell the time of the next record",
+        })
+    }
 }
 
 impl GroupOffset {
-    /// Records to be read. What retention has deleted can no longer be read, so it is not counted.
+    fn position(&self) -> Position {
+        Position {
+            committed: self.committed,
+            log_start: self.log_start,
+            log_end: self.log_end,
+        }
+    }
+
+    /// Records to be read.
     pub fn lag(&self) -> i64 {
-        (self.log_end - self.committed.max(self.log_start)).max(0)
+        self.position().lag()
     }
 
     /// The age of the next record; zero when there is none.

@@ -234,6 +234,68 @@ fn the_overview_says_what_is_the_case() {
     );
 }
 
+fn json_of(state: State, path: &str) -> serde_json::Value {
+    serde_json::from_str(&get(&site(state, 0), path, "").body).unwrap()
+}
+
+#[test]
+fn a_group_says_how_late_it_is_where_that_goes_and_why() {
+    let billing = json_of(State::Loaded, "/groups/billing.json");
+    assert_eq!(
+        billing["summary"],
+        "The group is 90.1 s behind, 418,461 records. It falls behind by 4,643 records/s. The worst partition, orders 2, is with billing-2: Its application takes 212 µs for a record: 4,717 records/s, of 9,360 that come in."
+    );
+    assert_eq!(billing["lag_trend"]["direction"], "grows");
+    assert_eq!(billing["lag_trend"]["records_per_second"], 4_643.0);
+    assert_eq!(billing["lag_trend"]["seconds"], 60.0);
+    assert_eq!(billing["group"]["members"][0]["holds"]["orders"][2], 2);
+    let html = get(&site(State::Loaded, 0), "/groups/billing", "").body;
+    for part in [
+        "↗ grows by 4,643 records/s; 9,360 records/s came, 4,717 were read, over 60 s",
+        "orders 0 to 2",
+        "not at these rates",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let list = get(&site(State::Loaded, 0), "/groups", "").body;
+    assert!(list.contains("grows by 255 records/s"), "{list}");
+}
+
+/// Apache Kafka tells no times: the lag of the group had no word on why.
+#[test]
+fn what_is_not_known_of_a_lag_is_said_with_its_reason() {
+    let billing = json_of(State::Stock, "/groups/billing.json");
+    let summary = billing["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with("The group is 418,461 records behind. Since when: 2 of 3 partitions not known: Apache Kafka does not tell the time of the next record. It falls behind by 4,643 records/s."),
+        "{summary}"
+    );
+    assert_eq!(billing["partitions_without_lag_seconds"], 2);
+    assert!(billing["lag_seconds"].is_null());
+    assert_eq!(billing["lag_seconds_known_max"], 0.0);
+    assert_eq!(billing["group"]["offsets"][0]["time_unknown"], "not_told");
+}
+
+/// A console that has just been started.
+#[test]
+fn a_trend_that_is_not_known_yet_says_so_in_words() {
+    let source = Sample {
+        state: State::Loaded,
+        more_topics: 0,
+        reports: None,
+    };
+    let site = Site::unsampled(std::sync::Arc::new(source), Default::default());
+    let body = |path: &str| get(&site, path, "").body;
+    let billing: serde_json::Value = serde_json::from_str(&body("/groups/billing.json")).unwrap();
+    assert!(billing["lag_trend"].is_null());
+    assert_eq!(
+        billing["lag_trend_untold"],
+        "not known yet: the group has just been seen"
+    );
+    assert!(body("/groups").contains("not known yet"));
+    assert!(body("/groups/billing").contains("Its trend is not known yet: the group has just been seen."));
+}
+
 #[test]
 fn quotas_are_told_with_the_entity_that_they_were_set_for_and_how_long_they_throttled() {
     let html = get(&site(State::Loaded, 0), "/tenants", "").body;

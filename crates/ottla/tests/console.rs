@@ -254,6 +254,7 @@ fn a_rebalance_is_on_the_groups_page_with_what_began_it() {
         let joined = rebalances();
         assert_eq!(joined[0]["why"], "reader joined", "{joined}");
         assert_eq!(joined[0]["members"], 1, "{joined}");
+        check_member(&served, protocol);
         let took = |rebalance: &Value| {
             let at = |field: &str| rebalance[field].as_i64().unwrap();
             at("ended_at_ms") - at("began_at_ms")
@@ -263,6 +264,27 @@ fn a_rebalance_is_on_the_groups_page_with_what_began_it() {
         let left = rebalances();
         assert_eq!(left[0]["why"], "reader left or was removed", "{left}");
         assert_eq!((&left[0]["members"], &left[1]), (&json!(0), &joined[0]));
+    }
+}
+
+/// What the only member of a group holds, on its page and by the names of kminion.
+#[track_caller]
+fn check_member(served: &Served, group: &str) {
+    let document = page(served.admin, &format!("/groups/{group}.json"), "").1;
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let (group_state, member) = (&document["group"]["state"], &document["group"]["members"][0]);
+    assert_eq!(group_state, "Stable", "{document}");
+    assert_eq!(member["holds"], json!({"orders": [0]}), "{document}");
+    let told = (group == "consumer").then_some("stable");
+    assert_eq!(member["state"], json!(told), "{document}");
+    let metrics = page(served.admin, "/metrics?names=kminion", "").1;
+    for (name, topic, value) in [
+        ("topic_members", ",topic_name=\"orders\"", 1),
+        ("topic_assigned_partitions", ",topic_name=\"orders\"", 1),
+        ("empty_members", "", 0),
+    ] {
+        let line = format!("kminion_kafka_consumer_group_{name}{{group_id=\"{group}\"{topic}}} {value}");
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
 }
 

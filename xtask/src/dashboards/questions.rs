@@ -724,16 +724,12 @@ fn kminion() -> Dashboard {
         "consumer_group_topic_offset_sum",
         "consumer_group_topic_lag",
         "consumer_group_topic_partition_lag",
-    ] {
-        board.asks(metric, [&format!("kminion_kafka_{metric}{{$}}")]);
-    }
-    for metric in [
         "consumer_group_empty_members",
         "consumer_group_topic_members",
         "consumer_group_topic_assigned_partitions",
         "consumer_group_offset_commits_total",
     ] {
-        board.never("not written", metric, [&format!("kminion_kafka_{metric}{{$}}")]);
+        board.asks(metric, [&format!("kminion_kafka_{metric}{{$}}")]);
     }
     Dashboard {
         name: "kminion, by metric",

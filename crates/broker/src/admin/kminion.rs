@@ -4,6 +4,7 @@ use super::AdminView;
 use super::exposition::Page;
 use super::lag::{self, GroupLag, LagReading, PartitionLag, TopicLag};
 use super::topics::{Row, TopicsReading};
+use ottla_core::group::held::TopicSpread;
 
 pub fn write_metrics(page: &mut Page, view: &AdminView, topics: &TopicsReading, lags: &LagReading) {
     write_cluster(page, view, topics);
@@ -105,6 +106,16 @@ fn write_groups(page: &mut Page, view: &AdminView, lags: &LagReading) {
     for group in &lags.groups {
         page.sample(MEMBERS, &[("group_id", &*group.group_id)], group.member_count);
     }
+    write_spreads(page, view, lags);
+    const COMMITS: &str = "kminion_kafka_consumer_group_offset_commits_total";
+    page.metric(
+        COMMITS,
+        "counter",
+        "Offsets committed by the group, and those found at the start.",
+    );
+    for group in &lags.groups {
+        page.sample(COMMITS, &[("group_id", &*group.group_id)], group.offset_commits);
+    }
     let lag: fn(&TopicLag) -> i64 = |sum| sum.lag;
     let offset: fn(&TopicLag) -> i64 = |sum| sum.offset;
     for (name, help, of) in [
@@ -124,6 +135,52 @@ fn write_groups(page: &mut Page, view: &AdminView, lags: &LagReading) {
     page.metric(LAG, "gauge", "Records from the committed offset on.");
     for (group, partition) in lag::partitions(lags) {
         page.sample(LAG, &labels_of(group, partition), partition.lag);
+    }
+}
+
+/// The most series by group and topic, as for lag.
+const SPREADS_MAX: usize = 4_000;
+
+fn write_spreads(page: &mut Page, view: &AdminView, lags: &LagReading) {
+    let spreads = view.node.groups.spreads(&view.node.storage);
+    const EMPTY: &str = "kminion_kafka_consumer_group_empty_members";
+    page.metric(EMPTY, "gauge", "Members of the group without partitions.");
+    for group in &lags.groups {
+        let empty = spreads
+            .get(&group.group_id)
+            .map_or(0, |spread| spread.empty_members);
+        page.sample(EMPTY, &[("group_id", &*group.group_id)], empty);
+    }
+    let members: fn(&TopicSpread) -> usize = |topic| topic.members;
+    let partitions: fn(&TopicSpread) -> usize = |topic| topic.partitions;
+    for (name, help, of) in [
+        (
+            "members",
+            "Members of the group with partitions of the topic.",
+            members,
+        ),
+        (
+            "assigned_partitions",
+            "Partitions of the topic that members of the group have.",
+            partitions,
+        ),
+    ] {
+        let name = format!("kminion_kafka_consumer_group_topic_{name}");
+        page.metric(&name, "gauge", help);
+        let topics = lags
+            .groups
+            .iter()
+            .filter_map(|group| spreads.get_key_value(&group.group_id));
+        let topics = topics.flat_map(|(group_id, spread)| {
+            spread
+                .topics
+                .iter()
+                .map(move |(topic, of_topic)| (group_id, topic, of_topic))
+        });
+        for (group_id, topic, of_topic) in topics.take(SPREADS_MAX) {
+            let labels = [("group_id", &**group_id), ("topic_name", &**topic)];
+            page.sample(&name, &labels, of(of_topic));
+        }
     }
 }
 

@@ -37,12 +37,15 @@ pub struct GroupLag {
     pub group_id: Arc<str>,
     pub state: &'static str,
     pub member_count: usize,
+    pub offset_commits: u64,
     pub partitions: Vec<PartitionLag>,
     /// By topic.
     pub sums: BTreeMap<Arc<str>, TopicLag>,
     pub lag_max: i64,
     /// `None`: not known of any partition.
     pub seconds_max: Option<f64>,
+    /// Partitions that are behind, and it is not known since when.
+    pub seconds_unknown: usize,
 }
 
 #[derive(Debug)]
@@ -104,10 +107,12 @@ impl GroupLag {
             group_id: group.group_id.clone(),
             state: group.state,
             member_count: group.member_count,
+            offset_commits: group.offset_commits,
             partitions: Vec::new(),
             sums: BTreeMap::new(),
             lag_max: 0,
             seconds_max: None,
+            seconds_unknown: 0,
         };
         for committed in &group.committed {
             // Offsets of a deleted topic are no lag.
@@ -138,6 +143,7 @@ impl GroupLag {
             _ => room.lookup().and_then(|()| age(next)),
         };
         self.lag_max = self.lag_max.max(lag);
+        self.seconds_unknown += usize::from(seconds.is_none());
         self.seconds_max = match (self.seconds_max, seconds) {
             (Some(one), Some(other)) => Some(one.max(other)),
             (one, other) => one.or(other),
@@ -281,6 +287,7 @@ pub fn write_in_time(page: &mut Page, reading: &LagReading, cluster_id: &str) {
     }
     let lag: fn(&GroupLag) -> Option<f64> = |group| Some(group.lag_max as f64);
     let seconds: fn(&GroupLag) -> Option<f64> = |group| group.seconds_max;
+    let unknown: fn(&GroupLag) -> Option<f64> = |group| Some(group.seconds_unknown as f64);
     for (name, help, of) in [
         (
             "kafka_consumergroup_group_max_lag",
@@ -289,8 +296,13 @@ pub fn write_in_time(page: &mut Page, reading: &LagReading, cluster_id: &str) {
         ),
         (
             "kafka_consumergroup_group_max_lag_seconds",
-            "The largest lag of a partition in seconds.",
+            "The largest lag of a partition in seconds, of those where it is known.",
             seconds,
+        ),
+        (
+            "ottla_consumergroup_partitions_without_lag_seconds",
+            "Partitions with a lag whose time is not known: the group may be further behind.",
+            unknown,
         ),
     ] {
         page.metric(name, "gauge", help);
@@ -313,10 +325,12 @@ mod tests {
             group_id: "g".into(),
             state: "Empty",
             member_count: 0,
+            offset_commits: 0,
             partitions: Vec::new(),
             sums: BTreeMap::new(),
             lag_max: 0,
             seconds_max: None,
+            seconds_unknown: 0,
         }
     }
 
@@ -385,6 +399,13 @@ mod tests {
         let count = |start: &str| page.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(count("kafka_consumergroup_lag{"), 2);
         assert_eq!(count("kafka_consumergroup_group_lag_seconds{"), 1);
+        let labels = "{cluster_name=\"c\",group=\"g\"}";
+        for line in [
+            format!("kafka_consumergroup_group_max_lag_seconds{labels} 90\n"),
+            format!("ottla_consumergroup_partitions_without_lag_seconds{labels} 4\n"),
+        ] {
+            assert!(page.contains(&line), "{line} is not in {page}");
+        }
         assert!(page.contains("kafka_consumergroup_lag_sum{consumergroup=\"g\",topic=\"t\"} 50\n"));
         assert!(page.contains("\nottla_consumergroup_offsets_without_metrics 3\n"));
     }

@@ -224,10 +224,30 @@ fn looked(record: &Record<'_>, header: &BatchHeader, codec: Codec) -> LookedReco
     }
 }
 
+/// Why the time of a record is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTime {
+    /// It would have to be read from the disk, or cannot be read.
+    NotInMemory,
+    /// Its producer gave it none.
+    NotSet,
+}
+
 /// The first timestamp of the batch that holds `offset`: the time of that record, if it is the
-/// first one, and at most a batch too early otherwise. `None`: there is no record, or it cannot be
-/// read without waiting for the device, which a list of many groups must not do.
-pub fn timestamp_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Option<i64> {
+/// first one, and at most a batch too early otherwise. Does not wait for the device, which a list
+/// of many groups must not do.
+pub fn timestamp_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Result<i64, NoTime> {
+    let (header, offset) = header_at(node, topic, partition, offset).ok_or(NoTime::NotInMemory)?;
+    let timestamp_ms = match header.base_offset == offset {
+        true => header.base_timestamp,
+        // Within the batch: the records' times lie between the first and the largest.
+        false => within(&header, offset),
+    };
+    (timestamp_ms > 0).then_some(timestamp_ms).ok_or(NoTime::NotSet)
+}
+
+/// The header of the batch that holds `offset` or the first offset behind it, with that offset.
+fn header_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Option<(BatchHeader, i64)> {
     let found = node.storage.partition_by_name(topic, partition).ok()?;
     let view = found.view();
     let offset = offset.max(view.offsets.start);
@@ -243,13 +263,7 @@ pub fn timestamp_at(node: &Node, topic: &str, partition: i32, offset: i64) -> Op
         .file
         .read_at_resident(&mut bytes, read.region.position)
         .ok()?;
-    let header = BatchHeader::parse(&bytes[..filled]).ok()?;
-    let timestamp_ms = match header.base_offset == offset {
-        true => header.base_timestamp,
-        // Within the batch: the records' times lie between the first and the largest.
-        false => within(&header, offset),
-    };
-    (timestamp_ms > 0).then_some(timestamp_ms)
+    Some((BatchHeader::parse(&bytes[..filled]).ok()?, offset))
 }
 
 /// The time of a record inside its batch, as if records came at even distances.

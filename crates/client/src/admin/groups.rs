@@ -60,6 +60,8 @@ pub struct GroupMember {
     pub client_host: String,
     /// Empty while the group rebalances, and for groups of other protocol types.
     pub assignment: BTreeSet<TopicPartition>,
+    /// What the member is on its way to; `None` for classic groups, which have none.
+    pub target_assignment: Option<BTreeSet<TopicPartition>>,
 }
 
 impl Admin {
@@ -200,6 +202,7 @@ fn classic_member(member: &describe_groups::DescribedGroupMember<'_>, protocol_t
         client_id: member.client_id.to_owned(),
         client_host: member.client_host.to_owned(),
         assignment,
+        target_assignment: None,
     }
 }
 
@@ -237,20 +240,25 @@ async fn describe_consumer(context: &Context, id: Arc<str>) -> Result<GroupDescr
 }
 
 fn consumer_member(member: &consumer_group_describe::Member<'_>) -> GroupMember {
-    let assignment = member.assignment.topic_partitions.iter().flat_map(|topic| {
-        let name: Arc<str> = topic.topic_name.into();
-        topic
-            .partitions
-            .iter()
-            .map(move |index| TopicPartition::new(name.clone(), *index))
-    });
     GroupMember {
         id: member.member_id.to_owned(),
         instance_id: member.instance_id.map(str::to_owned),
         client_id: member.client_id.to_owned(),
         client_host: member.client_host.to_owned(),
-        assignment: assignment.collect(),
+        assignment: partitions(&member.assignment),
+        target_assignment: Some(partitions(&member.target_assignment)),
     }
+}
+
+fn partitions(assignment: &consumer_group_describe::Assignment<'_>) -> BTreeSet<TopicPartition> {
+    let of_topic = |topic: &consumer_group_describe::TopicPartitions<'_>| {
+        let name: Arc<str> = topic.topic_name.into();
+        let partitions = topic.partitions.iter();
+        partitions
+            .map(|index| TopicPartition::new(name.clone(), *index))
+            .collect::<Vec<_>>()
+    };
+    assignment.topic_partitions.iter().flat_map(of_topic).collect()
 }
 
 async fn delete(context: Context, id: Arc<str>) -> Result<(), Error> {

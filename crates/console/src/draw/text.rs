@@ -137,6 +137,22 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// `0 to 5, 7`: partitions in their order, neighbours together.
+pub fn ranges(partitions: &[i32]) -> String {
+    const SHOWN_MAX: usize = 8;
+    let together = partitions.chunk_by(|one, next| one.checked_add(1) == Some(*next));
+    let runs: Vec<&[i32]> = together.collect();
+    let shown = runs.iter().take(SHOWN_MAX).map(|run| match run {
+        [first, .., last] => format!("{first} to {last}"),
+        run => run.iter().map(i32::to_string).collect(),
+    });
+    let shown = shown.collect::<Vec<String>>().join(", ");
+    match runs.iter().skip(SHOWN_MAX).map(|run| run.len()).sum() {
+        0 => shown,
+        more => format!("{shown} and {} more", count(more as u64)),
+    }
+}
+
 /// `1 client`, `14 clients`.
 pub fn counted(many: usize, what: &str) -> String {
     match many {
@@ -217,6 +233,16 @@ mod tests {
             (&*date(1_793_385_598_000), &*clock(-1_000)),
             ("2026-10-30", "23:59:59")
         );
+    }
+
+    #[test]
+    fn partitions_are_listed_as_ranges_and_not_without_end() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3]), "3");
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0 to 2, 5, 7 to 8");
+        let apart: Vec<i32> = (0..100).map(|index| index * 2).collect();
+        assert_eq!(ranges(&apart), "0, 2, 4, 6, 8, 10, 12, 14 and 92 more");
+        assert_eq!(ranges(&[i32::MAX - 1, i32::MAX]), "2147483646 to 2147483647");
     }
 
     #[test]

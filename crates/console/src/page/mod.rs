@@ -11,6 +11,8 @@ pub mod chain;
 pub mod what_if;
 pub mod groups;
 pub mod tenants;
+pub mod group;
+mod lag;
 pub mod requests;
 pub mod config;
 pub mod access;

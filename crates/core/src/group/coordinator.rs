@@ -19,6 +19,7 @@ use tracing::{error, warn};
 use crate::coordinator::batch;
 use crate::coordinator::delivery::Delivery as Delivered;
 use crate::coordinator::replay;
+use crate::image::topics::TopicsImage;
 use crate::partition::{Appended, Partition};
 use crate::random::Random;
 use crate::services::Services;
@@ -28,6 +29,7 @@ use crate::storage::Storage;
 use crate::time::{Moment, Now};
 
 use super::config::GroupConfig;
+use super::held::Spread;
 use super::machine::Machine;
 use super::overview::{GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
@@ -396,10 +398,17 @@ impl Coordinator {
     /// As [`Coordinator::overview`], with groups that have no members.
     ///
     /// - `rest`: how many committed offsets may still be read.
-    pub fn readings(&self, partitions_of: &impl Fn(&str) -> usize, rest: &mut usize) -> Vec<GroupReading> {
+    pub fn readings(&self, topics: &TopicsImage, rest: &mut usize) -> Vec<GroupReading> {
         match &self.lock().stage {
-            CoordinatorStage::Ready(ready) => ready.machine.readings(partitions_of, rest),
+            CoordinatorStage::Ready(ready) => ready.machine.readings(topics, rest),
             _ => Vec::new(),
+        }
+    }
+
+    /// Adds how the known groups' partitions are spread; nothing while they are being loaded.
+    pub(super) fn add_spreads(&self, topics: &TopicsImage, spreads: &mut BTreeMap<Arc<str>, Spread>) {
+        if let CoordinatorStage::Ready(ready) = &self.lock().stage {
+            ready.machine.add_spreads(topics, spreads);
         }
     }
 

@@ -22,6 +22,7 @@ use crate::time::Moment;
 use super::calls::Call;
 use super::config::GroupConfig;
 use super::coordinator::{Coordinator, Readiness};
+use super::held::Spread;
 use super::overview::{CommittedOverview, GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
 use super::request::{GroupRequest, OffsetCommitRequest};
@@ -195,16 +196,25 @@ impl Groups {
         progress
     }
 
+    /// Returns how the partitions of each group with members are spread over them.
+    pub fn spreads(&self, storage: &Storage) -> BTreeMap<Arc<str>, Spread> {
+        let image = storage.image();
+        let mut spreads = BTreeMap::new();
+        for coordinator in self.loaded() {
+            coordinator.add_spreads(&image.topics, &mut spreads);
+        }
+        spreads
+    }
+
     /// Returns readings of all consumer groups, also of those without members: what they have
     /// committed stays until it expires, and their lag grows.
     pub fn readings(&self, storage: &Storage) -> Vec<GroupReading> {
         let image = storage.image();
-        let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
         let mut rest = READ_OFFSETS_MAX;
         let mut readings: Vec<GroupReading> = self
             .loaded()
             .iter()
-            .flat_map(|coordinator| coordinator.readings(&partitions_of, &mut rest))
+            .flat_map(|coordinator| coordinator.readings(&image.topics, &mut rest))
             .collect();
         for reading in &mut readings {
             look_up_ends(storage, &mut reading.overview.committed);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use crate::image::topics::TopicsImage;
 use crate::time::{Moment, Now};
 
 use super::classic::{Group, GroupState};
@@ -16,6 +17,7 @@ use super::commits;
 use super::config::GroupConfig;
 use super::consumer::request::ConsumerHeartbeat;
 use super::foreign::ForeignKind;
+use super::held::Spread;
 use super::join;
 use super::overview::{self, GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
@@ -490,18 +492,24 @@ impl Machine {
     /// Adds the progress of all groups.
     pub(super) fn add_progress(&self, progress: &mut Progress, room: &mut OffsetRoom) {
         for group in self.groups.values() {
-            progress.add(group, listed(group).state, room);
+            progress.add(group, group.state_name(), room);
         }
+    }
+
+    /// Adds how the partitions of groups with members are spread over them.
+    pub(super) fn add_spreads(&self, topics: &TopicsImage, spreads: &mut BTreeMap<Arc<str>, Spread>) {
+        let with_members = self.groups.values().filter(|group| overview::has_members(group));
+        spreads.extend(with_members.map(|group| (group.group_id.clone(), Spread::of(group, topics))));
     }
 
     /// Returns the readings of all groups, also of those without members.
     ///
     /// - `rest`: how many committed offsets may still be read.
-    pub fn readings(&self, partitions_of: &impl Fn(&str) -> usize, rest: &mut usize) -> Vec<GroupReading> {
+    pub fn readings(&self, topics: &TopicsImage, rest: &mut usize) -> Vec<GroupReading> {
         let session_timeout_ms = self.config.consumer.session_timeout_ms;
         let groups = self.groups.values();
         groups
-            .filter_map(|group| overview::reading(group, session_timeout_ms, partitions_of, rest))
+            .filter_map(|group| overview::reading(group, session_timeout_ms, topics, rest))
             .collect()
     }
 
@@ -601,26 +609,31 @@ fn delete_group(turn: &mut Turn<'_>, group: &mut Group) {
     );
 }
 
+impl Group {
+    /// Kafka's name of the state.
+    pub(super) fn state_name(&self) -> &'static str {
+        match (self.foreign.kind(), &self.consumer) {
+            (None, Some(consumer)) => consumer.state_name(),
+            (None, None) => self.state.name(),
+            (Some(_), _) if self.foreign.has_members() => "Unknown",
+            (Some(_), _) => "Empty",
+        }
+    }
+}
+
 fn listed(group: &Group) -> ListedGroup {
-    let (state, protocol_type, group_type) = match (group.foreign.kind(), &group.consumer) {
-        (None, Some(consumer)) => (consumer.state_name(), Arc::from("consumer"), "consumer"),
-        (None, None) => {
-            let protocol_type = group.protocol_type.clone().unwrap_or_else(|| "".into());
-            (group.state.name(), protocol_type, "classic")
-        }
-        (Some(kind), _) => {
-            let state = if group.foreign.has_members() {
-                "Unknown"
-            } else {
-                "Empty"
-            };
-            (state, Arc::from(kind.name()), kind.name())
-        }
+    let (protocol_type, group_type) = match (group.foreign.kind(), &group.consumer) {
+        (None, Some(_)) => (Arc::from("consumer"), "consumer"),
+        (None, None) => (
+            group.protocol_type.clone().unwrap_or_else(|| "".into()),
+            "classic",
+        ),
+        (Some(kind), _) => (Arc::from(kind.name()), kind.name()),
     };
     ListedGroup {
         group_id: group.group_id.clone(),
         protocol_type,
-        state,
+        state: group.state_name(),
         group_type,
     }
 }

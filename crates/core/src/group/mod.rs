@@ -17,6 +17,7 @@ pub mod timer;
 mod turn;
 mod member;
 pub mod rebalances;
+pub mod held;
 pub mod overview;
 pub mod progress;
 pub(crate) mod consumer;

@@ -24,14 +24,22 @@ pub struct CommittedOffset {
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
     by_topic: BTreeMap<Arc<str>, BTreeMap<i32, (u64, CommittedOffset)>>,
+    commits: u64,
 }
 
 impl Offsets {
     pub fn insert(&mut self, topic: Arc<str>, partition: i32, order: u64, value: CommittedOffset) {
+        self.commits += 1;
         self.by_topic
             .entry(topic)
             .or_default()
             .insert(partition, (order, value));
+    }
+
+    /// Offsets that were committed, also those that later ones replaced; since this broker read the
+    /// log, which compaction shortens.
+    pub fn commits(&self) -> u64 {
+        self.commits
     }
 
     pub fn remove(&mut self, topic: &str, partition: i32) {

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::image::topics::TopicsImage;
 use crate::time::Timestamp;
 
 use super::classic::Group;
+use super::held::{Held, held};
 use super::rebalances::Rebalance;
 
 /// At most this many departures of a group are kept.
@@ -37,6 +39,10 @@ pub struct GroupOverview {
 pub struct GroupReading {
     /// Also of a group without members: how far it has committed.
     pub overview: GroupOverview,
+    /// Kafka's name of the state.
+    pub state: &'static str,
+    /// Of the overview's members, in their order.
+    pub held: Vec<Held>,
     /// Committed partitions that are not in the overview.
     pub cut: usize,
 }
@@ -145,20 +151,26 @@ pub(super) fn overview(
 pub(super) fn reading(
     group: &Group,
     session_timeout_ms: i32,
-    partitions_of: impl Fn(&str) -> usize,
+    topics: &TopicsImage,
     rest: &mut usize,
 ) -> Option<GroupReading> {
     let count = group.offsets.iter().count();
     if count == 0 && !has_members(group) && group.departures.iter().next().is_none() {
         return None;
     }
+    let partitions_of = |topic: &str| topics.by_name(topic).map_or(0, |topic| topic.partitions.len());
     let overview = of_any(group, session_timeout_ms, partitions_of, *rest)?;
     let cut = count - overview.committed.len();
     *rest -= overview.committed.len();
-    Some(GroupReading { overview, cut })
+    Some(GroupReading {
+        overview,
+        state: group.state_name(),
+        held: held(group, topics),
+        cut,
+    })
 }
 
-fn has_members(group: &Group) -> bool {
+pub(super) fn has_members(group: &Group) -> bool {
     !group.members.is_empty() || group.has_consumer_members()
 }
 

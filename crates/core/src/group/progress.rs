@@ -11,6 +11,8 @@ pub struct GroupProgress {
     /// Kafka's name of the state.
     pub state: &'static str,
     pub member_count: usize,
+    /// Offsets committed since this broker coordinates the group, and those that it found.
+    pub offset_commits: u64,
     pub committed: Vec<CommittedAt>,
 }
 
@@ -53,6 +55,7 @@ impl Progress {
             group_id: group.group_id.clone(),
             state,
             member_count: group.member_count(),
+            offset_commits: group.offsets.commits(),
             committed,
         });
     }
@@ -107,6 +110,7 @@ mod tests {
         for (name, partitions) in [("a", 3), ("b", 3), ("void", 0)] {
             progress.add(&group(name, partitions), "Empty", &mut room);
         }
+        assert_eq!(progress.groups[0].offset_commits, 3);
         let read: Vec<(&str, usize, Vec<i64>)> = (progress.groups.iter())
             .map(|group| {
                 let offsets = group.committed.iter().map(|committed| committed.offset);

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::primitives::Uuid;
 
+use crate::image::topics::TopicsImage;
 use crate::time::{Moment, Now, Timestamp};
 
 use super::classic::GroupState;
 use super::config::GroupConfig;
+use super::held::Held;
 use super::machine::Machine;
 use super::overview::Departure;
 use super::rebalances::{Cause, Ended};
@@ -598,7 +600,7 @@ fn a_reading_tells_what_a_group_without_members_has_committed_also_after_a_resta
         if is_restarted {
             bench.replay();
         }
-        let readings = bench.machine.readings(&|_| 0, &mut 10);
+        let readings = bench.machine.readings(&TopicsImage::default(), &mut 10);
         let [reading] = &readings[..] else {
             panic!("{readings:?}")
         };
@@ -612,6 +614,38 @@ fn a_reading_tells_what_a_group_without_members_has_committed_also_after_a_resta
     );
 }
 
+/// What its members hold is what the leader assigned, also where the leader wrote what cannot be read.
+#[test]
+fn a_reading_tells_what_members_of_a_classic_group_hold() {
+    let mut bench = Bench::new();
+    let tickets = [bench.join(&member()), bench.join(&member())];
+    bench.pass(DELAY_MS);
+    bench.pass(DELAY_MS);
+    let leader = bench.joined(tickets[0]).leader;
+    // Version 0: partitions 0 and 2 of t, and one of a topic that does not exist.
+    let assignment =
+        b"\0\0\0\0\0\x02\0\x01t\0\0\0\x02\0\0\0\0\0\0\0\x02\0\x04gone\0\0\0\x01\0\0\0\0\xff\xff\xff\xff";
+    bench.sync(of(&leader, 1), vec![(&leader, assignment)]);
+    let topics = TopicsImage::of(&[("t", ID, 4)]);
+    let reading = bench.machine.readings(&topics, &mut 10).remove(0);
+    let held = |of_leader: bool| {
+        let mut members = reading.overview.members.iter().zip(&reading.held);
+        let (_, held) = members
+            .find(|(member, _)| (member.member_id == leader) == of_leader)
+            .unwrap();
+        held.clone()
+    };
+    assert_eq!(reading.state, "Stable");
+    assert_eq!(held(true).partitions, BTreeMap::from([("t".into(), vec![0, 2])]));
+    assert_eq!(held(false), Held::default());
+    let mut garbage = Bench::new();
+    garbage.stable(&[member()]);
+    assert_eq!(
+        garbage.machine.readings(&topics, &mut 10)[0].held,
+        [Held::default()]
+    );
+}
+
 #[test]
 fn a_reading_says_how_many_committed_partitions_it_has_left_out() {
     let mut bench = Bench::new();
@@ -619,7 +653,7 @@ fn a_reading_says_how_many_committed_partitions_it_has_left_out() {
         assert_eq!(bench.commit(NOBODY, topic, 7), ErrorCode::None);
     }
     let mut rest = 2;
-    let readings = bench.machine.readings(&|_| 0, &mut rest);
+    let readings = bench.machine.readings(&TopicsImage::default(), &mut rest);
     assert_eq!(
         (readings[0].overview.committed.len(), readings[0].cut, rest),
         (2, 1, 0)

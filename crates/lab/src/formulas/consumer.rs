@@ -31,6 +31,24 @@ pub fn catch_up_seconds(
     }
 }
 
+/// At most this many records are on their way between two fetches of a consumer that reads a few.
+pub const LAG_SMALL_RECORDS: f64 = 5.0;
+
+/// Clients commit every five seconds unless they are told otherwise (`auto.commit.interval.ms`).
+pub const COMMIT_SECONDS: f64 = 5.0;
+
+/// Whether a lag changes: by more than rates vary from second to second, and within the window by
+/// more than a few records are on their way, and than it varies by itself.
+///
+/// - `slope`: records per second; negative: it shrinks.
+/// - `flow`: records per second that are read, or that come where that is more.
+/// - `seconds`: the window.
+/// - `noise_records`: by which it rises and falls by itself, as between two commits.
+pub fn is_lag_changing(slope: f64, flow: f64, seconds: f64, noise_records: f64) -> bool {
+    let change = slope.abs();
+    change > 0.02 * flow && change * seconds > noise_records.max(LAG_SMALL_RECORDS)
+}
+
 /// F29: `1000 * (1 - idle) / X`, the time that the application spends on a record, ms (measured).
 pub fn work_ms(poll_idle_share: f64, consumed_records_per_second: f64) -> f64 {
     1_000.0 * processing_share(poll_idle_share) / consumed_records_per_second
@@ -75,6 +93,19 @@ mod tests {
     fn catching_up() {
         assert_eq!(catch_up_seconds(1_000.0, 150.0, 100.0), 20.0);
         assert_eq!(catch_up_seconds(1_000.0, 10.0, 100.0), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_lag_that_varies_as_rates_and_commits_do_is_not_changing() {
+        assert!(is_lag_changing(-30.0, 1_000.0, 60.0, 0.0));
+        assert!(!is_lag_changing(19.0, 1_000.0, 60.0, 0.0), "rates vary by 2 %");
+        assert!(
+            !is_lag_changing(30.0, 1_000.0, 60.0, 5_000.0),
+            "five seconds of records"
+        );
+        assert!(is_lag_changing(90.0, 1_000.0, 60.0, 5_000.0));
+        assert!(!is_lag_changing(0.08, 0.0, 60.0, 0.0), "five records");
+        assert!(is_lag_changing(0.09, 0.0, 60.0, 0.0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) mod request;
 pub(crate) mod record;
 pub(crate) mod member;
 pub(crate) mod group;
-mod protocol;
+pub(super) mod protocol;
 mod range;
 mod uniform;
 pub(crate) mod assignor;

@@ -42,7 +42,10 @@ pub(super) fn decode_subscription<'a>(
 
 /// Reads an assignment without topics that do not exist. A member that was not assigned anything
 /// yet has no bytes.
-pub(super) fn decode_assignment(bytes: &[u8], topics: &TopicsImage) -> Result<Partitions, DecodeError> {
+pub(in crate::group) fn decode_assignment(
+    bytes: &[u8],
+    topics: &TopicsImage,
+) -> Result<Partitions, DecodeError> {
     if bytes.is_empty() {
         return Ok(Partitions::new());
     }

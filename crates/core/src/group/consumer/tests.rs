@@ -8,6 +8,7 @@ use ottla_wire::primitives::Uuid;
 
 use crate::access::Caller;
 use crate::group::config::{ConsumerConfig, GroupConfig};
+use crate::group::held::{Held, Standing};
 use crate::group::machine::Machine;
 use crate::group::rebalances::Cause;
 use crate::group::record::{GroupRecord, StoredGroup};
@@ -278,6 +279,38 @@ fn a_second_member_gets_its_share_when_the_first_has_given_it_up() {
     let reply = bench.beat(bench.plain("b", 3)).unwrap();
     assert_eq!((reply.member_epoch, of_t(&reply)), (3, Some(vec![2, 3])));
     assert_eq!(bench.describe().state, "Stable");
+}
+
+#[test]
+fn a_reading_tells_what_each_member_holds_and_where_it_is_on_its_way() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    let reading = |bench: &Bench| bench.machine.readings(&bench.topics, &mut 10).remove(0);
+    let held = |bench: &Bench| {
+        let of = |held: &Held| {
+            let of_t = held.partitions.get("t").cloned();
+            (of_t.unwrap_or_default(), held.standing.unwrap())
+        };
+        reading(bench).held.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(reading(&bench).state, "Reconciling");
+    let all = vec![0, 1, 2, 3];
+    assert_eq!(
+        held(&bench),
+        [(all.clone(), Standing::Behind), (vec![], Standing::Waiting)]
+    );
+    bench.beat(bench.plain("a", 2)).unwrap();
+    assert_eq!(
+        held(&bench)[0],
+        (all, Standing::Revoking),
+        "it holds what it gives up"
+    );
+    bench.owning("a", 2, &[0, 1]);
+    bench.beat(bench.plain("b", 3)).unwrap();
+    let halves = [(vec![0, 1], Standing::Stable), (vec![2, 3], Standing::Stable)];
+    assert_eq!(held(&bench), halves);
+    assert_eq!(reading(&bench).state, "Stable");
 }
 
 #[test]

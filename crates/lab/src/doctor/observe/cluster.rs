@@ -17,6 +17,7 @@ use super::seldom::Seldom;
 use super::writers::{self, INTERVAL_MS, Pushing, Writers, Writing};
 use crate::doctor::history::Observed;
 use crate::doctor::snapshot::{BrokerSide, Client, ClusterSide, ConsumedPartition, Role};
+use crate::formulas::consumer::COMMIT_SECONDS;
 use crate::machine::host::HostCounts;
 use crate::numbers;
 
@@ -447,9 +448,6 @@ fn of_member(group: &str, member: &Member) -> Observed {
         ..Observed::default()
     }
 }
-
-/// Clients commit every five seconds unless they are told otherwise (`auto.commit.interval.ms`).
-const COMMIT_SECONDS: f64 = 5.0;
 
 /// A group that has committed nothing for this many of its intervals does not commit any more.
 const INTERVALS_MAX: i64 = 2;

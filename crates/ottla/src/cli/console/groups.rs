@@ -1,12 +1,13 @@
 //! Groups: members, committed offsets and lag in records.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ottla_client::admin::{Admin, GroupDescription, OffsetSpec, TopicPartition};
-use ottla_console::source::{Group, GroupOffset, Groups, Member, Told};
+use ottla_client::admin::{Admin, GroupDescription, GroupMember, OffsetSpec, TopicPartition};
+use ottla_console::source::{Group, GroupOffset, Groups, Member, TimeUnknown, Told};
 
 use super::cluster::untold;
 use super::topics::offsets;
+use crate::cli::doctor::now_ms;
 
 /// Each group is asked of its own coordinator; how many more there are is told.
 const GROUPS_MAX: usize = 500;
@@ -29,6 +30,8 @@ pub fn list(admin: &Admin) -> Told<Groups> {
         .map(partition_of)
         .collect();
     let partitions: Vec<TopicPartition> = partitions.into_iter().collect();
+    // The ends decide: what is committed is as old as they are, or a little older.
+    let at_ms = now_ms();
     let starts = offsets(admin, &partitions, OffsetSpec::Earliest).map_err(|error| untold(&error))?;
     let ends = offsets(admin, &partitions, OffsetSpec::Latest).map_err(|error| untold(&error))?;
     for group in &mut groups {
@@ -39,10 +42,11 @@ pub fn list(admin: &Admin) -> Told<Groups> {
                 return false;
             };
             (offset.log_start, offset.log_end) = (*start, *end);
+            offset.time_unknown = (offset.lag() > 0).then_some(TimeUnknown::NotTold);
             true
         });
     }
-    Ok(Groups { groups, cut })
+    Ok(Groups { at_ms, groups, cut })
 }
 
 fn partition_of(offset: &GroupOffset) -> TopicPartition {
@@ -54,15 +58,7 @@ fn group(admin: &Admin, group_id: String, described: GroupDescription) -> Group 
     let committed = admin.list_group_offsets(&group_id).wait().unwrap_or_default();
     Group {
         state: Some(described.state),
-        members: described
-            .members
-            .into_iter()
-            .map(|member| Member {
-                member_id: member.id,
-                client_id: member.client_id,
-                host: member.client_host.trim_start_matches('/').to_owned(),
-            })
-            .collect(),
+        members: described.members.into_iter().map(member).collect(),
         offsets: committed
             .into_iter()
             .map(|(partition, offset)| GroupOffset {
@@ -76,5 +72,22 @@ fn group(admin: &Admin, group_id: String, described: GroupDescription) -> Group 
         departures: None,
         rebalances: None,
         group_id,
+    }
+}
+
+fn member(member: GroupMember) -> Member {
+    let mut holds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for partition in &member.assignment {
+        let partitions = holds.entry(partition.topic.to_string()).or_default();
+        partitions.push(partition.partition);
+    }
+    let is_stable = member.target_assignment.map(|target| target == member.assignment);
+    Member {
+        member_id: member.id,
+        client_id: member.client_id,
+        host: member.client_host.trim_start_matches('/').to_owned(),
+        holds,
+        holds_more: 0,
+        state: is_stable.map(|is_stable| String::from(if is_stable { "stable" } else { "reconciling" })),
     }
 }

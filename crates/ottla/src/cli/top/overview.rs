@@ -66,7 +66,11 @@ struct Groups {
 pub struct GroupLag {
     pub group: Group,
     pub lag_records: i64,
+    /// `None`: not known of every partition.
     pub lag_seconds: Option<f64>,
+    /// Of the partitions where it is known.
+    #[serde(default)]
+    pub lag_seconds_known_max: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -173,6 +173,15 @@ fn records(lag: &GroupLag) -> String {
     format!("{sign}{}", count(lag.lag_records.max(0) as u64))
 }
 
+/// `12 s`, or `≥ 12 s` where it is not known of every partition.
+fn time(lag: &GroupLag) -> String {
+    match (lag.lag_seconds, lag.lag_seconds_known_max) {
+        (Some(seconds), _) => duration(seconds),
+        (None, Some(seconds)) if seconds > 0.0 => format!("≥ {}", duration(seconds)),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
 fn groups(all: &[GroupLag]) -> Vec<String> {
     let mut behind: Vec<&GroupLag> = all.iter().filter(|group| group.lag_records > 0).collect();
     // The age of one is not known: it has no order with the others, and records decide.
@@ -187,7 +196,7 @@ fn groups(all: &[GroupLag]) -> Vec<String> {
         [
             name(&lag.group.group_id),
             records(lag),
-            lag.lag_seconds.map_or_else(|| UNKNOWN.to_owned(), duration),
+            time(lag),
             count(lag.group.members.len() as u64),
         ]
     }));
@@ -269,11 +278,15 @@ mod tests {
                 cut_partitions,
             },
             lag_records: records,
-            lag_seconds: seconds,
+            lag_seconds: seconds.filter(|_| cut_partitions == 0),
+            lag_seconds_known_max: seconds,
         };
-        let rows = groups(&[group("old", 5, Some(900.0), 0), group("many", 1_000, None, 3)]);
+        let rows = groups(&[
+            group("old", 5, Some(900.0), 0),
+            group("many", 1_000, Some(12.0), 3),
+        ]);
         assert!(
-            rows[1].contains("many") && rows[1].contains("≥ 1,000"),
+            rows[1].contains("many") && rows[1].contains("≥ 1,000") && rows[1].contains("≥ 12 s"),
             "{rows:?}"
         );
         assert!(rows[2].contains("old") && !rows[2].contains('≥'), "{rows:?}");

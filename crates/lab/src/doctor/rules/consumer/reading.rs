@@ -10,9 +10,7 @@ use super::super::broker::{
     parts::{Part, Parts},
 };
 use super::super::words;
-
-/// At most this many records are on their way between two fetches of a consumer that reads a few.
-const LAG_SMALL_RECORDS: f64 = 5.0;
+use crate::formulas::consumer::{LAG_SMALL_RECORDS, is_lag_changing};
 
 /// A lag of less than this many seconds of records is small: a group's clocks are no finer.
 const LAG_SMALL_S: f64 = 1.0;
@@ -216,8 +214,8 @@ impl<'a> Reading<'a> {
     /// by more than it varies from poll to poll: a few records, or those that come between two.
     pub fn is_growing(&self) -> Option<bool> {
         let slope = self.lag_slope?;
-        let grown = slope * self.snapshot.seconds;
-        Some(slope > 0.02 * self.flow() && grown > self.between_polls().max(LAG_SMALL_RECORDS))
+        let (flow, noise) = (self.flow(), self.between_polls());
+        Some(slope > 0.0 && is_lag_changing(slope, flow, self.snapshot.seconds, noise))
     }
 
     pub fn is_shrinking(&self) -> Option<bool> {

@@ -10,14 +10,15 @@ mod records;
 
 use std::sync::Arc;
 
-use ottla_broker::{AdminView, Console};
 use ottla_broker::admin::tenants;
+use ottla_broker::{AdminView, Console};
 use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Peek,
     Peeked, SlowRequest, Source, Told, Topic, TopicDetail,
 };
+use ottla_console::trend::Progress;
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::history::Collector;
@@ -86,6 +87,10 @@ impl Source for InProcess {
 
     fn groups(&self) -> Told<Arc<Groups>> {
         Ok(Arc::new(groups::list(&self.view)))
+    }
+
+    fn progress(&self) -> Told<Progress> {
+        Ok(groups::progress(&self.view))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
