@@ -12,10 +12,11 @@ use ottla_console::sample::{HOSTILE, Sample, State, site_of};
 use ottla_console::site::Ask;
 use ottla_lab::bench::{html, sample};
 
-const PAGES: [&str; 19] = [
+const PAGES: [&str; 20] = [
     "/",
     "/topics",
     "/topics/orders",
+    "/topics/orders/2",
     "/messages/orders",
     "/clients",
     "/clients/orders-writer",
@@ -36,8 +37,11 @@ const PAGES: [&str; 19] = [
 
 /// `/topics/orders` of the state in which every name tries to break out.
 fn hostile(page: &str) -> String {
-    let (place, name) = page.rsplit_once('/').unwrap_or_default();
-    format!("{place}/{}", encoded(&format!("{name}{HOSTILE}")))
+    let mut parts: Vec<String> = page.split('/').map(str::to_owned).collect();
+    if let Some(name) = parts.get_mut(2) {
+        *name = encoded(&format!("{name}{HOSTILE}"));
+    }
+    parts.join("/")
 }
 
 /// A report whose texts all try to break out, and a later one, each with its page.
@@ -77,7 +81,7 @@ fn main() -> io::Result<()> {
         fs::create_dir_all(to.join(name))?;
         for page in PAGES {
             let path = match (state, page.matches('/').count()) {
-                (State::Hostile, 2) if !matches!(page, "/help/metrics" | "/bench/sample") => hostile(page),
+                (State::Hostile, 2..) if !matches!(page, "/help/metrics" | "/bench/sample") => hostile(page),
                 _ => page.to_owned(),
             };
             let query = match page {

@@ -17,8 +17,9 @@ use crate::series::Series;
 use crate::site::Site;
 use crate::source::{
     Access, AccessAnswer, AccessQuestion, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group,
-    GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, Member, OpenTransaction, Partition, Peek,
-    Peeked, PeekedRecord, SlowRequest, Source, TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
+    GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, LogSegment, Member, OpenTransaction,
+    Partition, PartitionDetail, PartitionProducer, Peek, Peeked, PeekedRecord, SlowRequest, Source,
+    TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
 
@@ -491,6 +492,44 @@ impl Source for Sample {
                 .collect(),
             settings: vec![setting(&self.name("retention.ms"))],
             topic,
+        }))
+    }
+
+    fn partition(&self, topic: &str, index: i32) -> Told<Option<PartitionDetail>> {
+        let Some(detail) = self.topic(topic)? else {
+            return Ok(None);
+        };
+        let found = detail.partitions.into_iter().find(|one| one.index == index);
+        let producer = |producer_id: i64, transaction_from: Option<i64>| PartitionProducer {
+            producer_id,
+            producer_epoch: 3,
+            last_sequence: 411,
+            last_at_ms: Some(NOW_MS - 2_000),
+            transaction_from,
+        };
+        let segment = |base_offset: i64, bytes: u64, newest_at_ms| LogSegment {
+            base_offset,
+            bytes,
+            newest_at_ms,
+        };
+        Ok(found.map(|partition| PartitionDetail {
+            last_stable: Ok(partition.high_watermark - 9),
+            leader_epoch: Ok(7),
+            newest_at_ms: Ok(Some(NOW_MS - 2_000)),
+            segments: match self.state {
+                State::Stock => Err(Untold::by_kafka("the segments of a partition")),
+                _ => Ok(vec![
+                    segment(17_000_000, 512 << 20, Some(NOW_MS - 2_000)),
+                    segment(1_000, 1 << 30, None),
+                ]),
+            },
+            segments_cut: 0,
+            producers: Ok(vec![
+                producer(4_002, Some(partition.high_watermark - 9)),
+                producer(4_100, None),
+            ]),
+            producers_cut: 12,
+            partition,
         }))
     }
 

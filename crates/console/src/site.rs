@@ -115,7 +115,7 @@ impl Site {
         let form = if is_json { Form::Json } else { Form::Html };
         let (status, page) = match self.page(path, &query, form) {
             Some(page) => (200, page),
-            None => (404, missing(path)),
+            None => (404, self.missing(path)),
         };
         if is_json {
             return answer_json(status, page.json);
@@ -163,6 +163,9 @@ impl Site {
 
     fn named_page(&self, path: &str, view: &View<'_>) -> Option<Page> {
         let (place, name) = path.strip_prefix('/')?.split_once('/')?;
+        if let Some((topic, index)) = of_partition(path) {
+            return page::partition::page(view, &topic, page::partition::index_of(&index)?);
+        }
         let name = decoded(name, false)?;
         match place {
             "topics" => page::topics::one(view, &name),
@@ -172,6 +175,17 @@ impl Site {
             "bench" => page::bench::one(view, &name),
             _ => None,
         }
+    }
+
+    fn missing(&self, path: &str) -> Page {
+        let why = of_partition(path.trim_end_matches('/'))
+            .map(|(topic, index)| page::partition::why_missing(&*self.source, &topic, &index));
+        let why = why.unwrap_or_else(|| {
+            String::from(
+                "There is no page here. What was here may have been deleted, or has not been seen yet.",
+            )
+        });
+        missing(path, &why)
     }
 
     /// `GET /api/v1/clients/ID/predict?set=linger.ms=5`: the same document as `ottla doctor predict
@@ -232,16 +246,20 @@ fn answer_json(status: u16, text: String) -> Answer {
     }
 }
 
-fn missing(path: &str) -> Page {
-    let lead = [text(
-        "There is no page here. What was here may have been deleted, or has not been seen yet.",
-    )];
+/// The topic and the last part of `/topics/T/P`; `None`: it is no such path.
+fn of_partition(path: &str) -> Option<(String, String)> {
+    let (topic, index) = path.strip_prefix("/topics/")?.split_once('/')?;
+    Some((decoded(topic, false)?, decoded(index, false)?))
+}
+
+fn missing(path: &str, why: &str) -> Page {
+    let lead = [text(why)];
     let more = [link("/", "To the overview")];
     Page {
         title: String::from("Not found"),
         place: "",
         blocks: vec![head("Not found", &crate::draw::text::name(path), &lead, &more)],
-        json: json_text(&json!({"error": "not found"})),
+        json: json_text(&json!({"error": why})),
     }
 }
 
@@ -249,5 +267,5 @@ fn missing(path: &str) -> Page {
 pub fn blocks(site: &Site, address: &str) -> Vec<crate::draw::block::Block> {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let page = site.page(path, &Query::read(query), Form::Html);
-    page.map_or_else(|| missing(path).blocks, |page| page.blocks)
+    page.map_or_else(|| site.missing(path).blocks, |page| page.blocks)
 }

@@ -13,7 +13,7 @@ use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
 use ottla_lab::doctor::promises::document::Promises;
 use ottla_wire::acl::{Operation, ResourceType};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::reports::Reports;
 use crate::stage::StageMicros;
@@ -52,6 +52,8 @@ pub trait Source: Send + Sync {
     fn topics(&self) -> Told<Arc<Vec<Topic>>>;
     /// Everything about one topic; `None`: there is none of this name.
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>>;
+    /// Everything about one partition; `None`: there is none of this number.
+    fn partition(&self, topic: &str, index: i32) -> Told<Option<PartitionDetail>>;
     fn groups(&self) -> Told<Arc<Groups>>;
     /// How far the groups have read; asked every few seconds, so it must be cheap.
     fn progress(&self) -> Told<Progress> {
@@ -82,6 +84,7 @@ pub trait Source: Send + Sync {
 pub enum Part<'a> {
     Topics,
     Topic(&'a str),
+    Partition(&'a str, i32),
     Groups,
     Settings,
     Records(&'a Peek),
@@ -183,6 +186,60 @@ pub struct Partition {
     pub bytes_in: Option<u64>,
     /// Why it refuses writes.
     pub failure: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct PartitionDetail {
+    #[serde(flatten)]
+    pub partition: Partition,
+    /// Readers of committed records read up to it.
+    #[serde(serialize_with = "told")]
+    pub last_stable: Told<i64>,
+    #[serde(serialize_with = "told")]
+    pub leader_epoch: Told<i32>,
+    /// The newest timestamp of a record, milliseconds since 1970; `None`: no record has one.
+    #[serde(serialize_with = "told")]
+    pub newest_at_ms: Told<Option<i64>>,
+    /// Newest first.
+    #[serde(serialize_with = "told")]
+    pub segments: Told<Vec<LogSegment>>,
+    pub segments_cut: usize,
+    /// Those with an open transaction first.
+    #[serde(serialize_with = "told")]
+    pub producers: Told<Vec<PartitionProducer>>,
+    pub producers_cut: usize,
+}
+
+/// What is told as it is; what is not, with the reason.
+fn told<T: Serialize, S: Serializer>(told: &Told<T>, to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Why<'a> {
+        untold: &'a Untold,
+    }
+    match told {
+        Ok(value) => value.serialize(to),
+        Err(untold) => Why { untold }.serialize(to),
+    }
+}
+
+/// A file of the log, with its indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LogSegment {
+    pub base_offset: i64,
+    pub bytes: u64,
+    /// `None`: not known without reading it.
+    pub newest_at_ms: Option<i64>,
+}
+
+/// An idempotent or transactional producer, as the partition knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PartitionProducer {
+    pub producer_id: i64,
+    pub producer_epoch: i32,
+    pub last_sequence: i32,
+    pub last_at_ms: Option<i64>,
+    /// Where its open transaction begins.
+    pub transaction_from: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]

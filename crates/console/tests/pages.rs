@@ -34,6 +34,7 @@ fn named(state: State) -> Vec<String> {
     };
     [
         "topics/orders",
+        "topics/orders/2",
         "messages/orders",
         "clients/orders-writer",
         "clients/billing-2",
@@ -43,7 +44,9 @@ fn named(state: State) -> Vec<String> {
     .iter()
     .map(|path| {
         let (place, plain) = path.split_once('/').unwrap();
-        format!("/{place}/{}", name(plain))
+        let (plain, rest) = plain.split_once('/').unwrap_or((plain, ""));
+        let path = format!("/{place}/{}/{rest}", name(plain));
+        path.trim_end_matches('/').to_owned()
     })
     .collect()
 }
@@ -317,6 +320,79 @@ fn quotas_are_told_with_the_entity_that_they_were_set_for_and_how_long_they_thro
     assert!(none.contains("No quota applies to a tenant that has been seen."));
     let stock = get(&site(State::Stock, 0), "/tenants", "").body;
     assert!(stock.contains("kafka-configs.sh --describe"), "{stock}");
+}
+
+#[test]
+fn a_partition_tells_its_offsets_files_and_readers() {
+    let two = json_of(State::Loaded, "/topics/orders/2.json");
+    assert_eq!(
+        two["summary"],
+        "It holds 18,599,002 records in 3 GiB; the newest is 2 s old. Readers of committed records are held back by 9 offsets: a transaction is open. One group reads it, and is behind."
+    );
+    let partition = &two["partition"];
+    assert_eq!(
+        (&partition["index"], &partition["leader_epoch"]),
+        (&2.into(), &7.into())
+    );
+    assert_eq!(partition["segments"][1]["base_offset"], 1_000);
+    assert_eq!(partition["producers"][0]["transaction_from"], 18_599_993);
+    assert_eq!(two["groups"][0]["client_id"], "billing-2");
+    let html = get(&site(State::Loaded, 0), "/topics/orders/2", "").body;
+    for part in [
+        "17,000,000",
+        "512 MiB",
+        "Not shown: 12 producers.",
+        "18,599,993",
+        "2026-10-30 18:39:56",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    let topic = get(&site(State::Loaded, 0), "/topics/orders", "").body;
+    assert!(topic.contains("href=\"/topics/orders/2\""), "{topic}");
+}
+
+#[test]
+fn what_apache_kafka_does_not_tell_of_a_partition_is_said_in_its_place() {
+    let two = json_of(State::Stock, "/topics/orders/2.json");
+    let segments = &two["partition"]["segments"];
+    let said = "Apache Kafka does not tell the segments of a partition; an Ottla measures it.";
+    assert_eq!(segments, &serde_json::json!({"untold": said}));
+    assert_eq!(two["partition"]["last_stable"], 18_599_993);
+    let html = get(&site(State::Stock, 0), "/topics/orders/2", "").body;
+    let (_, block) = html.split_once("id=\"segments\"").unwrap();
+    assert!(block.contains(said), "{block}");
+}
+
+#[test]
+fn a_partition_that_is_not_there_is_not_found_and_the_answer_says_what_is() {
+    let site = site(State::Loaded, 0);
+    let hostile = "There is no partition &lt;b&gt; of orders: it has 6 partitions, counted from 0.";
+    for (path, why) in [
+        (
+            "/topics/orders/6",
+            "There is no partition 6 of orders: it has 6 partitions, counted from 0.",
+        ),
+        ("/topics/orders/-1", "There is no partition -1 of orders"),
+        (
+            "/topics/orders/99999999999",
+            "There is no partition 99999999999 of orders",
+        ),
+        ("/topics/orders/%3Cb%3E", hostile),
+        ("/topics/orders/2/3", "There is no partition 2/3 of orders"),
+        ("/topics/none/0", "There is no topic none."),
+        (
+            "/topics/%3Cimg%20src%3Dx%3E/0",
+            "There is no topic &lt;img src=x&gt;.",
+        ),
+        ("/topics/orders/%ff", "There is no page here."),
+    ] {
+        let found = get(&site, path, "");
+        assert_eq!(found.status, 404, "{path}");
+        assert!(found.body.contains(why), "{path}: {}", found.body);
+    }
+    let json = get(&site, "/topics/orders/6.json", "");
+    assert_eq!((json.status, json.content_type), (404, "application/json"));
+    assert!(json.body.contains("it has 6 partitions"), "{}", json.body);
 }
 
 #[test]

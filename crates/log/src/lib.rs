@@ -45,7 +45,7 @@ pub use error::{AppendError, LogError, ReadError};
 pub use leader_epoch::{EpochEntry, LeaderEpochs};
 pub use marker_search::FoundMarker;
 pub use origin::{Origin, Ticket};
-pub use partition_log::{Appended, BatchToAppend, PartitionLog, Visible};
+pub use partition_log::{Appended, BatchToAppend, PartitionLog, SegmentSummary, Visible};
 pub use producer_state::ActiveProducer;
 pub use read_mode::ReadMode;
 pub use reader::{Bound, LogReader, Read, ReadRegion, SegmentPosition, UncheckedRegion};

@@ -84,6 +84,15 @@ pub(crate) struct ActiveSegment {
     pub written_back: u64,
 }
 
+/// A segment as a list shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    pub base_offset: i64,
+    pub bytes: u64,
+    /// `None`: no record has one, or it has not been read since the start.
+    pub largest_timestamp: Option<i64>,
+}
+
 /// One partition. Methods that take `&mut self` are called under the partition's lock and never
 /// wait for the device, except those that say so: `open`, `create`, `close`.
 #[derive(Debug)]
@@ -368,6 +377,26 @@ impl PartitionLog {
     pub fn bytes(&self) -> u64 {
         let state = self.reader.state();
         state.segments.iter().map(|segment| segment.bytes()).sum()
+    }
+
+    /// The segments, oldest first; the last one is written to. Does not wait for the device.
+    pub fn segments(&self) -> Vec<SegmentSummary> {
+        let segments = self.reader.state().segments.clone();
+        let newest = self.active.progress.largest_timestamp;
+        let summary = |segment: &Arc<Segment>| {
+            let is_active = segment.base_offset == self.active.segment.base_offset;
+            let timestamp = if is_active {
+                newest
+            } else {
+                segment.largest_timestamp()
+            };
+            SegmentSummary {
+                base_offset: segment.base_offset,
+                bytes: segment.bytes(),
+                largest_timestamp: Some(timestamp).filter(|timestamp| *timestamp >= 0),
+            }
+        };
+        segments.iter().map(summary).collect()
     }
 
     /// Appends batches of the broker's own, or ones that were verified before.

@@ -195,10 +195,22 @@ fn reports_are_served_in_a_sandbox_and_their_pages_are_not() {
     assert!(html.contains("id=\"report\"") && !html.contains("<img"), "{html}");
 }
 
-/// A group whose consumers had died was not on the page at all.
-#[test]
-fn a_group_without_members_has_its_lag_on_the_pages() {
-    let served = serve("members");
+/// Starts a console of the broker in a process of its own; returns it with its address.
+fn console_of(served: &Served) -> (Console, SocketAddr) {
+    let reports = served.directory.join("reports");
+    std::fs::create_dir_all(&reports).unwrap();
+    let (console, ready) = console(served.kafka, &reports);
+    let (_, rest) = ready.split_once("http://").unwrap();
+    (console, rest.split(' ').next().unwrap().parse().unwrap())
+}
+
+fn document(address: SocketAddr, path: &str) -> Value {
+    let text = page(address, path, "").1;
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}: {text}"))
+}
+
+/// Five records, of which a group without members has committed two.
+fn write_and_commit(served: &Served) {
     let mut writer = Writer::connect(served.kafka);
     writer.create_topic("orders", 1);
     let mut builder = BatchBuilder::new(BatchOptions::default());
@@ -214,6 +226,65 @@ fn a_group_without_members_has_its_lag_on_the_pages() {
         .wait()
         .unwrap();
     assert!(committed.values().all(Result::is_ok), "{committed:?}");
+}
+
+#[test]
+fn both_consoles_follow_how_far_groups_have_read() {
+    let served = serve("followed");
+    write_and_commit(&served);
+    let (_console, over_the_wire) = console_of(&served);
+    let deadline = Instant::now() + HANG;
+    for address in [served.admin, over_the_wire] {
+        let is_followed = || {
+            let group = document(address, "/groups/billing.json");
+            let untold = group["lag_trend_untold"].as_str().unwrap_or_default();
+            // Its page is the first to ask the cluster: the sampler has the answer with its next look.
+            untold.contains("it takes 20 s of readings") || group["lag_trend"].is_object()
+        };
+        while !is_followed() {
+            assert!(Instant::now() < deadline, "{address}: nothing is sampled");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn over_the_wire_what_is_not_told_of_a_group_and_a_partition_has_its_reason() {
+    let served = serve("wire");
+    write_and_commit(&served);
+    let (_console, address) = console_of(&served);
+    let group = document(address, "/groups/billing.json");
+    assert_eq!(
+        (&group["lag_records"], &group["partitions_without_lag_seconds"]),
+        (&json!(3), &json!(1)),
+        "{group}"
+    );
+    assert_eq!(
+        group["group"]["offsets"][0]["time_unknown"], "not_told",
+        "{group}"
+    );
+    let one = document(address, "/topics/orders/0.json");
+    let partition = &one["partition"];
+    for field in ["high_watermark", "last_stable", "log_end"] {
+        assert_eq!(partition[field], 5, "{field} of {one}");
+    }
+    assert_eq!(partition["newest_at_ms"], 1_793_385_598_000_i64, "{one}");
+    assert!(partition["leader_epoch"].is_number(), "{one}");
+    assert_eq!(partition["producers"], json!([]), "{one}");
+    let untold = partition["segments"]["untold"].as_str().unwrap();
+    assert!(untold.contains("the segments of a partition"), "{one}");
+    assert_eq!(one["groups"][0]["group_id"], "billing", "{one}");
+    for path in ["/topics/orders/1", "/topics/none/0"] {
+        let (head, _) = page(address, path, BROWSER);
+        assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");
+    }
+}
+
+/// A group whose consumers had died was not on the page at all.
+#[test]
+fn a_group_without_members_has_its_lag_on_the_pages() {
+    let served = serve("members");
+    write_and_commit(&served);
     let groups: Value = serde_json::from_str(&page(served.admin, "/groups.json", "").1).unwrap();
     let group = &groups["groups"][0];
     assert_eq!(group["group"]["group_id"], "billing", "{groups}");
@@ -284,8 +355,53 @@ fn check_member(served: &Served, group: &str) {
         ("empty_members", "", 0),
     ] {
         let line = format!("kminion_kafka_consumer_group_{name}{{group_id=\"{group}\"{topic}}} {value}");
-        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line} is not in {metrics}"
+        );
     }
+}
+
+#[test]
+fn a_partition_is_shown_with_its_files_and_its_producers() {
+    let served = serve("partition");
+    let mut writer = Writer::connect(served.kafka);
+    writer.create_topic("orders", 2);
+    let mut builder = BatchBuilder::new(BatchOptions {
+        producer_id: 4_000,
+        producer_epoch: 3,
+        base_sequence: 0,
+        ..BatchOptions::default()
+    });
+    for _ in 0..5 {
+        builder.append(1_793_385_598_000, None, Some(b"x"), &[]);
+    }
+    let batch = builder.finish();
+    writer.append("orders", 1, &batch);
+    let document = page(served.admin, "/topics/orders/1.json", "").1;
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let partition = &document["partition"];
+    for field in ["high_watermark", "last_stable", "log_end"] {
+        assert_eq!(partition[field], 5, "{field} of {document}");
+    }
+    assert_eq!(partition["newest_at_ms"], 1_793_385_598_000_i64, "{document}");
+    let segment = json!({"base_offset": 0, "bytes": batch.len(), "newest_at_ms": 1_793_385_598_000_i64});
+    assert_eq!(partition["segments"], json!([segment]), "{document}");
+    let producer = &partition["producers"][0];
+    assert_eq!(
+        [
+            &producer["producer_id"],
+            &producer["producer_epoch"],
+            &producer["last_sequence"]
+        ],
+        [&json!(4_000), &json!(3), &json!(4)]
+    );
+    let (head, html) = page(served.admin, "/topics/orders/2", BROWSER);
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+    assert!(
+        html.contains("There is no partition 2 of orders: it has 2 partitions"),
+        "{html}"
+    );
 }
 
 #[test]

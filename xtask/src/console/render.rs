@@ -27,11 +27,12 @@ const ROUNDS: u32 = 40;
 /// Up to that many partitions a page may take that many milliseconds of a processor.
 const BUDGETS: [(usize, f64); 2] = [(2_000, 5.0), (40_000, 20.0)];
 
-const PAGES: [&str; 15] = [
+const PAGES: [&str; 16] = [
     "/",
     "/topics",
     "/topics?sort=name",
     "/topics/topic-00007",
+    "/topics/topic-00007/3",
     "/topics.json",
     "/clients",
     "/groups",

@@ -44,6 +44,7 @@ pub mod reporter;
 pub mod kminion;
 pub mod prometheus;
 pub mod quotas;
+pub mod partition;
 pub mod records;
 pub mod tls;
 pub mod gate;

@@ -4,15 +4,16 @@
 
 pub mod overview;
 pub mod topics;
+pub mod partition;
 pub mod messages;
 pub mod clients;
 pub mod client;
 pub mod chain;
 pub mod what_if;
 pub mod groups;
-pub mod tenants;
 pub mod group;
 mod lag;
+pub mod tenants;
 pub mod requests;
 pub mod config;
 pub mod access;

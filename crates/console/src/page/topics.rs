@@ -5,6 +5,7 @@ use ottla_lab::numbers::{bytes, count, number};
 use serde::Serialize;
 use serde_json::json;
 
+use super::partition::address_of;
 use super::{Now, Page, Query, View, draw_pager, draw_search, lead_of, paged};
 use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
@@ -305,7 +306,10 @@ fn partitions(detail: &TopicDetail, query: &Query) -> Block {
             let offset = |offset: i64| Cell::from(count(offset.max(0) as u64));
             let share = partition.records_in.unwrap_or(0) as f64 / most.unwrap_or(0).max(1) as f64;
             table.row(vec![
-                partition.index.to_string().into(),
+                Cell::from(link(
+                    address_of(&detail.topic.name, partition.index),
+                    partition.index.to_string(),
+                )),
                 offset(partition.log_start),
                 offset(partition.high_watermark),
                 offset(partition.log_end),

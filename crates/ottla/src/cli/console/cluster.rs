@@ -9,7 +9,7 @@ use ottla_client::config::Config;
 use ottla_console::reports::Reports;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
-    Part, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
+    Part, PartitionDetail, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -18,7 +18,7 @@ use ottla_lab::doctor::promises::document::Promises;
 
 use super::kept::{Kept, KeptBy};
 use super::topics::Sizes;
-use super::{access, groups, records, settings, topics};
+use super::{access, groups, partition, records, settings, topics};
 use crate::cli::access::cluster::{Authorizer, authorizer_of};
 use crate::cli::access::explanation::explain;
 use crate::cli::doctor::now_ms;
@@ -43,6 +43,7 @@ pub struct Cluster {
     sizes: Kept<Arc<Sizes>>,
     topics: Kept<Arc<Vec<Topic>>>,
     topic: KeptBy<String, Option<TopicDetail>>,
+    partition: KeptBy<(String, i32), Option<PartitionDetail>>,
     groups: Kept<Arc<Groups>>,
     settings: Kept<Vec<BrokerSetting>>,
     records: KeptBy<Peek, Peeked>,
@@ -90,6 +91,7 @@ impl Cluster {
             sizes: Kept::new(KEPT_FOR),
             topics: Kept::new(KEPT_FOR),
             topic: KeptBy::new(KEPT_SHORTLY),
+            partition: KeptBy::new(KEPT_SHORTLY),
             groups: Kept::new(KEPT_FOR),
             settings: Kept::new(KEPT_FOR),
             records: KeptBy::new(KEPT_SHORTLY),
@@ -156,6 +158,12 @@ impl Source for Cluster {
         })
     }
 
+    fn partition(&self, topic: &str, index: i32) -> Told<Option<PartitionDetail>> {
+        self.partition.get(&(topic.to_owned(), index), || {
+            partition::one(&self.admin, topic, index, self.sizes().as_deref())
+        })
+    }
+
     fn groups(&self) -> Told<Arc<Groups>> {
         self.groups.get(|| groups::list(&self.admin).map(Arc::new))
     }
@@ -211,6 +219,7 @@ impl Source for Cluster {
         match part {
             Part::Topics => self.topics.as_of(),
             Part::Topic(name) => self.topic.as_of(&name.to_owned()),
+            Part::Partition(topic, index) => self.partition.as_of(&(topic.to_owned(), index)),
             Part::Groups => self.groups.as_of(),
             Part::Settings => self.settings.as_of(),
             Part::Records(ask) => self.records.as_of(ask),

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod topics;
+mod partition;
 mod groups;
 mod records;
 mod settings;

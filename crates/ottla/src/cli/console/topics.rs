@@ -83,20 +83,10 @@ pub fn one(admin: &Admin, name: &str, sizes: Option<&Sizes>) -> Told<Option<Topi
     let starts = offsets(admin, &names, OffsetSpec::Earliest).map_err(|error| untold(&error))?;
     let ends = offsets(admin, &names, OffsetSpec::Latest).map_err(|error| untold(&error))?;
     let rows = names.iter().map(|partition| {
-        let end = ends.get(partition).copied();
         let has_leader = description.partitions[&partition.partition].leader.is_some();
         Partition {
-            index: partition.partition,
             log_start: starts.get(partition).copied().unwrap_or(0),
-            high_watermark: end.unwrap_or(0),
-            log_end: end.unwrap_or(0),
-            bytes: sizes.and_then(|sizes| sizes.get(partition).copied()),
-            failure: match (has_leader, end) {
-                (false, _) => Some(String::from("has no leader")),
-                (true, None) => Some(String::from("its leader does not tell its offsets")),
-                (true, Some(_)) => None,
-            },
-            ..Partition::default()
+            ..row(partition, has_leader, ends.get(partition).copied(), sizes)
         }
     });
     let of_all = |sizes: &Sizes| names.iter().filter_map(|partition| sizes.get(partition)).sum();
@@ -105,6 +95,27 @@ pub fn one(admin: &Admin, name: &str, sizes: Option<&Sizes>) -> Told<Option<Topi
         topic: topic(name.to_owned(), &description, sizes.map(of_all)),
         settings: settings::of_topic(admin, name)?,
     }))
+}
+
+/// - `end`: `None`: its leader does not tell.
+pub fn row(
+    partition: &TopicPartition,
+    has_leader: bool,
+    end: Option<i64>,
+    sizes: Option<&Sizes>,
+) -> Partition {
+    Partition {
+        index: partition.partition,
+        high_watermark: end.unwrap_or(0),
+        log_end: end.unwrap_or(0),
+        bytes: sizes.and_then(|sizes| sizes.get(partition).copied()),
+        failure: match (has_leader, end) {
+            (false, _) => Some(String::from("has no leader")),
+            (true, None) => Some(String::from("its leader does not tell its offsets")),
+            (true, Some(_)) => None,
+        },
+        ..Partition::default()
+    }
 }
 
 /// Offsets of partitions; one that cannot be asked about is left out.

@@ -3,6 +3,7 @@
 
 mod counts;
 mod topics;
+mod partition;
 mod groups;
 mod settings;
 mod access;
@@ -15,8 +16,8 @@ use ottla_broker::{AdminView, Console};
 use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
-    Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction, Peek,
-    Peeked, SlowRequest, Source, Told, Topic, TopicDetail,
+    Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
+    PartitionDetail, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail,
 };
 use ottla_console::trend::Progress;
 use ottla_lab::doctor::Snapshot;
@@ -83,6 +84,10 @@ impl Source for InProcess {
 
     fn topic(&self, name: &str) -> Told<Option<TopicDetail>> {
         Ok(topics::one(&self.view, name))
+    }
+
+    fn partition(&self, topic: &str, index: i32) -> Told<Option<PartitionDetail>> {
+        Ok(partition::one(&self.view, topic, index))
     }
 
     fn groups(&self) -> Told<Arc<Groups>> {

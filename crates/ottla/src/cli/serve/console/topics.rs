@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ottla_broker::admin::partition::Partition as KnownPartition;
 use ottla_broker::effective_config;
 use ottla_broker::{AdminView, TopicImage};
 use ottla_console::source::{Partition, Topic, TopicDetail};
@@ -61,21 +62,7 @@ pub fn one(view: &AdminView, name: &str) -> Option<TopicDetail> {
     let topic = image.topic(name)?;
     let mut partitions = view.node.storage.partitions.of_topic(topic.id);
     partitions.sort_by_key(|partition| partition.index);
-    let rows = partitions.iter().map(|partition| {
-        let (offsets, traffic) = (partition.offsets(), partition.traffic());
-        Partition {
-            index: partition.index,
-            log_start: offsets.start,
-            high_watermark: offsets.high_watermark,
-            log_end: offsets.end,
-            bytes: Some(partition.with_log(|log| log.bytes())),
-            records_in: Some(traffic.records_in),
-            bytes_in: Some(traffic.bytes_in),
-            failure: partition
-                .failure()
-                .map(|_| String::from("refuses writes after a failed write or sync")),
-        }
-    });
+    let rows = partitions.iter().map(|partition| row(partition));
     let own = image.config(&ottla_broker::ConfigResource::topic(name)).cloned();
     let own = own.unwrap_or_else(|| Arc::new(Default::default()));
     Some(TopicDetail {
@@ -83,6 +70,22 @@ pub fn one(view: &AdminView, name: &str) -> Option<TopicDetail> {
         partitions: rows.collect(),
         settings: settings::of(effective_config::describe_topic(&image, &own), 1),
     })
+}
+
+pub fn row(partition: &KnownPartition) -> Partition {
+    let (offsets, traffic) = (partition.offsets(), partition.traffic());
+    Partition {
+        index: partition.index,
+        log_start: offsets.start,
+        high_watermark: offsets.high_watermark,
+        log_end: offsets.end,
+        bytes: Some(partition.with_log(|log| log.bytes())),
+        records_in: Some(traffic.records_in),
+        bytes_in: Some(traffic.bytes_in),
+        failure: partition
+            .failure()
+            .map(|_| String::from("refuses writes after a failed write or sync")),
+    }
 }
 
 #[cfg(test)]
