@@ -106,12 +106,17 @@ impl Sample {
             records_in: second * 10,
             bytes_in: second * 1_000,
             bytes_out: second * 1_000,
+            ..TopicCounts::default()
         });
         let orders = TopicCounts {
             name: self.name("orders").into(),
             records_in: second * 41_280,
             bytes_in: second * 48_700_000,
             bytes_out: second * 97_100_000,
+            produce_requests: second * 1_376,
+            fetch_requests: second * 2_064,
+            failed_produce_requests: second * 3,
+            failed_fetch_requests: 0,
         };
         Counts {
             moment_micros: second * 1_000_000,
@@ -472,6 +477,7 @@ impl Source for Sample {
             partitions: 6,
             bytes: (self.state != State::Stock).then_some(18 << 30),
             retention: Some(String::from("7 days")),
+            skew: (self.state != State::Stock).then_some(2.4),
             ..Topic::default()
         };
         let more = (0..self.more_topics).map(|number| Topic {

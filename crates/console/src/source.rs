@@ -153,6 +153,12 @@ pub struct TopicCounts {
     pub records_in: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// As in Apache Kafka, a request counts once for each partition that it names.
+    pub produce_requests: u64,
+    pub fetch_requests: u64,
+    /// Those of them that were answered with an error for the partition.
+    pub failed_produce_requests: u64,
+    pub failed_fetch_requests: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -165,6 +171,22 @@ pub struct Topic {
     /// As a sentence: `7 days`, `for ever`, `1 GiB a partition`.
     pub retention: Option<String>,
     pub failed_partitions: usize,
+    /// The records of the fullest partition over the mean, since the broker started; `None`: one
+    /// partition, no record, or not told.
+    pub skew: Option<f64>,
+}
+
+impl Topic {
+    /// - `records`: that came into each partition.
+    pub fn skew_of(records: impl Iterator<Item = u64>) -> Option<f64> {
+        let (mut count, mut sum, mut most) = (0_u64, 0_u64, 0_u64);
+        for records in records {
+            count += 1;
+            sum += records;
+            most = most.max(records);
+        }
+        (count > 1 && sum > 0).then(|| most as f64 * count as f64 / sum as f64)
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -556,4 +578,17 @@ pub struct OpenTransaction {
     pub state: String,
     pub since_ms: Option<i64>,
     pub partitions: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skew_is_the_fullest_partition_over_the_mean() {
+        let skew = |records: &[u64]| Topic::skew_of(records.iter().copied());
+        assert_eq!(skew(&[30, 10, 20]), Some(1.5));
+        assert_eq!(skew(&[7, 7]), Some(1.0));
+        assert_eq!((skew(&[7]), skew(&[0, 0]), skew(&[])), (None, None, None));
+    }
 }

@@ -396,6 +396,40 @@ fn a_partition_that_is_not_there_is_not_found_and_the_answer_says_what_is() {
 }
 
 #[test]
+fn a_topic_tells_its_requests_those_that_failed_and_its_skew() {
+    let topic = json_of(State::Loaded, "/topics/orders.json");
+    for (field, rate) in [
+        ("produce_requests_per_second", 1_376.0),
+        ("fetch_requests_per_second", 2_064.0),
+        ("failed_produce_requests_per_second", 3.0),
+        ("failed_fetch_requests_per_second", 0.0),
+    ] {
+        assert_eq!(topic[field], rate, "{field}");
+    }
+    let html = get(&site(State::Loaded, 0), "/topics/orders", "").body;
+    assert!(html.contains("1,376/s, 3/s of them failed"), "{html}");
+    assert!(
+        html.contains("<dt>skew</dt>") && html.contains("<dd>2.4</dd>"),
+        "{html}"
+    );
+    let list = json_of(State::Loaded, "/topics.json");
+    let orders = &list["topics"][0];
+    assert_eq!(
+        (
+            &orders["requests_per_second"],
+            &orders["failed_requests_per_second"]
+        ),
+        (&3_440.0.into(), &3.0.into())
+    );
+    assert_eq!(orders["topic"]["skew"], 2.4);
+    let stock = get(&site(State::Stock, 0), "/topics/orders", "").body;
+    assert!(
+        stock.contains("Apache Kafka does not tell what goes through a topic"),
+        "{stock}"
+    );
+}
+
+#[test]
 fn pages_stay_small_however_many_topics_there_are() {
     let site = site(State::Loaded, 40_000);
     let list = get(&site, "/topics", "").body;

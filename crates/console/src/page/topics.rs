@@ -7,15 +7,16 @@ use serde_json::json;
 
 use super::partition::address_of;
 use super::{Now, Page, Query, View, draw_pager, draw_search, lead_of, paged};
-use crate::draw::block::{Block, block, head, nothing};
+use crate::draw::block::{Block, block, facts, head, nothing};
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, encoded, link, name, plain, rate, strong, text};
+use crate::series::TopicRates;
 use crate::source::{Part, Told, Topic, TopicDetail, Untold};
 
-/// A topic with its rates of the last minute: records in, bytes in, bytes out.
+/// A topic with its rates of the last minute.
 struct Row<'a> {
     topic: &'a Topic,
-    rates: Option<[f64; 3]>,
+    rates: Option<TopicRates>,
 }
 
 /// A list may have 40,000 rows: they are written as they are, without a copy as a tree of values.
@@ -32,6 +33,8 @@ struct Listed<'a> {
     records_in_per_second: Option<f64>,
     bytes_in_per_second: Option<f64>,
     bytes_out_per_second: Option<f64>,
+    requests_per_second: Option<f64>,
+    failed_requests_per_second: Option<f64>,
 }
 
 pub fn list(view: &View<'_>) -> Page {
@@ -43,12 +46,14 @@ pub fn list(view: &View<'_>) -> Page {
     let lead = lead_of(&rows, |rows| lead(rows));
     let document = view.document(|| {
         let listed = rows.iter().flatten().map(|row| {
-            let rate = |index: usize| row.rates.map(|rates| rates[index]);
+            let rate = |of: fn(&TopicRates) -> f64| row.rates.as_ref().map(of);
             Listed {
                 topic: row.topic,
-                records_in_per_second: rate(0),
-                bytes_in_per_second: rate(1),
-                bytes_out_per_second: rate(2),
+                records_in_per_second: rate(|rates| rates.records_in),
+                bytes_in_per_second: rate(|rates| rates.bytes_in),
+                bytes_out_per_second: rate(|rates| rates.bytes_out),
+                requests_per_second: rate(TopicRates::requests),
+                failed_requests_per_second: rate(TopicRates::failed_requests),
             }
         });
         List {
@@ -81,7 +86,7 @@ fn rows<'a>(topics: &'a [Topic], view: &View<'_>) -> Vec<Row<'a>> {
     let by_name = view.query.get("sort") == Some("name");
     let by_size = view.query.get("sort") == Some("size");
     rows.sort_by(|one, other| {
-        let records = |row: &Row<'_>| row.rates.map_or(-1.0, |rates| rates[0]);
+        let records = |row: &Row<'_>| row.rates.map_or(-1.0, |rates| rates.records_in);
         let order = match (by_name, by_size) {
             (true, _) => std::cmp::Ordering::Equal,
             (_, true) => other.topic.bytes.cmp(&one.topic.bytes),
@@ -103,9 +108,9 @@ fn lead(rows: &[Row<'_>]) -> Vec<Piece> {
     let failed: usize = rows.iter().map(|row| row.topic.failed_partitions).sum();
     let busiest = rows
         .iter()
-        .filter(|row| row.rates.is_some_and(|rates| rates[0] >= 0.005));
+        .filter(|row| row.rates.is_some_and(|rates| rates.records_in >= 0.005));
     let busiest = busiest.max_by(|one, other| {
-        let records = |row: &Row<'_>| row.rates.map_or(0.0, |rates| rates[0]);
+        let records = |row: &Row<'_>| row.rates.map_or(0.0, |rates| rates.records_in);
         records(one).total_cmp(&records(other))
     });
     let mut pieces = vec![
@@ -121,7 +126,7 @@ fn lead(rows: &[Row<'_>]) -> Vec<Piece> {
             pieces.push(text("; most is written to "));
             pieces.push(link(address("topics", &row.topic.name), name(&row.topic.name)));
             pieces.push(text(": "));
-            pieces.push(strong(format!("{} records/s", rate(rates[0]))));
+            pieces.push(strong(format!("{} records/s", rate(rates.records_in))));
             pieces.push(text("."));
         }
     }
@@ -134,7 +139,7 @@ fn lead(rows: &[Row<'_>]) -> Vec<Piece> {
 }
 
 fn table(rows: &Told<Vec<Row<'_>>>, query: &Query) -> Block {
-    let note = "Rates are those of the last minute. Size: all segments on the disk.";
+    let note = "Rates are those of the last minute; a request counts once for each partition that it names. Size: all segments on the disk. Skew: records of the fullest partition over the mean, since the broker started.";
     block("topics", "Topics", note, |page| {
         let rows = match rows {
             Err(untold) => return nothing(&untold.to_string(), page),
@@ -156,28 +161,31 @@ fn table(rows: &Told<Vec<Row<'_>>>, query: &Query) -> Block {
                 numbers("records/s in").sorted_by(sorted("rate"), !matches!(sort, Some("name" | "size"))),
                 numbers("MB/s in"),
                 numbers("MB/s out"),
+                numbers("requests/s"),
+                numbers("failed/s"),
                 numbers("size").sorted_by(sorted("size"), sort == Some("size")),
+                numbers("skew"),
                 words("retention"),
             ],
         );
         let (shown, text) = paged(&found, query, "topics");
         for row in shown {
             let topic = row.topic;
-            let rate_at = |index: usize, of: fn(f64) -> String| {
-                row.rates
-                    .map_or_else(|| String::from("–"), |rates| of(rates[index]))
-            };
-            let megabytes = |bytes: f64| number(bytes / 1e6);
+            let shown =
+                |of: fn(&TopicRates) -> String| row.rates.as_ref().map_or_else(|| String::from("–"), of);
             table.row(vec![
                 Cell::from(link(address("topics", &topic.name), name(&topic.name))),
                 count(topic.partitions as u64).into(),
-                rate_at(0, rate).into(),
-                rate_at(1, megabytes).into(),
-                rate_at(2, megabytes).into(),
+                shown(|rates| rate(rates.records_in)).into(),
+                shown(|rates| number(rates.bytes_in / 1e6)).into(),
+                shown(|rates| number(rates.bytes_out / 1e6)).into(),
+                shown(|rates| rate(rates.requests())).into(),
+                shown(|rates| rate(rates.failed_requests())).into(),
                 topic
                     .bytes
                     .map_or_else(|| String::from("–"), |size| bytes(size as f64))
                     .into(),
+                skew_of(topic).unwrap_or_else(|| String::from("–")).into(),
                 topic
                     .retention
                     .clone()
@@ -197,17 +205,21 @@ pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
         Ok(Some(detail)) => Ok(detail),
         Err(untold) => Err(untold),
     };
-    let minute = view.now().ok().and_then(|now| now.minute);
-    let rates = minute.and_then(|minute| minute.topics.get(topic).copied());
-    let lead = lead_of(&detail, |detail| lead_of_one(detail, rates));
+    let rates = rates_of(view, topic);
+    let known = rates.as_ref().ok().copied();
+    let lead = lead_of(&detail, |detail| lead_of_one(detail, known));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),
             "untold": detail.as_ref().err(),
             "topic": detail.as_ref().ok(),
-            "records_in_per_second": rates.map(|rates| rates[0]),
-            "bytes_in_per_second": rates.map(|rates| rates[1]),
-            "bytes_out_per_second": rates.map(|rates| rates[2]),
+            "records_in_per_second": known.map(|rates| rates.records_in),
+            "bytes_in_per_second": known.map(|rates| rates.bytes_in),
+            "bytes_out_per_second": known.map(|rates| rates.bytes_out),
+            "produce_requests_per_second": known.map(|rates| rates.produce_requests),
+            "fetch_requests_per_second": known.map(|rates| rates.fetch_requests),
+            "failed_produce_requests_per_second": known.map(|rates| rates.failed_produce_requests),
+            "failed_fetch_requests_per_second": known.map(|rates| rates.failed_fetch_requests),
         })
     });
     let aside = detail.as_ref().map_or_else(
@@ -227,6 +239,7 @@ pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
     let mut blocks = vec![head(&name(topic), &aside, &lead, &more)];
     if let Ok(detail) = &detail {
         blocks.push(partitions(detail, view.query));
+        blocks.push(requests(&rates));
         blocks.push(clients(view, topic));
         blocks.push(settings(detail));
     }
@@ -238,7 +251,7 @@ pub fn one(view: &View<'_>, topic: &str) -> Option<Page> {
     })
 }
 
-fn lead_of_one(detail: &TopicDetail, rates: Option<[f64; 3]>) -> Vec<Piece> {
+fn lead_of_one(detail: &TopicDetail, rates: Option<TopicRates>) -> Vec<Piece> {
     let records: i64 = (detail.partitions.iter())
         .map(|partition| partition.high_watermark - partition.log_start)
         .sum();
@@ -252,36 +265,60 @@ fn lead_of_one(detail: &TopicDetail, rates: Option<[f64; 3]>) -> Vec<Piece> {
         text(size.unwrap_or_default()),
     ];
     match rates {
-        Some([records, ..]) if records >= 0.005 => {
+        Some(rates) if rates.records_in >= 0.005 => {
             pieces.push(text("; "));
-            pieces.push(strong(format!("{} records/s", rate(records))));
+            pieces.push(strong(format!("{} records/s", rate(rates.records_in))));
             pieces.push(text(" come in."));
         }
         Some(_) => pieces.push(text("; none has come in for a minute.")),
         None => pieces.push(text(".")),
     }
-    let skew = skew(detail);
-    if let Some(skew) = skew.filter(|skew| *skew >= 2.0) {
+    if let Some(skew) = skew_of(&detail.topic).filter(|_| detail.topic.skew >= Some(2.0)) {
         pieces.push(text(format!(
-            " Its fullest partition has {} times the records of the mean.",
-            number((skew * 10.0).round() / 10.0)
+            " Its fullest partition has {skew} times the records of the mean."
         )));
     }
     pieces
 }
 
-/// The records of the fullest partition over the mean, since the broker started.
-fn skew(detail: &TopicDetail) -> Option<f64> {
-    let records: Vec<f64> = (detail.partitions.iter())
-        .map(|partition| partition.records_in.map(|records| records as f64))
-        .collect::<Option<_>>()?;
-    let sum: f64 = records.iter().sum();
-    let most = records.iter().copied().fold(0.0, f64::max);
-    (records.len() > 1 && sum > 0.0).then(|| most / (sum / records.len() as f64))
+/// `2.4`.
+fn skew_of(topic: &Topic) -> Option<String> {
+    topic.skew.map(|skew| number((skew * 10.0).round() / 10.0))
+}
+
+/// - Errors: why they are not known, as a sentence.
+fn rates_of(view: &View<'_>, topic: &str) -> Told<TopicRates> {
+    let counts = (view.source.counts()).map_err(|_| Untold::by_kafka("what goes through a topic"))?;
+    let minute = view.series.minute(&counts);
+    let rates = minute.and_then(|minute| minute.topics.get(topic).copied());
+    rates.ok_or_else(|| {
+        Untold(String::from(
+            "Not known yet: it takes two samples of its counts, five seconds apart.",
+        ))
+    })
+}
+
+fn requests(rates: &Told<TopicRates>) -> Block {
+    let note = "Of the last minute; a request counts once for each partition that it names. Failed: answered with an error for the partition.";
+    block("requests", "Requests", note, |page| {
+        let rates = match rates {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(rates) => rates,
+        };
+        let of = |all: f64, failed: f64| format!("{}/s, {}/s of them failed", rate(all), rate(failed));
+        let rows = [
+            (
+                "produce",
+                of(rates.produce_requests, rates.failed_produce_requests),
+            ),
+            ("fetch", of(rates.fetch_requests, rates.failed_fetch_requests)),
+        ];
+        facts(&rows, page);
+    })
 }
 
 fn partitions(detail: &TopicDetail, query: &Query) -> Block {
-    let note = "Consumers read up to the high watermark: what lies beyond is not on the disk yet. Bar: records since the start of the broker.";
+    let note = "Consumers read up to the high watermark: what lies beyond is not on the disk yet. Bar: records since the start of the broker; skew is the longest over the mean.";
     block("partitions", "Partitions", note, |page| {
         let mut table = Table::new(
             "Partitions",
@@ -334,6 +371,9 @@ fn partitions(detail: &TopicDetail, query: &Query) -> Block {
             ]);
         }
         table.draw(page);
+        if let Some(skew) = skew_of(&detail.topic) {
+            facts(&[("skew", skew)], page);
+        }
         draw_pager(&text, query, detail.partitions.len(), page);
     })
 }

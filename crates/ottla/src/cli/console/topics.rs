@@ -37,6 +37,7 @@ fn topic(name: String, description: &TopicDescription, bytes: Option<u64>) -> To
             .values()
             .filter(|partition| partition.leader.is_none())
             .count(),
+        skew: None,
         name,
     }
 }

@@ -51,6 +51,11 @@ fn of_topics(view: &AdminView) -> Vec<TopicCounts> {
         topic.records_in += traffic.records_in;
         topic.bytes_in += traffic.bytes_in;
         topic.bytes_out += traffic.bytes_out;
+        let requests = traffic.requests;
+        topic.produce_requests += requests.produce;
+        topic.fetch_requests += requests.fetch;
+        topic.failed_produce_requests += requests.produce_failed;
+        topic.failed_fetch_requests += requests.fetch_failed;
     }
     topics.into_values().collect()
 }

@@ -36,6 +36,7 @@ fn summary(view: &AdminView, topic: &TopicImage) -> Topic {
             .iter()
             .filter(|partition| partition.failure().is_some())
             .count(),
+        skew: Topic::skew_of(partitions.iter().map(|partition| partition.traffic().records_in)),
     }
 }
 
