@@ -238,7 +238,7 @@ fn both_consoles_follow_how_far_groups_have_read() {
         let is_followed = || {
             let group = document(address, "/groups/billing.json");
             let untold = group["lag_trend_untold"].as_str().unwrap_or_default();
-            // Its page is the first to ask the cluster: the sampler has the answer with its next look.
+            // The sampler has the cluster's answer with its next look.
             untold.contains("it takes 20 s of readings") || group["lag_trend"].is_object()
         };
         while !is_followed() {
@@ -300,23 +300,55 @@ fn a_group_without_members_has_its_lag_on_the_pages() {
     );
 }
 
+/// The only member of a group that is named as its protocol.
+fn joined(served: &Served, protocol: &str) -> Consumer {
+    let config = Config::new()
+        .set("bootstrap.servers", served.kafka.to_string())
+        .set("client.id", "reader")
+        .set("group.id", protocol)
+        .set("group.protocol", protocol);
+    let mut consumer = Consumer::new(&config).unwrap();
+    consumer.subscribe(["orders"]).unwrap();
+    let deadline = Instant::now() + HANG;
+    while consumer.assignment().is_empty() {
+        assert!(Instant::now() < deadline, "{protocol}: nothing was assigned");
+        consumer.poll(Duration::from_millis(50)).unwrap();
+    }
+    consumer
+}
+
+/// A cluster tells what members hold, and of groups of KIP-848 what they are meant to hold.
+#[test]
+fn over_the_wire_members_are_shown_with_what_they_hold() {
+    let served = serve("holds");
+    Writer::connect(served.kafka).create_topic("orders", 1);
+    let _consumers = ["classic", "consumer"].map(|protocol| joined(&served, protocol));
+    let (_console, address) = console_of(&served);
+    let deadline = Instant::now() + HANG;
+    for (group, state) in [("classic", Value::Null), ("consumer", json!("stable"))] {
+        let expected = (json!({"orders": [0]}), state);
+        let member = || {
+            let group = document(address, &format!("/groups/{group}.json"));
+            let member = &group["group"]["members"][0];
+            (member["holds"].clone(), member["state"].clone())
+        };
+        while member() != expected {
+            assert!(
+                Instant::now() < deadline,
+                "{group}: {:?}, not {expected:?}",
+                member()
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
 #[test]
 fn a_rebalance_is_on_the_groups_page_with_what_began_it() {
     let served = serve("rebalances");
     Writer::connect(served.kafka).create_topic("orders", 1);
     for protocol in ["classic", "consumer"] {
-        let config = Config::new()
-            .set("bootstrap.servers", served.kafka.to_string())
-            .set("client.id", "reader")
-            .set("group.id", protocol)
-            .set("group.protocol", protocol);
-        let mut consumer = Consumer::new(&config).unwrap();
-        consumer.subscribe(["orders"]).unwrap();
-        let deadline = Instant::now() + HANG;
-        while consumer.assignment().is_empty() {
-            assert!(Instant::now() < deadline, "{protocol}: nothing was assigned");
-            consumer.poll(Duration::from_millis(50)).unwrap();
-        }
+        let mut consumer = joined(&served, protocol);
         let rebalances = || {
             let page = page(served.admin, &format!("/groups/{protocol}.json"), "").1;
             let page: Value = serde_json::from_str(&page).unwrap();

@@ -1,5 +1,5 @@
-//! A look at one partition: its offsets, its segments, and the producers that it knows. May wait for
-//! the device.
+//! A look at one partition: its offsets, its segments, and the producers that it knows. May wait
+//! for the device.
 
 use ottla_core::node::Node;
 use ottla_core::partition::Offsets;

@@ -125,8 +125,10 @@ pub fn trend_of(view: &View<'_>, group: &Group) -> Told<Trend> {
 }
 
 pub fn trend_cell(trend: &Told<Trend>) -> Cell {
-    let Ok(trend) = trend else {
-        return Cell::from("not known yet");
+    let trend = match trend {
+        Ok(trend) => trend,
+        // The reason is on the group's page.
+        Err(untold) => return Cell::from(untold.0.split(':').next().unwrap_or_default()),
     };
     let class = match trend.direction {
         Direction::Grows => "bad",

@@ -614,7 +614,7 @@ fn a_reading_tells_what_a_group_without_members_has_committed_also_after_a_resta
     );
 }
 
-/// What its members hold is what the leader assigned, also where the leader wrote what cannot be read.
+/// What its members hold is what the leader assigned, also where that cannot be read.
 #[test]
 fn a_reading_tells_what_members_of_a_classic_group_hold() {
     let mut bench = Bench::new();

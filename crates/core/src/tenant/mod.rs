@@ -190,8 +190,8 @@ impl Tenants {
         }
     }
 
-    /// Returns the name of the tenant that clients of this user and client id belong to, unless they
-    /// share one; `None` where addresses name it.
+    /// Returns the name of the tenant that clients of this user and client id belong to, unless
+    /// they share one; `None` where addresses name it.
     pub fn name_of_clients(&self, user: &str, client_id: &str) -> Option<TenantName> {
         let claim = TenantClaim {
             principal: user,
