@@ -84,7 +84,8 @@ impl Authentication {
             .map_err(|error| self.malformed("SaslAuthenticate", error))?;
         if response.error_code != 0 {
             let text = response.error_message.filter(|text| !text.is_empty());
-            return Err(self.refused(text.map_or_else(|| code_text(response.error_code), str::to_owned)));
+            let text = text.map_or_else(|| code_text(response.error_code), str::to_owned);
+            return Err(self.refused(self.sasl.refusal(text)));
         }
         let session_ms = u64::try_from(response.session_lifetime_ms)
             .ok()
@@ -141,6 +142,39 @@ pub fn renewal(now: Moment, session_ms: u64, random: &mut Random) -> Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{OauthSettings, Password, SaslMechanism, TokenSource};
+
+    /// Brokers repeat the text of the mechanism, which does not say what it is about.
+    #[test]
+    fn the_error_of_a_refused_token_says_that_it_is_about_the_token() {
+        const REFUSAL: &str = "{\"status\":\"invalid_token\"}";
+        let settings = SaslSettings {
+            mechanism: SaslMechanism::OauthBearer,
+            username: "".into(),
+            password: Password::new(""),
+            oauth: Some(OauthSettings {
+                source: TokenSource::Inline(Password::new("a.b.c")),
+                extensions: Vec::new(),
+            }),
+        };
+        let address = Address {
+            host: "broker".into(),
+            port: 9093,
+        };
+        let mut authentication = Authentication::new(&settings, &address);
+        let answer = SaslAuthenticateResponse {
+            error_code: ErrorCode::SaslAuthenticationFailed.code(),
+            error_message: Some(REFUSAL),
+            ..Default::default()
+        };
+        let mut body = Vec::new();
+        answer.encode(&mut body, 2);
+        let refused = Authentication::new(&settings, &address).authenticate_answered(&body, 2);
+        assert_eq!(
+            refused.unwrap_err().to_string(),
+            format!("authentication with broker:9093: the broker refused the token: {REFUSAL}")
+        );
+    }
 
     #[test]
     fn a_session_is_renewed_shortly_before_its_end() {

@@ -90,6 +90,15 @@ impl Sasl {
             reason: reason.into(),
         })
     }
+
+    /// What the broker's text for a failed authentication means with this mechanism.
+    pub fn refusal(&self, text: String) -> String {
+        match self.steps {
+            // Brokers repeat the JSON of RFC 7628 here, which does not say what it is about.
+            Steps::Oauth(_) => oauth::refusal(&text),
+            Steps::Plain { .. } | Steps::Scram(_) => text,
+        }
+    }
 }
 
 impl std::fmt::Debug for Sasl {

@@ -50,12 +50,15 @@ impl Oauth {
                 self.state = OauthState::Refused(super::shown(&String::from_utf8_lossy(problem)));
                 Ok(SaslStep::Send(SEPARATOR.to_string().into_bytes()))
             }
-            (OauthState::Refused(problem), Some(_)) => {
-                Err(format!("the broker refused the token: {problem}"))
-            }
+            (OauthState::Refused(problem), Some(_)) => Err(refusal(&problem)),
             _ => Err("the broker's OAUTHBEARER answer comes out of turn".to_owned()),
         }
     }
+}
+
+/// The error for a token that the broker does not accept, with the broker's text.
+pub fn refusal(text: &str) -> String {
+    format!("the broker refused the token: {text}")
 }
 
 /// No authorization identity: the token's subject acts for itself.
