@@ -1,4 +1,4 @@
-// Sarama and kafka-go against a broker: what an application does every day.
+// Sarama and kafka-go against a broker: what an application does every day, and Sarama over TLS and SASL.
 //
 // Prints `CASE<tab>name<tab>ok|fail<tab>detail` for each case.
 package main
@@ -56,6 +56,11 @@ func main() {
 		everydaySarama(bootstrap)
 	case "kafka-go":
 		everydayKafkaGo(bootstrap)
+	case "sarama-secured":
+		if err := securedSarama(os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	default:
 		fmt.Fprintln(os.Stderr, "unknown client", os.Args[1])
 		os.Exit(2)

@@ -56,7 +56,8 @@ pub fn run(table: &mut Table, programs: &Programs, target: Target) -> Result<()>
     Ok(())
 }
 
-fn prepare_go() -> Result<PathBuf> {
+/// Builds the program of Sarama and kafka-go.
+pub(super) fn prepare_go() -> Result<PathBuf> {
     build_go("others", "tests/interop/go-others", "Sarama, kafka-go")
 }
 

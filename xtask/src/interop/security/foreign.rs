@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use ottla_client::admin::NewTopic;
 
 use super::broker::{Broker, PASSWORD, USER, admin, escaped};
-use crate::interop::clients::{Client, Clients, Outcome};
+use crate::interop::clients::{Client, Clients, Outcome, run_cases};
+use crate::interop::everyday;
 use crate::interop::server::{Programs, Site};
 use crate::interop::table::Table;
 use crate::interop::tools::{CONFIGS, TOPICS, Tools, contains};
@@ -133,13 +135,32 @@ impl Connection {
     }
 }
 
-/// The programs that read lines of connections.
-pub const PROGRAMS: [(&str, Client, &str); 4] = [
-    ("java", Client::Java, "secured"),
-    ("librdkafka", Client::Librdkafka, "secured"),
-    ("franz-go", Client::FranzGo, "secured"),
-    ("kafka-python", Client::Librdkafka, "secured-pure"),
+/// A program that reads lines of connections.
+#[derive(Clone, Copy)]
+pub enum Program {
+    /// Of the suite, with this phase.
+    Suite(Client, &'static str),
+    Sarama,
+}
+
+pub const PROGRAMS: [(&str, Program); 5] = [
+    ("java", Program::Suite(Client::Java, "secured")),
+    ("librdkafka", Program::Suite(Client::Librdkafka, "secured")),
+    ("franz-go", Program::Suite(Client::FranzGo, "secured")),
+    ("kafka-python", Program::Suite(Client::Librdkafka, "secured-pure")),
+    ("sarama", Program::Sarama),
 ];
+
+impl Program {
+    fn command(self, programs: &Programs, clients: &Clients) -> Result<Command> {
+        let (mut command, phase) = match self {
+            Program::Suite(client, phase) => (clients.command(&programs.kafka, client), phase),
+            Program::Sarama => (Command::new(everyday::prepare_go()?), "sarama-secured"),
+        };
+        command.arg(phase);
+        Ok(command)
+    }
+}
 
 /// Everything with every client and tool.
 pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, broker: &Broker) -> Result<()> {
@@ -215,18 +236,13 @@ pub fn run_program(
     programs: &Programs,
     clients: &Clients,
     site: &Site,
-    (name, client, phase): (&str, Client, &str),
+    (name, program): (&str, Program),
     connections: &[Connection],
 ) -> Result<()> {
     let topic = format!("secured-{name}");
     create(site, &topic)?;
-    let outcomes = outcomes(
-        programs,
-        clients,
-        site,
-        (client, phase),
-        connections.iter().map(|connection| connection.line(&topic)),
-    )?;
+    let lines = connections.iter().map(|connection| connection.line(&topic));
+    let outcomes = outcomes(name, program.command(programs, clients)?, site, lines)?;
     for connection in connections {
         let outcome = outcomes.get(&connection.name).cloned();
         let outcome = outcome.unwrap_or_else(|| Err("did not run".to_owned()));
@@ -256,22 +272,22 @@ pub fn outcomes_with_topics(
     let lines = connections
         .iter()
         .map(|(connection, topic)| connection.line(topic));
-    outcomes(programs, clients, site, (Client::Java, "secured"), lines)
+    let (name, java) = PROGRAMS[0];
+    outcomes(name, java.command(programs, clients)?, site, lines)
 }
 
+/// - `name`: of the program's log files.
 fn outcomes(
-    programs: &Programs,
-    clients: &Clients,
+    name: &str,
+    mut command: Command,
     site: &Site,
-    (client, phase): (Client, &str),
     lines: impl Iterator<Item = String>,
 ) -> Result<BTreeMap<String, Outcome>> {
     let file = site.home().join("connections");
     let lines: Vec<String> = lines.collect();
     fs::write(&file, lines.join("\n") + "\n")?;
-    let file = file.to_str().context("a path in UTF-8")?;
-    let limit = Duration::from_secs(400);
-    clients.run(&programs.kafka, client, &[phase, &site.bootstrap(), file], limit)
+    command.arg(site.bootstrap()).arg(file);
+    run_cases(&format!("{name}-secured"), &mut command, Duration::from_secs(400))
 }
 
 /// A tool and what it must print.

@@ -91,14 +91,13 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<
     let provider = Provider::start(programs, clients, &folder)?;
     let (site, addresses) = site(&own, &provider)?;
     let server = site.start(programs, Target::Ottla)?;
-    for (name, client, phase) in PROGRAMS {
+    for (name, program) in PROGRAMS {
         // Its tokens come from a class that each application writes.
         if name == "kafka-python" {
             continue;
         }
         let connections = connections(name, &addresses, &provider, &authority.file);
-        let program = (name, client, phase);
-        run_program(table, programs, clients, &site, program, &connections)?;
+        run_program(table, programs, clients, &site, (name, program), &connections)?;
     }
     server.stop()
 }
