@@ -30,6 +30,8 @@ pub const LISTENERS: [(&str, &str); 6] = [
 pub struct Broker {
     pub site: Site,
     ports: Vec<(&'static str, u16)>,
+    /// Of Ottla's admin address.
+    admin_port: u16,
     pub authority: Authority,
     /// Another authority, which is not trusted.
     pub stranger: Authority,
@@ -86,6 +88,7 @@ impl Broker {
         Ok(Broker {
             site,
             ports,
+            admin_port: toolchain::free_port()?,
             authority,
             stranger,
             client_store,
@@ -95,9 +98,15 @@ impl Broker {
 
     /// Starts a broker on it that has the user alice.
     pub fn start(&self, programs: &Programs, target: Target) -> Result<Server> {
-        let server = self.site.start(programs, target)?;
+        let listener = format!("ottla.admin.listener=127.0.0.1:{}", self.admin_port);
+        let server = self.site.start_with(programs, target, &[&listener])?;
         self.add_user(USER, PASSWORD)?;
         Ok(server)
+    }
+
+    /// The token of Ottla's admin address, which a broker with an authorizer makes.
+    pub fn admin_token(&self) -> PathBuf {
+        self.site.directory.join("ottla.admin.token")
     }
 
     /// `NAME` as in `LISTENERS`.
@@ -139,7 +148,7 @@ pub fn admin(site: &Site) -> Result<Admin> {
 }
 
 /// Super users: clients without authentication, alice, and the certificate of `client_store`.
-fn authorizer_settings() -> [(String, String); 2] {
+pub fn authorizer_settings() -> [(String, String); 2] {
     [
         (
             "authorizer.class.name",

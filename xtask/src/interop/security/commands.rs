@@ -7,41 +7,46 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::admin_commands;
 use super::broker::{Broker, PASSWORD, USER, escaped};
 use super::foreign::create;
-use crate::interop::server::{Programs, Target};
+use crate::interop::server::{Programs, Site, Target};
 use crate::interop::table::Table;
 use crate::interop::toolchain::{need, output_of, run_quietly};
 use crate::interop::tools::{TOPICS, Tools, contains};
 
-const TOPIC: &str = "commands";
+pub const TOPIC: &str = "commands";
 const STORE_PASSWORD: &str = "changeit";
 
 /// Arguments of a command between its name and the connection, and what it must print.
-type Step = (&'static [&'static str], &'static str);
+pub type Step = (&'static [&'static str], &'static str);
+
+pub const PRODUCE: Step = (
+    &[
+        "perf",
+        "produce",
+        "--topic",
+        TOPIC,
+        "--num-records",
+        "2000",
+        "--record-size",
+        "100",
+        "--throughput",
+        "-1",
+        "--command-property",
+        "acks=all",
+    ],
+    "2000 records sent",
+);
+pub const CONSUME: Step = (
+    &["perf", "consume", "--topic", TOPIC, "--num-records", "2000"],
+    "2000",
+);
+pub const LIST_ACLS: Step = (&["access", "list"], "");
 
 const STEPS: [Step; 6] = [
-    (
-        &[
-            "perf",
-            "produce",
-            "--topic",
-            TOPIC,
-            "--num-records",
-            "2000",
-            "--record-size",
-            "100",
-            "--throughput",
-            "-1",
-            "--command-property",
-            "acks=all",
-        ],
-        "2000 records sent",
-    ),
-    (
-        &["perf", "consume", "--topic", TOPIC, "--num-records", "2000"],
-        "2000",
-    ),
+    PRODUCE,
+    CONSUME,
     (
         &[
             "perf",
@@ -57,7 +62,7 @@ const STEPS: [Step; 6] = [
         ],
         "Avg latency",
     ),
-    (&["access", "list"], ""),
+    LIST_ACLS,
     (&["transactions", "list"], ""),
     (&["bench", "run", "SCENARIO"], ""),
 ];
@@ -67,44 +72,56 @@ pub fn run(table: &mut Table, programs: &Programs, broker: &Broker, target: Targ
     need("keytool", &["-help"], "a JDK (Debian: openjdk-17-jdk-headless)")?;
     need("openssl", &["version"], "OpenSSL 3 (Debian: openssl)")?;
     create(&broker.site, TOPIC)?;
-    for connection in connections(broker)? {
-        let outcome = kafkas_tool(programs, &connection);
+    let connections = connections(broker)?;
+    for connection in &connections {
+        let outcome = kafkas_tool(programs, connection);
         let name = format!("kafka-topics on {}: {}", target.name(), connection.name);
         super::add(table, &name, outcome.map_err(shown));
-        for (arguments, wanted) in STEPS {
-            let outcome = command(programs, broker, &connection, arguments)
-                .and_then(|output| contains(&output, wanted));
-            let words = &arguments[..arguments.len().min(2)];
-            let name = format!(
-                "ottla {} on {}: {}",
-                words.join(" "),
-                target.name(),
-                connection.name
-            );
-            super::add(table, &name, outcome.map_err(shown));
-        }
+        run_steps(table, programs, &broker.site, target, connection, &STEPS);
     }
-    Ok(())
+    admin_commands::run(table, programs, broker, target, &connections)
 }
 
-fn shown(error: anyhow::Error) -> String {
+/// Runs our commands over one connection.
+pub fn run_steps(
+    table: &mut Table,
+    programs: &Programs,
+    site: &Site,
+    target: Target,
+    connection: &Connection,
+    steps: &[Step],
+) {
+    for (arguments, wanted) in steps {
+        let outcome =
+            command(programs, site, connection, arguments).and_then(|output| contains(&output, wanted));
+        let words = &arguments[..arguments.len().min(2)];
+        let name = format!(
+            "ottla {} on {}: {}",
+            words.join(" "),
+            target.name(),
+            connection.name
+        );
+        super::add(table, &name, outcome.map_err(shown));
+    }
+}
+
+pub fn shown(error: anyhow::Error) -> String {
     format!("{error:#}").replace('\n', " ")
 }
 
-struct Connection {
-    name: &'static str,
-    address: String,
-    properties: PathBuf,
+/// A way to a broker, and the file of `--command-config`.
+pub struct Connection {
+    pub name: &'static str,
+    /// Whom the broker sees.
+    pub user: &'static str,
+    pub address: String,
+    pub properties: PathBuf,
 }
 
 fn connections(broker: &Broker) -> Result<Vec<Connection>> {
     let folder = broker.site.home();
     let [jks, pkcs12] = ["JKS", "PKCS12"].map(|kind| trust_store(folder, &broker.authority.file, kind));
     let key_store = key_store(folder, &broker.client_store)?;
-    let quoted = PASSWORD.replace('\\', "\\\\").replace('"', "\\\"");
-    let jaas = format!(
-        "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"{USER}\" password=\"{quoted}\";"
-    );
     // The type is Java's default, JKS, for both: the file's content decides.
     let trusting = |store: &Path| {
         format!(
@@ -113,9 +130,9 @@ fn connections(broker: &Broker) -> Result<Vec<Connection>> {
         )
     };
     let of_sasl = format!(
-        "security.protocol=SASL_SSL\n{}sasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={}\n",
+        "security.protocol=SASL_SSL\n{}sasl.mechanism=SCRAM-SHA-512\n{}\n",
         trusting(&jks?),
-        escaped(&jaas)
+        of_scram(USER, PASSWORD)
     );
     let of_certificate = format!(
         "security.protocol=SSL\n{}ssl.keystore.location={}\nssl.keystore.password={STORE_PASSWORD}\n",
@@ -123,19 +140,29 @@ fn connections(broker: &Broker) -> Result<Vec<Connection>> {
         key_store.display()
     );
     let kinds = [
-        ("SASL_SSL, trust store JKS", "SASLSSL", of_sasl),
-        ("mutual TLS, stores PKCS12", "MUTUAL", of_certificate),
+        ("SASL_SSL, trust store JKS", USER, "SASLSSL", of_sasl),
+        ("mutual TLS, stores PKCS12", "CN=client", "MUTUAL", of_certificate),
     ];
-    let made = kinds.into_iter().map(|(name, listener, text)| {
+    let made = kinds.into_iter().map(|(name, user, listener, text)| {
         let properties = folder.join(format!("commands-{listener}.properties"));
         fs::write(&properties, text)?;
         Ok(Connection {
             name,
+            user,
             address: broker.address(listener),
             properties,
         })
     });
     made.collect()
+}
+
+/// The line of a client's file with its user.
+pub fn of_scram(user: &str, password: &str) -> String {
+    let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
+    let jaas = format!(
+        "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"{user}\" password=\"{quoted}\";"
+    );
+    format!("sasl.jaas.config={}", escaped(&jaas))
 }
 
 /// Imports the authority's certificate.
@@ -177,17 +204,12 @@ fn kafkas_tool(programs: &Programs, connection: &Connection) -> Result<()> {
     contains(&output, TOPIC)
 }
 
-fn command(
-    programs: &Programs,
-    broker: &Broker,
-    connection: &Connection,
-    arguments: &[&str],
-) -> Result<String> {
+fn command(programs: &Programs, site: &Site, connection: &Connection, arguments: &[&str]) -> Result<String> {
     let ottla = programs
         .ottla
         .as_ref()
         .context("the ottla binary was not built")?;
-    let scenario = broker.site.home().join("commands.yaml");
+    let scenario = site.home().join("commands.yaml");
     fs::write(&scenario, SCENARIO)?;
     let mut command = Command::new(ottla);
     for argument in arguments {
@@ -198,7 +220,7 @@ fn command(
     }
     command.args(["--bootstrap-server", &connection.address, "--command-config"]);
     command.arg(&connection.properties);
-    command.current_dir(broker.site.home());
+    command.current_dir(site.home());
     output_of(&mut command)
 }
 

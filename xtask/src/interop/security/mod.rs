@@ -1,6 +1,7 @@
 //! Brokers with TLS and SASL, for every client, with every mistake of an operator: each must end in
 //! an error that names the mistake. Here is our client; the others are in the modules.
 
+mod admin_commands;
 pub mod broker;
 pub mod certificates;
 mod commands;
