@@ -10,6 +10,7 @@ mod foreign;
 mod names;
 mod oauth;
 mod takeover;
+mod tokens;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};

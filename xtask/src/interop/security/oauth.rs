@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::broker::add_listeners;
+use super::broker::{add_listeners, authorizer_settings};
 use super::certificates::Authority;
 use super::foreign::{Connection, PROGRAMS, run_program};
+use super::tokens::{self, Stage};
 use crate::interop::clients::{Client, Clients};
 use crate::interop::server::{Programs, Site, Target};
 use crate::interop::table::Table;
@@ -18,7 +19,7 @@ use crate::interop::toolchain;
 
 /// Tokens that are refused, as the provider names them, and by which clients: Java's and
 /// librdkafka's libraries refuse some themselves.
-const INVALID: [&str; 7] = [
+pub const INVALID: [&str; 7] = [
     "stranger",
     "unknown-key",
     "expired",
@@ -29,7 +30,7 @@ const INVALID: [&str; 7] = [
 ];
 
 /// The identity provider; killed when dropped.
-struct Provider {
+pub struct Provider {
     process: Child,
     url: String,
     keys: PathBuf,
@@ -70,7 +71,12 @@ impl Provider {
         format!("{}/token/{kind}", self.url)
     }
 
-    fn file(&self, kind: &str) -> String {
+    /// The same for the id and the secret of a client alone.
+    pub fn login(&self, kind: &str) -> String {
+        format!("{}/login/{kind}", self.url)
+    }
+
+    pub fn file(&self, kind: &str) -> String {
         format!("file://{}.{kind}", self.keys.display())
     }
 }
@@ -99,6 +105,13 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients) -> Result<
         let connections = connections(name, &addresses, &provider, &authority.file);
         run_program(table, programs, clients, &site, (name, program), &connections)?;
     }
+    let stage = Stage {
+        site: &site,
+        addresses: &addresses,
+        provider: &provider,
+        authority: &authority.file,
+    };
+    tokens::run(table, programs, &stage)?;
     server.stop()
 }
 
@@ -114,9 +127,14 @@ fn connections(
         let name = format!("OAUTHBEARER, {name}");
         Connection::to(&name, address.clone(), "SASL_SSL", authority).login("OAUTHBEARER", "alice", token)
     };
+    // Java's client logs in with an id and a secret; the others' programs only ask for a token.
+    let served = |kind: &str| match client {
+        "java" => provider.login(kind),
+        _ => provider.token(kind),
+    };
     let mut all = vec![
-        to("RS256, keys of a file", of_file, &provider.token("RS256")),
-        to("RS256, keys of a server", of_server, &provider.token("RS256")),
+        to("RS256, keys of a file", of_file, &served("RS256")),
+        to("RS256, keys of a server", of_server, &served("RS256")),
     ];
     // librdkafka gets a new token in the last fifth of the old one's time, which must leave it more
     // than the second that lies at least between two authentications (KIP-368).
@@ -124,18 +142,18 @@ fn connections(
         "librdkafka" => ("tokens of ten seconds", "10"),
         _ => ("tokens of four seconds", "4"),
     };
-    all.push(to(short, of_file, &provider.token(seconds)).fails("renewed"));
+    all.push(to(short, of_file, &served(seconds)).fails("renewed"));
     if client == "java" {
         all.push(to("RS256 from a file", of_file, &provider.file("RS256")));
         all.push(to("ES256 from a file", of_server, &provider.file("ES256")));
         all.push(to("without a signature", of_file, "unsecured").fails("token"));
         for kind in ["stranger", "unknown-key", "another-issuer", "another-audience"] {
-            all.push(to(kind, of_file, &provider.token(kind)).fails("token"));
+            all.push(to(kind, of_file, &served(kind)).fails("token"));
         }
     } else {
-        all.push(to("ES256, keys of a server", of_server, &provider.token("ES256")));
+        all.push(to("ES256, keys of a server", of_server, &served("ES256")));
         for kind in INVALID {
-            all.push(to(kind, of_file, &provider.token(kind)).fails("token"));
+            all.push(to(kind, of_file, &served(kind)).fails("token"));
         }
     }
     all
@@ -173,6 +191,7 @@ fn site(own: &Path, provider: &Provider) -> Result<(Site, [String; 2])> {
         // Tokens of a few seconds are to count no longer.
         put("oauthbearer.sasl.oauthbearer.clock.skew.seconds", "1");
     }
+    settings.extend(authorizer_settings());
     let settings: Vec<(&str, &str)> = settings.iter().map(|(key, value)| (&**key, &**value)).collect();
     let site = Site::create("oauth", &settings)?;
     let listeners = [("FILED", "SASL_SSL", ports[0]), ("SERVED", "SASL_SSL", ports[1])];

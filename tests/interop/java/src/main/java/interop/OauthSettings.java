@@ -22,7 +22,8 @@ final class OauthSettings {
         settings.put("sasl.login.callback.handler.class",
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler");
         settings.put("sasl.oauthbearer.token.endpoint.url", source);
-        String options = source.startsWith("file:") ? "" : " clientId=\"alice\" clientSecret=\"alice-secret\"";
+        String login = " clientId=\"alice\" clientSecret=\"alice-secret\" scope=\"kafka\"";
+        String options = source.startsWith("file:") ? "" : login;
         settings.put("sasl.jaas.config", MODULE + options + ";");
         // A token of a few seconds is replaced after half of its time.
         settings.put("sasl.login.refresh.min.period.seconds", "0");
