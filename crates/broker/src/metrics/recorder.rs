@@ -377,7 +377,7 @@ mod tests {
                 api_version,
                 ..finished(ClientIndex(0), 1, 0)
             };
-            records.record(&request, &"User:a".into());
+            records.record(&request, origin_of(&"User:a".into()));
         }
         let one = Arc::new(Mutex::new(records));
         let totals = Records(vec![one.clone(), one]).totals(Moment::from_micros(0));
