@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ottla_wire::api_key::ApiKey;
 use support::net::{LARGE, LARGE_BYTES, Net, check_answer, echo, echo_of, until};
+use support::tls::TlsNet;
 use support::{Client, resident_bytes};
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -29,6 +30,31 @@ fn a_client_that_never_reads_is_bounded_and_then_closed() {
     net.wait_for_open(0);
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 150 << 20, "grew by {grown} bytes");
+}
+
+/// What is encrypted and not taken by the socket is bounded too.
+#[test]
+fn a_client_of_tls_that_never_reads_is_bounded() {
+    let _alone = alone();
+    let tls = TlsNet::start(&[]);
+    let mut polite = tls.client();
+    polite.send(&echo(0, b"warm"));
+    polite.check_answer(0, b"warm");
+    let before = resident_bytes();
+    let mut client = tls.client();
+    client.send(&echo(0, b"it is me"));
+    client.check_answer(0, b"it is me");
+    // Answers of 2 GB in total; the broker must stop reading long before.
+    client.send(&(0..200).flat_map(|id| echo(id, LARGE)).collect::<Vec<u8>>());
+    until("an answer is stuck", || {
+        tls.net.memory.used_bytes() >= LARGE_BYTES - (5 << 20)
+    });
+    polite.send(&echo(1, b"nobody is stopped"));
+    polite.check_answer(1, b"nobody is stopped");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 150 << 20, "grew by {grown} bytes");
+    drop(client);
+    tls.net.wait_for_open(1);
 }
 
 #[test]

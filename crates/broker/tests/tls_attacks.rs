@@ -6,6 +6,7 @@
 mod support;
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use support::net::echo;
 use support::tls::{Authority, Difference, TlsClient, TlsNet};
 
 const ALERT: u8 = 21;
+const DATA: u8 = 23;
 const HANDSHAKE_FAILURE: u8 = 40;
 const PROTOCOL_VERSION: u8 = 70;
 
@@ -119,30 +121,138 @@ fn seal(key: &LessSafeKey, iv: &[u8], sequence: u64, kind: u8, content: &[u8]) -
     [&[kind, 3, 3][..], &length, &explicit, &sealed].concat()
 }
 
+/// A client of TLS 1.2 that makes its records by hand, behind a handshake and one request.
+struct Sealing {
+    socket: TcpStream,
+    key: LessSafeKey,
+    iv: [u8; 12],
+    sequence: u64,
+}
+
+impl Sealing {
+    fn connect(tls: &TlsNet) -> Sealing {
+        let mut client = tls.connect(&tls.client_config(&[&TLS12], None));
+        client.send(&echo(1, b"x"));
+        client.check_answer(1, b"x");
+        let (connection, socket) = client.stream.into_parts();
+        let (sequence, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
+        let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else {
+            panic!("not the first of the broker's cipher suites");
+        };
+        Sealing {
+            socket,
+            key: LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).unwrap()),
+            iv: iv.as_ref().try_into().unwrap(),
+            sequence,
+        }
+    }
+
+    fn send(&mut self, kind: u8, content: &[u8]) -> std::io::Result<()> {
+        let record = seal(&self.key, &self.iv, self.sequence, kind, content);
+        self.sequence += 1;
+        self.socket.write_all(&record)
+    }
+
+    /// What comes until the broker closes.
+    fn rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        if let Err(error) = self.socket.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "not closed: {error}");
+        }
+        rest
+    }
+
+    /// Reads records until they have had this much content: encryption adds 24 bytes to each.
+    fn receive(&mut self, bytes: usize) {
+        let mut received = 0;
+        while received < bytes {
+            let mut head = [0; 5];
+            self.socket.read_exact(&mut head).unwrap();
+            assert_eq!(head[0], DATA, "{head:?}");
+            let mut record = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
+            self.socket.read_exact(&mut record).unwrap();
+            received += record.len() - 24;
+        }
+        assert_eq!(received, bytes);
+    }
+}
+
+/// RFC 5246, 6.2.1: content has at most 2^14 bytes, and records of data may be empty.
 #[test]
-fn a_connection_of_tls_1_2_is_not_renegotiated() {
+fn records_of_every_allowed_size_are_taken_and_larger_ones_are_refused() {
+    const CONTENT_BYTES_MAX: usize = 1 << 14;
     let tls = TlsNet::start(&[]);
-    let mut client = tls.connect(&tls.client_config(&[&TLS12], None));
-    client.send(&echo(1, b"x"));
-    client.check_answer(1, b"x");
-    let (connection, mut socket) = client.stream.into_parts();
-    let (mut sequence, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
-    let ConnectionTrafficSecrets::Aes256Gcm { key, iv } = secrets else {
-        panic!("not the first of the broker's cipher suites");
-    };
-    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.as_ref()).unwrap());
-    let hello = hello([3, 3])[5..].to_vec();
-    for _ in 0..100 {
-        let record = seal(&key, iv.as_ref(), sequence, 22, &hello);
-        sequence += 1;
-        if socket.write_all(&record).is_err() {
+    let mut client = Sealing::connect(&tls);
+    let head_bytes = echo(2, b"").len();
+    let request = echo(2, &vec![7; CONTENT_BYTES_MAX + 1 - head_bytes]);
+    assert_eq!(request.len(), CONTENT_BYTES_MAX + 1);
+    let (first, rest) = request.split_at(1);
+    for content in [first, b"", rest] {
+        client.send(DATA, content).unwrap();
+    }
+    let answer_bytes = request.len() - head_bytes + 8;
+    client.receive(answer_bytes);
+    for _ in 0..16_000 {
+        if client.send(DATA, b"").is_err() {
             break;
         }
     }
-    let mut rest = Vec::new();
-    if let Err(error) = socket.read_to_end(&mut rest) {
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "not closed: {error}");
+    // As many as that may end the connection, and delay no other client.
+    let mut other = tls.client();
+    other.send(&echo(1, b"alive"));
+    other.check_answer(1, b"alive");
+    drop(client);
+    let mut client = Sealing::connect(&tls);
+    let _ = client.send(DATA, &request);
+    let rest = client.rest();
+    assert!(rest.first().is_none_or(|kind| *kind == ALERT), "{rest:?}");
+    tls.net.wait_for_open(1);
+}
+
+/// An extension of 64 KiB less its heads, in a hello of five records.
+#[test]
+fn an_extension_of_64_kib_is_judged_or_refused_and_keeps_no_client_out() {
+    const PADDING: [u8; 2] = [0, 21];
+    let tls = TlsNet::start(&[]);
+    let small = hello([3, 3]);
+    for extension_bytes in [1_000, 16_000, 65_000, 65_531] {
+        let mut body = small[9..].to_vec();
+        body.extend(((extension_bytes + 4) as u16).to_be_bytes());
+        body.extend(PADDING);
+        body.extend((extension_bytes as u16).to_be_bytes());
+        body.resize(body.len() + extension_bytes, 0);
+        let length = (body.len() as u32).to_be_bytes();
+        let message = [&[1][..], &length[1..], &body].concat();
+        let mut client = Client::connect(tls.net.address());
+        for content in message.chunks(1 << 14) {
+            let head = [&[22, 3, 1][..], &(content.len() as u16).to_be_bytes()].concat();
+            let _ = client.socket.write_all(&[&head[..], content].concat());
+        }
+        let _ = client.socket.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = client.socket.read_to_end(&mut answer);
+        assert!(
+            answer.first().is_none_or(|kind| [ALERT, 22].contains(kind)),
+            "{extension_bytes}: {answer:?}"
+        );
     }
+    tls.net.wait_for_open(0);
+    let mut client = tls.client();
+    client.send(&echo(1, b"alive"));
+    client.check_answer(1, b"alive");
+}
+
+#[test]
+fn a_connection_of_tls_1_2_is_not_renegotiated() {
+    let tls = TlsNet::start(&[]);
+    let mut client = Sealing::connect(&tls);
+    let hello = hello([3, 3])[5..].to_vec();
+    for _ in 0..100 {
+        if client.send(22, &hello).is_err() {
+            break;
+        }
+    }
+    let rest = client.rest();
     // Never the answer of a handshake; alerts at most, encrypted.
     assert!(rest.first().is_none_or(|kind| *kind == ALERT), "{rest:?}");
     assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Full), 1);
