@@ -338,7 +338,12 @@ fn producer_of(transactional_id: Option<&str>) -> Ask {
     Ask::new(ApiKey::InitProducerId, 1, body)
 }
 
-fn sent(port: u16, api_key: ApiKey, version: i16, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>> {
+pub(super) fn sent(
+    port: u16,
+    api_key: ApiKey,
+    version: i16,
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     encode(&mut body);
     answer(port, &Ask::new(api_key, version, body))

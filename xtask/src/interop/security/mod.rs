@@ -7,6 +7,7 @@ pub mod certificates;
 mod commands;
 mod exchange;
 mod foreign;
+mod many;
 mod names;
 mod oauth;
 mod takeover;
@@ -94,9 +95,13 @@ fn tls(broker: &Broker, listener: &str) -> Config {
 }
 
 fn sasl(config: Config, mechanism: &str, password: &str) -> Config {
+    sasl_as(config, mechanism, USER, password)
+}
+
+fn sasl_as(config: Config, mechanism: &str, user: &str, password: &str) -> Config {
     config
         .set("sasl.mechanism", mechanism)
-        .set("sasl.username", USER)
+        .set("sasl.username", user)
         .set("sasl.password", password)
 }
 

@@ -1,10 +1,14 @@
 //! A secured directory changes hands, from Apache Kafka to Ottla and back, and the other way round:
 //! users, ACLs and listeners mean the same to both.
 
-use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
 
 use super::broker::Broker;
+use super::commands::shown;
 use super::foreign::{self, Connection};
+use super::many;
 use crate::interop::clients::Clients;
 use crate::interop::server::{Programs, Target};
 use crate::interop::table::Table;
@@ -52,10 +56,19 @@ impl Takeover<'_> {
         self.allow("User:CN=dora", "invoices")?;
         let before = self.before();
         self.check(table, &format!("{way}, {} at first", short(first)), &before)?;
+        many::create(&self.broker)?;
+        let listed_at_first = self.list()?;
         server.stop()?;
 
         let server = self.broker.site.start(self.programs, second)?;
         self.check(table, &format!("{way}, then {}", short(second)), &before)?;
+        let same = self.has_many(&listed_at_first).map_err(shown);
+        super::add(
+            table,
+            &format!("{way}, {} has 200 ACLs and 20 users", short(second)),
+            same,
+        );
+        many::remove(&self.broker)?;
         self.broker.add_user("carol", OF_CAROL)?;
         self.broker.add_user("bob", "changed")?;
         self.allow("User:carol", "orders")?;
@@ -70,18 +83,32 @@ impl Takeover<'_> {
         ])?;
         let after = self.after();
         self.check(table, &format!("{way}, {} after changes", short(second)), &after)?;
-        let listed = self.acl(&["--list"])?;
+        let listed = self.list()?;
         server.stop()?;
 
         let server = self.broker.site.start(self.programs, first)?;
         self.check(table, &format!("{way}, {} again", short(first)), &after)?;
-        let same = self.acl(&["--list"]).and_then(|again| {
-            anyhow::ensure!(again == listed, "{again} instead of {listed}");
-            contains(&again, "principal=User:CN=dora")
-        });
-        let same = same.map_err(|error| format!("{error:#}").replace('\n', " "));
+        let same = self.has_same(&listed).map_err(shown);
         super::add(table, &format!("{way}, the same ACLs are listed"), same);
+        let gone = many::check_gone(&self.broker).map_err(shown);
+        super::add(
+            table,
+            &format!("{way}, none of 200 ACLs and 20 users is left"),
+            gone,
+        );
         server.stop()
+    }
+
+    fn has_many(&self, listed_at_first: &BTreeSet<String>) -> Result<()> {
+        self.has_same(listed_at_first)?;
+        many::check(&self.broker, listed_at_first)
+    }
+
+    fn has_same(&self, listed: &BTreeSet<String>) -> Result<()> {
+        let now = self.list()?;
+        let differing: Vec<&String> = now.symmetric_difference(listed).collect();
+        ensure!(differing.is_empty(), "only one of the two lists {differing:?}");
+        contains(&Vec::from_iter(now).join("\n"), "principal=User:CN=dora")
     }
 
     /// What users and ACLs of the first broker mean.
@@ -159,16 +186,27 @@ impl Takeover<'_> {
         Ok(())
     }
 
-    /// Runs kafka-acls through the listener without security; returns its lines, sorted.
+    /// What kafka-acls lists: each ACL behind its resource.
+    fn list(&self) -> Result<BTreeSet<String>> {
+        let text = self.acl(&["--list"])?;
+        let mut resource = "";
+        let mut listed = BTreeSet::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match line.starts_with('(') {
+                true => drop(listed.insert(format!("{resource} {line}"))),
+                false => resource = line,
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Runs kafka-acls through the listener without security.
     fn acl(&self, arguments: &[&str]) -> Result<String> {
         let tools = Tools {
             kafka: &self.programs.kafka,
             bootstrap: self.broker.site.bootstrap(),
         };
-        let output = tools.run(ACLS, arguments, "").context("kafka-acls")?;
-        let mut lines: Vec<&str> = output.lines().map(str::trim).collect();
-        lines.sort_unstable();
-        Ok(lines.join("\n"))
+        tools.run(ACLS, arguments, "").context("kafka-acls")
     }
 }
 
