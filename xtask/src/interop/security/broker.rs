@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use ottla_client::admin::{Admin, ScramCredential, ScramMechanism};
 use ottla_client::config::{Config, Password};
+use rcgen::{KeyPair, PKCS_RSA_SHA256};
 
 use super::certificates::{Authority, expired};
 use crate::interop::server::{Programs, Server, Site, Target};
@@ -17,8 +18,10 @@ pub const USER: &str = "alice";
 pub const PASSWORD: &str = "it's; = \"x\\y\" käse";
 
 /// The listeners with security, by their names in `server.properties`.
-pub const LISTENERS: [(&str, &str); 6] = [
+pub const LISTENERS: [(&str, &str); 8] = [
     ("SSL", "SSL"),
+    ("RSA", "SSL"),
+    ("REQUESTED", "SSL"),
     ("MUTUAL", "SSL"),
     ("EXPIRED", "SSL"),
     ("MISNAMED", "SSL"),
@@ -48,6 +51,8 @@ impl Broker {
         let stranger = Authority::create(&folder, "stranger")?;
         let local = ["localhost", "127.0.0.1"];
         let good = authority.sign("broker", &local, |_| {})?;
+        let rsa = KeyPair::generate_for(&PKCS_RSA_SHA256).context("an RSA key")?;
+        let of_rsa = authority.sign_key("broker-rsa", &rsa, &local, |_| {})?;
         let old = authority.sign("broker-expired", &local, expired)?;
         let misnamed = authority.sign("broker-misnamed", &["kafka.example"], |_| {})?;
         let client_store = authority.sign("client", &["client"], |_| {})?;
@@ -60,6 +65,8 @@ impl Broker {
         let mut more = Vec::new();
         for (name, store) in [
             ("ssl", &good),
+            ("rsa", &of_rsa),
+            ("requested", &good),
             ("mutual", &good),
             ("saslssl", &good),
             ("expired", &old),
@@ -72,10 +79,10 @@ impl Broker {
             put("ssl.truststore.type", "PEM".to_owned());
             put("ssl.truststore.location", authority.file.display().to_string());
         }
-        more.push((
-            "listener.name.mutual.ssl.client.auth".to_owned(),
-            "required".to_owned(),
-        ));
+        for (name, whether) in [("mutual", "required"), ("requested", "requested")] {
+            let key = format!("listener.name.{name}.ssl.client.auth");
+            more.push((key, whether.to_owned()));
+        }
         more.extend(sasl_settings());
         more.extend(authorizer_settings());
         let more: Vec<(&str, &str)> = more.iter().map(|(key, value)| (&**key, &**value)).collect();

@@ -11,6 +11,7 @@ mod many;
 mod names;
 mod oauth;
 mod takeover;
+mod tls_matrix;
 mod tokens;
 
 use std::path::Path;
@@ -52,6 +53,7 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
             add(table, &format!("ottla on {}: {name}", of_ours.name()), outcome);
         }
         commands::run(table, programs, &broker, of_ours)?;
+        tls_matrix::run(table, &broker, of_ours)?;
         if of_ours == target {
             foreign::run(table, programs, clients, &broker)?;
         }
