@@ -49,6 +49,13 @@ fn versions_before_tls_1_2_are_refused_by_an_alert() {
     }
     assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Refused), 3);
     tls.net.wait_for_open(0);
+    // Handshakes end one after the other on one thread: this one has seen the ends of all.
+    let mut client = tls.client();
+    client.send(&echo(1, b"x"));
+    client.check_answer(1, b"x");
+    let refusals = [("no-common-version".to_owned(), 3)];
+    let kinds = tls.handshakes.entrance().counts().kinds();
+    assert_eq!(kinds.refusals, refusals.into());
 }
 
 #[test]

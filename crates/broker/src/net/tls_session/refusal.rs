@@ -77,7 +77,10 @@ fn of_offer(error: &PeerIncompatible) -> &'static str {
     match error {
         PeerIncompatible::NoCipherSuitesInCommon => "no-common-cipher",
         PeerIncompatible::NoKxGroupsInCommon => "no-common-group",
-        PeerIncompatible::SupportedVersionsExtensionRequired
+        // rustls looks for the algorithms of TLS 1.2 before it looks at the version: clients of TLS
+        // 1.0 and 1.1 have none.
+        PeerIncompatible::SignatureAlgorithmsExtensionRequired
+        | PeerIncompatible::SupportedVersionsExtensionRequired
         | PeerIncompatible::Tls12NotOffered
         | PeerIncompatible::Tls12NotOfferedOrEnabled
         | PeerIncompatible::Tls13RequiredForQuic
