@@ -420,7 +420,10 @@ impl Shaker {
         let entry = self.handshakes.remove(token.index as usize);
         let network = network(entry.handshake.peer().ip());
         if let Some(tokens) = self.by_network.get_mut(&network) {
-            tokens.retain(|other| *other != token);
+            // Near the front: most end in the order in which they began.
+            if let Some(at) = tokens.iter().position(|other| *other == token) {
+                tokens.remove(at);
+            }
             if tokens.is_empty() {
                 self.by_network.remove(&network);
             }
