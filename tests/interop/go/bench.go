@@ -103,7 +103,7 @@ func bench(kind, bootstrap string, arguments []string) {
 	flags.IntVar(&w.Producers, "producers", 1, "transactional ids; -records is of each transaction")
 	flags.StringVar(&w.Trust, "trust", "", "connect over TLS and trust the certificates of this file")
 	flags.StringVar(&w.Plain, "plain", "", "an address of the same broker without TLS")
-	flags.IntVar(&w.Connections, "connections", 8, "opened at the same time")
+	flags.IntVar(&w.Connections, "connections", 8, "opened at the same time; of a flood: the addresses that they come from")
 	flags.IntVar(&w.Members, "members", 1, "of a group")
 	must(flags.Parse(arguments))
 	var secure []kgo.Opt
@@ -132,6 +132,8 @@ func bench(kind, bootstrap string, arguments []string) {
 		r = rebalance(s, w)
 	case "bench-connect":
 		r = connectAgain(bootstrap, w)
+	case "bench-flood":
+		r = flood(bootstrap, w)
 	case "bench-idle-connections":
 		r = keepConnections(bootstrap, w)
 	}

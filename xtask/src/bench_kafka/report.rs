@@ -75,7 +75,8 @@ pub fn security(plan: &Plan, machine: &[(String, String)], samples: &Samples) ->
          | load | franz-go (Go's TLS), TLS 1.3, certificates of P-256 and RSA-2048, no client certificates, records of 256 B over 6 \
          partitions, `acks=all`; {} s after a warm-up of {} s; {} records of full batches after a warm-up of {} |\n\
          | new connections | eight at a time: TCP, a full handshake without session tickets, one ApiVersions, and a reset |\n\
-         | idle connections | 1,000 of each kind at the same time, each after one ApiVersions; what the broker's resident memory grew by |\n",
+         | idle connections | 1,000 of each kind at the same time, each after one ApiVersions; what the broker's resident memory grew by |\n\
+         | half hellos | connections that send half a ClientHello and nothing more, at most 4,096 of them at a time; meanwhile one producer |\n",
         plan.pairs,
         plan.security_seconds,
         plan.warmup_seconds,
@@ -95,6 +96,12 @@ fn own_aims(text: &mut String, samples: &Samples) {
     for (what, found, aim) in [
         ("Ottla's p99 over TLS to without", ottla("tls_paced_ratio"), 1.25),
         ("KiB of an idle TLS connection beyond a plain one", beyond, 8.0),
+        (
+            "Ottla's p99 beside 10,000 half hellos/s from one address to without",
+            ottla("flood_1_ratio"),
+            1.5,
+        ),
+        ("The same from 200 addresses", ottla("flood_200_ratio"), 1.5),
     ] {
         let verdict = if found <= aim { "met" } else { "**falls short**" };
         let _ = writeln!(

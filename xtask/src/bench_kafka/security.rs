@@ -1,11 +1,13 @@
 //! What TLS costs, both brokers with the page cache: handshakes, full batches, reading, small
-//! requests beside the same without TLS, and the memory of idle connections.
+//! requests beside the same without TLS, the memory of idle connections, and clients that stop in
+//! the middle of their handshakes.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 
+use super::machine::memory_mib;
 use super::metrics::Samples;
 use super::session::{self, MILLION, figure, generate, generate_at};
 use super::{Durability, Lab, Plan};
@@ -22,6 +24,34 @@ const KEYS: [(&str, &str, &str); 2] = [
 
 const IDLE: u32 = 1_000;
 const BYTES: f64 = 256.0;
+
+/// Clients that begin a handshake and stop, a second, and from how many addresses they come.
+const HALF_HELLOS: &str = "10000";
+const FLOODS: [Flood; 2] = [
+    Flood {
+        addresses: "1",
+        name: "half hellos from one address",
+        rate: "flood_1_rate",
+        p99: "flood_1_p99",
+        ratio: "flood_1_ratio",
+    },
+    Flood {
+        addresses: "200",
+        name: "half hellos from 200 addresses",
+        rate: "flood_200_rate",
+        p99: "flood_200_p99",
+        ratio: "flood_200_ratio",
+    },
+];
+
+/// Clients that stop in the middle of a handshake, and the keys of their metrics.
+struct Flood {
+    addresses: &'static str,
+    name: &'static str,
+    rate: &'static str,
+    p99: &'static str,
+    ratio: &'static str,
+}
 
 /// A running broker with a listener for each key, beside the one without TLS.
 struct Secured {
@@ -92,6 +122,7 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Res
     handshakes(lab, times, &broker, target, samples)?;
     bytes(lab, plan, &broker, target, samples)?;
     small_requests(lab, times, &broker, target, samples)?;
+    half_hellos(lab, plan, &broker, target, samples)?;
     broker.server.check_alive()?;
     broker.server.stop()?;
     session::clear(&broker.site);
@@ -191,5 +222,59 @@ fn small_requests(
     }
     let ratio = figure(&secured, "/intended/p99") / figure(&plain, "/intended/p99");
     samples.add(target, "tls_paced_ratio", ratio);
+    Ok(())
+}
+
+/// Few requests of one producer, alone and beside clients that begin a handshake and stop.
+fn half_hellos(
+    lab: &Lab,
+    plan: &Plan,
+    broker: &Secured,
+    target: Target,
+    samples: &mut Samples,
+) -> Result<()> {
+    const WARMUP: u32 = 2;
+    let pid = broker.server.pid();
+    generate(lab, "bench-create", &broker.server, "flooded", &[])?;
+    let (seconds, warmup) = (plan.security_seconds.to_string(), WARMUP.to_string());
+    let load = ["-rate", "1000", "-seconds", &seconds, "-warmup", &warmup];
+    let produce = || broker.generate(lab, "bench-paced", 0, "flooded", &load);
+    let quiet = produce()?;
+    samples.keep(target, "1,000 records/s over TLS", &quiet);
+    let quiet = figure(&quiet, "/intended/p99");
+    samples.add(target, "flood_quiet_p99", quiet);
+    let before = memory_mib(pid, "VmRSS")?;
+    let mut growth: f64 = 0.0;
+    // A second longer than the producer.
+    let seconds = (plan.security_seconds + WARMUP + 1).to_string();
+    for flood in FLOODS {
+        let load = [
+            "-rate",
+            HALF_HELLOS,
+            "-connections",
+            flood.addresses,
+            "-seconds",
+            &seconds,
+        ];
+        let (flooded, loaded, memory) = std::thread::scope(|scope| {
+            let flooding = scope.spawn(|| broker.generate(lab, "bench-flood", 0, "none", &load));
+            let loaded = produce();
+            let memory = memory_mib(pid, "VmRSS");
+            (
+                flooding.join().expect("a generator does not panic"),
+                loaded,
+                memory,
+            )
+        });
+        let (flooded, loaded) = (flooded?, loaded?);
+        samples.keep(target, flood.name, &flooded);
+        samples.keep(target, &format!("1,000 records/s beside {}", flood.name), &loaded);
+        samples.add(target, flood.rate, figure(&flooded, "/rate_per_s"));
+        let loaded = figure(&loaded, "/intended/p99");
+        samples.add(target, flood.p99, loaded);
+        samples.add(target, flood.ratio, loaded / quiet);
+        growth = growth.max(memory? - before);
+    }
+    samples.add(target, "flood_mib", growth);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Ottla's commands about a running broker, `doctor`, `tenants` and `quota`, at a secured cluster: they
-//! ask it for the admin address over TLS and SASL, and show the token there.
+//! Ottla's commands about a running broker, `doctor`, `tenants` and `quota`, at a secured cluster:
+//! they ask it for the admin address over TLS and SASL, and show the token there.
 
 use std::fs;
 use std::path::Path;

@@ -112,7 +112,7 @@ pub fn shown(error: anyhow::Error) -> String {
 /// A way to a broker, and the file of `--command-config`.
 pub struct Connection {
     pub name: &'static str,
-    /// Whom the broker sees.
+    /// The name of its principal.
     pub user: &'static str,
     pub address: String,
     pub properties: PathBuf,

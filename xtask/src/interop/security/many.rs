@@ -24,7 +24,8 @@ const MECHANISMS: [(ScramMechanism, &str); 2] = [
 ];
 const DELETE_ACLS_VERSION: i16 = 3;
 
-/// Creates all of them, the ACLs twice: of equal ACLs with two ids Apache Kafka could not remove one.
+/// Creates all of them, the ACLs twice: of equal ACLs with two ids Apache Kafka could not remove
+/// one.
 pub fn create(broker: &Broker) -> Result<()> {
     let admin = admin(&broker.site)?;
     for _ in 0..2 {

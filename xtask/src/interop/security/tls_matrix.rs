@@ -147,8 +147,8 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// Client certificates at listeners that ask for none, request one, and require one. Java names most
-/// reasons by one alert.
+/// Client certificates at listeners that ask for none, request one, and require one. Java names
+/// most reasons by one alert.
 fn certificates() -> impl Iterator<Item = Row> {
     use Certificate::{Expired, Good, None, OfAStranger};
     let judged = [

@@ -1,5 +1,5 @@
-//! Our client and our commands with OAUTHBEARER: tokens from files and by client credentials, tokens
-//! that end and are renewed, and every token and login that must be refused.
+//! Our client and our commands with OAUTHBEARER: tokens from files and by client credentials,
+//! tokens that end and are renewed, and every token and login that must be refused.
 
 use std::fs;
 use std::path::Path;
