@@ -18,7 +18,7 @@ use crate::site::Site;
 use crate::source::{
     Access, AccessAnswer, AccessQuestion, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group,
     GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, LogSegment, Member, OpenTransaction,
-    Partition, PartitionDetail, PartitionProducer, Peek, Peeked, PeekedRecord, SlowRequest, Source,
+    Partition, PartitionDetail, PartitionProducer, Peek, Peeked, PeekedRecord, SetQuota, SlowRequest, Source,
     TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
@@ -573,6 +573,25 @@ impl Source for Sample {
                     &serde_json::json!(self.name("orders-writer")).to_string(),
                 ),
             }
+        })
+    }
+
+    fn quotas(&self) -> Told<Vec<SetQuota>> {
+        let set = |entity: &str, quota: &str, limit: f64| SetQuota {
+            entity: self.name(entity),
+            quota: quota.to_owned(),
+            limit,
+        };
+        Ok(match self.is_empty() {
+            true => Vec::new(),
+            false => vec![
+                set("client-id default", "producer_byte_rate", 5e7),
+                set(
+                    "user ana and client-id orders-writer",
+                    "request_percentage",
+                    200.0,
+                ),
+            ],
         })
     }
 

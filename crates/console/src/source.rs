@@ -60,6 +60,8 @@ pub trait Source: Send + Sync {
         self.groups().map(|groups| groups.progress())
     }
     fn slow_requests(&self) -> Told<Vec<SlowRequest>>;
+    /// By entity.
+    fn quotas(&self) -> Told<Vec<SetQuota>>;
     /// The document of `GET /tenants`.
     fn tenants(&self) -> Told<String>;
     fn settings(&self) -> Told<Vec<BrokerSetting>>;
@@ -86,6 +88,7 @@ pub enum Part<'a> {
     Topic(&'a str),
     Partition(&'a str, i32),
     Groups,
+    Quotas,
     Settings,
     Records(&'a Peek),
     Access,
@@ -414,6 +417,26 @@ pub struct SlowRequest {
     pub stage_micros: StageMicros,
 }
 
+/// A quota that is set, whether it applies to a client that has been seen or not.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SetQuota {
+    /// `user ana and client-id default`.
+    pub entity: String,
+    /// Kafka's name: `producer_byte_rate`.
+    pub quota: String,
+    pub limit: f64,
+}
+
+impl SetQuota {
+    /// - `parts`: of an entity, sorted by type: type and name; `None`: its default.
+    pub fn entity<'a>(parts: impl DoubleEndedIterator<Item = (&'a str, Option<&'a str>)>) -> String {
+        let words = parts
+            .rev()
+            .map(|(kind, name)| format!("{kind} {}", name.unwrap_or("default")));
+        words.collect::<Vec<String>>().join(" and ")
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BrokerSetting {
     pub name: String,
@@ -583,6 +606,16 @@ pub struct OpenTransaction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entity_is_named_with_its_user_first() {
+        let pair = [("client-id", None), ("user", Some("ana"))];
+        assert_eq!(
+            SetQuota::entity(pair.into_iter()),
+            "user ana and client-id default"
+        );
+        assert_eq!(SetQuota::entity([("ip", None)].into_iter()), "ip default");
+    }
 
     #[test]
     fn skew_is_the_fullest_partition_over_the_mean() {

@@ -339,8 +339,9 @@ mod tests {
         );
         assert_eq!(behind.sum(), "500 records/s came, 380 were read, over 60 s");
         assert_eq!(behind.catches_up_in_seconds, None);
-        // It commits every fifteen seconds what it has read until then.
-        let commits = trend(60, |second| at("g", second / 15 * 15 * 500, 0, second * 500));
+        // It commits every seven seconds what it has read until then: 2,000 records are to come.
+        let commits = trend(60, |second| at("g", second / 7 * 7 * 500, 0, second * 500));
+        assert!(commits.records_per_second > 30.0);
         assert_eq!((commits.words().as_str(), commits.arrow()), ("as before", "→"));
         let idle = trend(60, |_| at("g", 7, 0, 9));
         assert_eq!(idle.words(), "as before");

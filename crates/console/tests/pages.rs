@@ -319,7 +319,22 @@ fn quotas_are_told_with_the_entity_that_they_were_set_for_and_how_long_they_thro
     let none = get(&site(State::Empty, 0), "/tenants", "").body;
     assert!(none.contains("No quota applies to a tenant that has been seen."));
     let stock = get(&site(State::Stock, 0), "/tenants", "").body;
-    assert!(stock.contains("kafka-configs.sh --describe"), "{stock}");
+    assert!(
+        stock.contains("Apache Kafka does not tell which quota applies"),
+        "{stock}"
+    );
+    assert!(none.contains("None is set."), "{none}");
+    let (_, set) = stock.split_once("id=\"set\"").unwrap();
+    for part in [
+        "client-id default",
+        "50 MB/s",
+        "user ana and client-id orders-writer",
+        "200 %",
+    ] {
+        assert!(set.contains(part), "{part}: {set}");
+    }
+    let stock = json_of(State::Stock, "/tenants.json");
+    assert_eq!(stock["quotas_set"][1]["limit"], 200.0, "{stock}");
 }
 
 #[test]

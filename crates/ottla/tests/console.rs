@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ottla_client::admin::{Admin, TopicPartition};
+use ottla_client::admin::{Admin, QuotaAlteration, TopicPartition};
 use ottla_client::config::Config;
 use ottla_client::consumer::{Consumer, OffsetAndMetadata};
 use ottla_wire::records::builder::{BatchBuilder, BatchOptions};
@@ -248,10 +248,23 @@ fn both_consoles_follow_how_far_groups_have_read() {
     }
 }
 
+/// 50 MB/s for each client id.
+fn set_quota(served: &Served) {
+    let config = Config::new().set("bootstrap.servers", served.kafka.to_string());
+    let entity = [(String::from("client-id"), None)].into();
+    let alteration = QuotaAlteration::new(entity).set("producer_byte_rate", 5e7);
+    let altered = Admin::new(&config)
+        .unwrap()
+        .alter_client_quotas(vec![alteration])
+        .wait();
+    assert!(altered.unwrap().values().all(Result::is_ok));
+}
+
 #[test]
 fn over_the_wire_what_is_not_told_of_a_group_and_a_partition_has_its_reason() {
     let served = serve("wire");
     write_and_commit(&served);
+    set_quota(&served);
     let (_console, address) = console_of(&served);
     let group = document(address, "/groups/billing.json");
     assert_eq!(
@@ -274,6 +287,16 @@ fn over_the_wire_what_is_not_told_of_a_group_and_a_partition_has_its_reason() {
     let untold = partition["segments"]["untold"].as_str().unwrap();
     assert!(untold.contains("the segments of a partition"), "{one}");
     assert_eq!(one["groups"][0]["group_id"], "billing", "{one}");
+    let tenants = document(address, "/tenants.json");
+    assert_eq!(
+        tenants["quotas_set"],
+        json!([{"entity": "client-id default", "quota": "producer_byte_rate", "limit": 5e7}]),
+        "{tenants}"
+    );
+    let html = page(served.admin, "/tenants", BROWSER).1;
+    for part in ["client-id default", "producer_byte_rate", "50 MB/s"] {
+        assert!(html.contains(part), "{part} is not in {html}");
+    }
     for path in ["/topics/orders/1", "/topics/none/0"] {
         let (head, _) = page(address, path, BROWSER);
         assert!(head.starts_with("HTTP/1.1 404"), "{path}: {head}");

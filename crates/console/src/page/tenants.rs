@@ -10,7 +10,7 @@ use crate::draw::block::{Block, block, head, nothing};
 use crate::draw::line;
 use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, address, counted, link, name, plain, rate, strong, text};
-use crate::source::{Told, Untold};
+use crate::source::{Part, SetQuota, Told, Untold};
 
 /// Tenants whose quotas are listed, those that were throttled longest.
 const LIMITED_MAX: usize = 50;
@@ -24,29 +24,44 @@ pub fn page(view: &View<'_>) -> Page {
         .as_ref()
         .map_err(Clone::clone)
         .and_then(|text| Document::read(text).map_err(Untold));
+    let set = view.source.quotas();
     let lead = lead_of(&read, lead);
     Page {
         title: String::from("Tenants"),
         place: "/tenants",
-        json: document(&text_of, &read, &lead, view),
+        json: document(&text_of, &read, &set, &lead, view),
         blocks: vec![
-            head("Tenants", "", &lead, &[]),
+            head("Tenants", "", &lead, &view.since(Part::Quotas)),
             shares(&read, view),
             quotas(&read),
+            set_quotas(&set, view),
             waits(&read),
         ],
     }
 }
 
 /// The same document as for programs that ask /tenants.
-fn document(text_of: &Told<String>, read: &Told<Document>, lead: &[Piece], view: &View<'_>) -> String {
+fn document(
+    text_of: &Told<String>,
+    read: &Told<Document>,
+    set: &Told<Vec<SetQuota>>,
+    lead: &[Piece],
+    view: &View<'_>,
+) -> String {
     let known: Value = match (view.form, text_of) {
         (Form::Json, Ok(text)) => serde_json::from_str(text).unwrap_or_default(),
         _ => Value::Null,
     };
     match known {
         Value::Object(_) => json_text(&known),
-        _ => view.document(|| json!({"summary": plain(lead), "untold": read.as_ref().err()})),
+        _ => view.document(|| {
+            json!({
+                "summary": plain(lead),
+                "untold": read.as_ref().err(),
+                "quotas_set": set.as_ref().ok(),
+                "quotas_untold": set.as_ref().err(),
+            })
+        }),
     }
 }
 
@@ -138,7 +153,7 @@ fn quotas(read: &Told<Document>) -> Block {
     block("quotas", "Quotas in force", note, |page| {
         let Ok(read) = read else {
             return nothing(
-                "Whether a quota throttled a client is told by an Ottla; kafka-configs.sh --describe lists those that are set.",
+                "Apache Kafka does not tell which quota applies to which client, nor whether it throttled it; an Ottla does.",
                 page,
             );
         };
@@ -186,16 +201,43 @@ fn quotas(read: &Told<Document>) -> Block {
     })
 }
 
+fn set_quotas(set: &Told<Vec<SetQuota>>, view: &View<'_>) -> Block {
+    let note = "By entity, as kafka-configs.sh sets them, whether a client of it has been seen or not. “default” applies to those without one of their own.";
+    block("set", "Quotas that are set", note, |page| {
+        let set = match set {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(none) if none.is_empty() => return nothing("None is set.", page),
+            Ok(set) => set,
+        };
+        let columns = vec![words("set for"), words("quota"), numbers("limit")];
+        let mut table = Table::new("Quotas that are set", columns);
+        let (shown, text) = paged(set, view.query, "quotas");
+        for quota in shown {
+            table.row(vec![
+                name(&quota.entity).into(),
+                name(&quota.quota).into(),
+                limit(&quota.quota, quota.limit).into(),
+            ]);
+        }
+        table.draw(page);
+        draw_pager(&text, view.query, set.len(), page);
+    })
+}
+
+/// `50 MB/s`, `200 %`.
+fn limit(quota: &str, value: f64) -> String {
+    match quota {
+        "producer_byte_rate" | "consumer_byte_rate" => format!("{} MB/s", number(value / 1e6)),
+        "request_percentage" => format!("{} %", number(value)),
+        _ => format!("{}/s", number(value)),
+    }
+}
+
 fn throttled_ms(tenant: &Tenant) -> u64 {
     tenant.quotas.iter().map(|quota| quota.throttle_ms).sum()
 }
 
 fn quota_row(tenant: &Tenant, quota: &TenantQuota) -> Vec<Cell> {
-    let value = |value: f64| match &*quota.quota {
-        "producer_byte_rate" | "consumer_byte_rate" => format!("{} MB/s", number(value / 1e6)),
-        "request_percentage" => format!("{} %", number(value)),
-        _ => format!("{}/s", number(value)),
-    };
     let times = match quota.throttles {
         1 => String::from("once"),
         times => format!("{} times", count(times)),
@@ -203,8 +245,8 @@ fn quota_row(tenant: &Tenant, quota: &TenantQuota) -> Vec<Cell> {
     vec![
         Cell::from(named(tenant)),
         quota.quota.as_str().into(),
-        value(quota.limit).into(),
-        value(quota.rate).into(),
+        limit(&quota.quota, quota.limit).into(),
+        limit(&quota.quota, quota.rate).into(),
         name(&quota.set_for).into(),
         times.into(),
         duration(quota.throttle_ms as f64 / 1e3).into(),

@@ -9,7 +9,7 @@ use ottla_client::config::Config;
 use ottla_console::reports::Reports;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
-    Part, PartitionDetail, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
+    Part, PartitionDetail, Peek, Peeked, SetQuota, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -45,6 +45,7 @@ pub struct Cluster {
     topic: KeptBy<String, Option<TopicDetail>>,
     partition: KeptBy<(String, i32), Option<PartitionDetail>>,
     groups: Kept<Arc<Groups>>,
+    quotas: Kept<Vec<SetQuota>>,
     settings: Kept<Vec<BrokerSetting>>,
     records: KeptBy<Peek, Peeked>,
     access: Kept<Access>,
@@ -93,6 +94,7 @@ impl Cluster {
             topic: KeptBy::new(KEPT_SHORTLY),
             partition: KeptBy::new(KEPT_SHORTLY),
             groups: Kept::new(KEPT_FOR),
+            quotas: Kept::new(KEPT_FOR),
             settings: Kept::new(KEPT_FOR),
             records: KeptBy::new(KEPT_SHORTLY),
             access: Kept::new(KEPT_FOR),
@@ -176,6 +178,10 @@ impl Source for Cluster {
         Err(Untold::by_kafka("what a client costs"))
     }
 
+    fn quotas(&self) -> Told<Vec<SetQuota>> {
+        self.quotas.get(|| settings::quotas(&self.admin))
+    }
+
     fn settings(&self) -> Told<Vec<BrokerSetting>> {
         self.settings
             .get(|| settings::of_broker(&self.admin, self.broker))
@@ -221,6 +227,7 @@ impl Source for Cluster {
             Part::Topic(name) => self.topic.as_of(&name.to_owned()),
             Part::Partition(topic, index) => self.partition.as_of(&(topic.to_owned(), index)),
             Part::Groups => self.groups.as_of(),
+            Part::Quotas => self.quotas.as_of(),
             Part::Settings => self.settings.as_of(),
             Part::Records(ask) => self.records.as_of(ask),
             Part::Access => self.access.as_of(),

@@ -1,9 +1,12 @@
 //! Settings with their origins.
 
+use std::collections::BTreeMap;
+
 use ottla_client::admin::{
-    Admin, ConfigEntries, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, NodeId,
+    Admin, ConfigEntries, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, NodeId, QuotaEntity,
+    QuotaFilter,
 };
-use ottla_console::source::{BrokerSetting, Told, Untold};
+use ottla_console::source::{BrokerSetting, SetQuota, Told, Untold};
 
 use super::cluster::untold;
 
@@ -17,6 +20,25 @@ pub fn of_broker(admin: &Admin, broker: NodeId) -> Told<Vec<BrokerSetting>> {
 pub fn of_topic(admin: &Admin, topic: &str) -> Told<Vec<BrokerSetting>> {
     let entries = entries(admin, ConfigResource::topic(topic))?;
     Ok(of(entries, |source| source == ConfigSource::Topic))
+}
+
+/// Quotas as they are set.
+pub fn quotas(admin: &Admin) -> Told<Vec<SetQuota>> {
+    let described = admin.describe_client_quotas(QuotaFilter::new()).wait();
+    let described = described.map_err(|error| untold(&error))?;
+    let of_entity = |(entity, values): (&QuotaEntity, &BTreeMap<String, f64>)| {
+        let parts = entity.iter();
+        let entity = SetQuota::entity(parts.map(|(kind, name)| (kind.as_str(), name.as_deref())));
+        let values = values.iter();
+        values
+            .map(|(quota, limit)| SetQuota {
+                entity: entity.clone(),
+                quota: quota.clone(),
+                limit: *limit,
+            })
+            .collect::<Vec<SetQuota>>()
+    };
+    Ok(described.iter().flat_map(of_entity).collect())
 }
 
 fn entries(admin: &Admin, resource: ConfigResource) -> Told<ConfigEntries> {

@@ -17,7 +17,7 @@ use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
-    PartitionDetail, Peek, Peeked, SlowRequest, Source, Told, Topic, TopicDetail,
+    PartitionDetail, Peek, Peeked, SetQuota, SlowRequest, Source, Told, Topic, TopicDetail,
 };
 use ottla_console::trend::Progress;
 use ottla_lab::doctor::Snapshot;
@@ -105,6 +105,10 @@ impl Source for InProcess {
     fn tenants(&self) -> Told<String> {
         let view = &self.view;
         Ok(tenants::render(&view.tenants, &view.node.quotas))
+    }
+
+    fn quotas(&self) -> Told<Vec<SetQuota>> {
+        Ok(settings::quotas(&self.view))
     }
 
     fn settings(&self) -> Told<Vec<BrokerSetting>> {

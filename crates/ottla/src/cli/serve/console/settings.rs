@@ -1,8 +1,11 @@
 //! Settings with their origins.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use ottla_broker::AdminView;
 use ottla_broker::effective_config::{self, EffectiveValue};
-use ottla_console::source::BrokerSetting;
+use ottla_console::source::{BrokerSetting, SetQuota};
 
 /// Sources of DescribeConfigs (KIP-226) that mean: set by a person.
 const FILE: i8 = 4;
@@ -12,6 +15,27 @@ pub fn of_broker(view: &AdminView) -> Vec<BrokerSetting> {
     let image = view.node.image().clone();
     of(effective_config::describe_broker(&image), FILE)
 }
+
+/// Quotas as they are set.
+pub fn quotas(view: &AdminView) -> Vec<SetQuota> {
+    let image = view.node.image().clone();
+    let of_entity = |(entity, values): (&Entity, &Values)| {
+        let parts = entity.iter();
+        let entity = SetQuota::entity(parts.map(|(kind, name)| (&**kind, name.as_deref())));
+        let values = values.iter();
+        values
+            .map(|(quota, limit)| SetQuota {
+                entity: entity.clone(),
+                quota: quota.to_string(),
+                limit: *limit,
+            })
+            .collect::<Vec<SetQuota>>()
+    };
+    image.client_quotas.iter().flat_map(of_entity).collect()
+}
+
+type Entity = Vec<(Arc<str>, Option<Arc<str>>)>;
+type Values = BTreeMap<Arc<str>, f64>;
 
 /// - `own`: the code of the source whose values count as set; those of an earlier one do, too.
 pub fn of(values: Vec<EffectiveValue>, own: i8) -> Vec<BrokerSetting> {
