@@ -46,7 +46,9 @@ pub fn run(table: &mut Table, programs: &Programs) -> Result<()> {
     let pages = Pages::start(&ottla, &server.bootstrap())?;
     add("topics with their sizes", topics(&pages));
     add("offsets of a topic's partitions", partitions(&pages));
+    add("one partition, and what is not told of it", partition(&pages));
     add("groups with their lag", groups(&pages));
+    add("where the lag of a group goes", trend(&pages));
     add("records, with what is no markup", records(&pages));
     add("settings with their origins", settings(&pages));
     add("what Apache Kafka does not tell is said", untold(&pages));
@@ -190,8 +192,52 @@ fn partitions(pages: &Pages) -> Result<()> {
     is(&own["is_set"], true, own)
 }
 
+fn partition(pages: &Pages) -> Result<()> {
+    let document = pages.json("/topics/orders/0.json")?;
+    let partition = &document["partition"];
+    for field in ["high_watermark", "last_stable", "log_end"] {
+        is(&partition[field], 10, &document)?;
+    }
+    ensure!(partition["newest_at_ms"].as_i64() > Some(0), "{document:#}");
+    is(&partition["leader_epoch"], 0, &document)?;
+    // Kafka's console producer is idempotent.
+    is(&partition["producers"][0]["last_sequence"], 9, &document)?;
+    is(
+        &partition["producers"][0]["transaction_from"],
+        Value::Null,
+        &document,
+    )?;
+    let untold = partition["segments"]["untold"].as_str().unwrap_or_default();
+    ensure!(untold.contains("the segments of a partition"), "{document:#}");
+    let group = &document["groups"][0];
+    is(&group["group_id"], "billing", &document)?;
+    is(&group["lag_records"], 3, &document)
+}
+
+/// Known twenty seconds after the first look: nothing comes, and nothing is read.
+fn trend(pages: &Pages) -> Result<()> {
+    let started = Instant::now();
+    loop {
+        let document = pages.json("/groups/billing.json")?;
+        let trend = &document["lag_trend"];
+        if trend.is_object() {
+            is(&trend["direction"], "as_before", &document)?;
+            return is(&trend["records_per_second"], 0.0, &document);
+        }
+        ensure!(started.elapsed() < PATIENCE, "no trend: {document:#}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
 fn groups(pages: &Pages) -> Result<()> {
     let document = pages.json("/groups/billing.json")?;
+    is(&document["lag_records"], 3, &document)?;
+    is(&document["partitions_without_lag_seconds"], 1, &document)?;
+    is(
+        &document["group"]["offsets"][0]["time_unknown"],
+        "not_told",
+        &document,
+    )?;
     let text = document.to_string();
     ensure!(text.contains("\"committed\":7"), "{document:#}");
     ensure!(text.contains("\"log_end\":10"), "{document:#}");
