@@ -91,6 +91,31 @@ fn timestamp_0_can_be_the_largest_and_none_cannot() {
     assert_eq!(newest(&log, 2), Some((-START_MS, 1)));
 }
 
+#[test]
+fn segments_are_listed_with_their_newest_timestamps_and_the_last_one_as_it_grows() {
+    let disk = MemoryDisk::new(1);
+    let batch = batch_at(&[START_MS], 10, BatchOptions::default());
+    let mut log = created_with(&disk, two_per_segment(&batch, LogConfig::default()));
+    let listed = |log: &PartitionLog| -> Vec<(i64, Option<i64>)> {
+        let segments = log.segments();
+        let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        assert_eq!(bytes, log.bytes());
+        let newest = segments
+            .iter()
+            .map(|segment| (segment.base_offset, segment.largest_timestamp));
+        newest.collect()
+    };
+    append_at(&mut log, -1);
+    assert_eq!(listed(&log), [(0, None)], "without a time");
+    append_at(&mut log, 5);
+    append_at(&mut log, 9);
+    append_at(&mut log, 3);
+    append_at(&mut log, 7);
+    assert_eq!(listed(&log), [(0, Some(5)), (2, Some(9)), (4, Some(7))]);
+    append_at(&mut log, 8);
+    assert_eq!(listed(&log)[2], (4, Some(8)));
+}
+
 /// A look-up must not take the largest timestamp so far for that of a whole segment.
 #[test]
 fn records_appended_after_a_look_up_are_found_by_the_next() {
