@@ -254,8 +254,11 @@ fn transactions_open_at_a_start_are_found_with_their_producers_and_times() {
     let Broker { disk, node, .. } = broker;
     drop(node);
     let again = Broker::on(disk, NodeConfig::from_properties(&properties, [6; 4]).unwrap());
+    let found = open_transactions::find(&again.node.storage);
+    let end = "`ottla transactions abort --topic t --partition 1 --start-offset 0` ends one";
+    assert!(found[0].commands().contains(end), "{}", found[0].commands());
     assert_eq!(
-        open_transactions::find(&again.node.storage),
+        found,
         [open_transactions::OpenTransaction {
             topic: "t".into(),
             partition: 1,

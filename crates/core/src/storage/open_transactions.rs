@@ -32,6 +32,18 @@ pub(crate) struct OpenTransaction {
     pub others: usize,
 }
 
+impl OpenTransaction {
+    /// The commands that tell whose it is, and that end it. Coordinators are not loaded yet:
+    /// whether it hangs is not known.
+    pub(crate) fn commands(&self) -> String {
+        format!(
+            "`ottla transactions list` tells whose it is, and `ottla transactions abort --topic {} --partition {} \
+             --start-offset {}` ends one that no coordinator knows",
+            self.topic, self.partition, self.first_offset
+        )
+    }
+}
+
 /// Logs the open transactions. Waits for the disk; called once, at start.
 pub(crate) fn report(storage: &Storage) {
     let found = find(storage);
@@ -47,12 +59,16 @@ pub(crate) fn report(storage: &Storage) {
             since_unix_ms,
             open_for_s,
             others = open.others,
-            "a transaction is open: read_committed stops at it until its producer or its time-out ends it, or kafka-transactions abort"
+            "a transaction is open: readers with read_committed stop at it until its producer or its time-out ends it; {}",
+            open.commands()
         );
     }
     if found.len() > NAMED_MAX {
         let partitions = found.len() - NAMED_MAX;
-        warn!(partitions, "more partitions have open transactions");
+        warn!(
+            partitions,
+            "more partitions have open transactions: `ottla transactions list` shows them"
+        );
     }
 }
 
