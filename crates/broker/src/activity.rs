@@ -10,6 +10,7 @@ pub use ottla_core::group::overview::{
 pub use ottla_core::group::progress::GroupProgress;
 pub use ottla_core::group::rebalances::{Cause, Rebalance};
 use ottla_core::image::MetadataImage;
+use ottla_core::image::features::TRANSACTION_VERSION;
 use ottla_core::node::Node;
 pub use ottla_core::quota::QuotaKind;
 use ottla_core::quota::Quotas;
@@ -84,6 +85,12 @@ pub struct OpenTransaction {
 }
 
 impl ActivityReading {
+    /// The finalized `transaction.version`.
+    pub fn transaction_version(&self) -> Option<i16> {
+        let image = self.image.as_ref()?;
+        Some(image.features.level(TRANSACTION_VERSION))
+    }
+
     /// The topic's name; `None`: it is deleted.
     pub fn topic_name(&self, id: Uuid) -> Option<&Arc<str>> {
         Some(&self.image.as_ref()?.topic_by_id(id)?.name)

@@ -11,6 +11,7 @@ use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use ottla_wire::messages::add_partitions_to_txn::{AddPartitionsToTxnRequest, AddPartitionsToTxnTopic};
 use ottla_wire::messages::create_topics::{CreatableTopic, CreateTopicsRequest};
+use ottla_wire::messages::end_txn::{EndTxnRequest, EndTxnResponse};
 use ottla_wire::messages::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use ottla_wire::messages::find_coordinator::FindCoordinatorRequest;
 use ottla_wire::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
@@ -372,4 +373,36 @@ fn the_open_transaction_before_which_a_reader_stands_is_known_with_its_owner() {
         written: open.written,
     };
     assert_eq!(*open, expected);
+}
+
+/// A client of before KIP-890 says by its id and epoch alone which transaction it ends; on a
+/// connection of its own, as librdkafka has one to the coordinator.
+#[test]
+fn an_end_that_does_not_say_of_which_transaction_is_counted() {
+    let (broker, mut client) = start();
+    let producer_id = begin_transaction(&mut client, "billing");
+    let end = EndTxnRequest {
+        transactional_id: "billing",
+        producer_id,
+        producer_epoch: 0,
+        committed: true,
+    };
+    let mut other = Client::connect(broker.address());
+    other.send(&frame(ApiKey::EndTxn, 3, 1, |bytes| end.encode(bytes, 3)));
+    let body = other.receive(ApiKey::EndTxn, 3, 1);
+    assert_eq!(
+        EndTxnResponse::decode(&mut Reader::new(&body), 3)
+            .unwrap()
+            .error_code,
+        ErrorCode::None.code()
+    );
+    // An answer is on its way before it is counted.
+    let ended = |reading: &ActivityReading| reading.connections.iter().any(|one| one.nameless_ends == 1);
+    let view = broker.activity();
+    let mut reading = view.read();
+    while !ended(&reading) {
+        std::thread::yield_now();
+        reading = view.read();
+    }
+    assert_eq!(reading.transaction_version(), Some(2));
 }

@@ -26,6 +26,9 @@ const DEPARTED_MAX: usize = 1024;
 /// How long they wait: several times the interval of readers.
 const DEPARTED_KEPT_MICROS: u64 = 60_000_000;
 
+/// From this version on an EndTxn names its transaction by an epoch of its own (KIP-890).
+const NAMING_END_VERSION: i16 = 5;
+
 /// Different error codes of one client that are counted separately.
 const ERRORS_MAX: usize = 8;
 
@@ -133,6 +136,7 @@ impl Largest {
 #[derive(Clone, Copy, Debug)]
 pub struct Exchange<'a> {
     pub api_key: ApiKey,
+    pub api_version: i16,
     pub request_bytes: u32,
     pub reply_bytes: u64,
     pub times: &'a StageTimes,
@@ -257,6 +261,8 @@ pub struct Activity {
     /// their answers.
     pub commits: u64,
     pub commit_micros: u64,
+    /// Ends of transactions among them, by versions of EndTxn that do not say which transaction.
+    pub nameless_ends: u64,
     /// As the kernel measured it last.
     pub path: Option<Path>,
     /// The positions of its fetches when they were last noted, and when that was.
@@ -282,6 +288,8 @@ impl Activity {
                     self.commits += 1;
                     self.commit_micros += exchange.times.total();
                 }
+                let is_end = exchange.api_key == ApiKey::EndTxn;
+                self.nameless_ends += u64::from(is_end && exchange.api_version < NAMING_END_VERSION);
                 return;
             }
         };
@@ -315,6 +323,7 @@ impl Activities {
             other_micros: 0,
             commits: 0,
             commit_micros: 0,
+            nameless_ends: 0,
             path: None,
             fetched: None,
             is_unheard: false,
@@ -407,6 +416,7 @@ mod tests {
     fn exchange<'a>(api_key: ApiKey, times: &'a StageTimes, seen: &'a Seen, gap: Gap) -> Exchange<'a> {
         Exchange {
             api_key,
+            api_version: 4,
             request_bytes: 100,
             reply_bytes: 50,
             times,
@@ -428,6 +438,29 @@ mod tests {
             from = activities.read(at, &mut read);
         }
         read
+    }
+
+    #[test]
+    fn ends_of_transactions_count_by_versions_that_do_not_say_which() {
+        let mut activities = Activities::default();
+        let index = activities.open(who(1));
+        let (times, seen) = (StageTimes::default(), Seen::default());
+        for (api_key, api_version) in [
+            (ApiKey::EndTxn, 3),
+            (ApiKey::EndTxn, 4),
+            (ApiKey::EndTxn, 5),
+            (ApiKey::Metadata, 4),
+        ] {
+            let exchange = exchange(api_key, &times, &seen, Gap::Unknown);
+            activities.add(
+                index,
+                &Exchange {
+                    api_version,
+                    ..exchange
+                },
+            );
+        }
+        assert_eq!(read_all(&activities)[0].nameless_ends, 2);
     }
 
     #[test]

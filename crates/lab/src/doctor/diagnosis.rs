@@ -183,6 +183,7 @@ pub enum FindingId {
     O1,
     O2,
     A1,
+    X1,
 }
 
 /// One line of arithmetic: `R_max = 1000 / L * M * N = 1000 / 9.8 * 5 * 3 = 1531 requests/s`.

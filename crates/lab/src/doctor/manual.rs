@@ -29,7 +29,7 @@ const fn page(
 }
 
 /// In the order of the manual.
-pub const FINDINGS: [FindingPage; 29] = [
+pub const FINDINGS: [FindingPage; 30] = [
     page(
         FindingId::W1,
         "a sending thread has no time left",
@@ -233,6 +233,13 @@ pub const FINDINGS: [FindingPage; 29] = [
         "the ACL that is missing, as kafka-acls.sh adds it; or without the one that denies",
         "not known before records flow",
     ),
+    page(
+        FindingId::X1,
+        "a delayed EndTxn may end the next transaction",
+        "one EndTxn before version 5 in the window",
+        "a client that sends version 5 (Java from 4.0 on), and transaction.version 2",
+        "each transaction has an epoch of its own",
+    ),
 ];
 
 impl FindingId {
@@ -256,6 +263,6 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), FINDINGS.len());
         // The number of the last variant is the count of all others.
-        assert_eq!(FindingId::A1 as usize + 1, FINDINGS.len());
+        assert_eq!(FindingId::X1 as usize + 1, FINDINGS.len());
     }
 }

@@ -522,6 +522,12 @@ pub struct BrokerSide {
     pub unknown_topics: Vec<UnknownTopic>,
     /// Connections that this client ended before the first answer can have reached it.
     pub unheard_per_second: Option<f64>,
+    /// How often it ended a transaction in the window by EndTxn before version 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nameless_ends: Option<f64>,
+    /// The finalized transaction.version, where that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transaction_version: Option<i16>,
 }
 
 /// What a cluster tells of the topics that a producer writes to, and of its quota.

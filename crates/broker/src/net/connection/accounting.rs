@@ -137,6 +137,7 @@ impl Accounting {
         let activity = activity.map(|index| {
             let exchange = Exchange {
                 api_key: request.api_key,
+                api_version: request.api_version,
                 request_bytes: request.request_bytes,
                 reply_bytes,
                 times: &request.times,
@@ -192,7 +193,8 @@ impl Accounting {
     }
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
-    /// records, commits offsets (the coordinator may have a connection of its own), asks for a
+    /// records, commits offsets or ends a transaction (coordinators may have connections of their
+    /// own), asks for a
     /// subscription to metrics (Java asks on another connection than the one that it produces on),
     /// is denied something, or asks again and again for a topic that does not exist: such a client
     /// moves no records.
@@ -207,8 +209,8 @@ impl Accounting {
         let is_data = request.moves_records();
         let identity = &client.context().identity;
         let is_refused = identity.denied().total() > 0 || identity.unknown_topics().total() >= ASKED_AGAIN;
-        let is_commit = request.api_key == ApiKey::OffsetCommit;
-        let is_known = is_data || is_commit || identity.instance_id().is_some() || is_refused;
+        let is_decisive = matches!(request.api_key, ApiKey::OffsetCommit | ApiKey::EndTxn);
+        let is_known = is_data || is_decisive || identity.instance_id().is_some() || is_refused;
         if self.activity.is_none() && is_known {
             self.activity = Some(context.records().activities.open(who(client, socket)));
         }

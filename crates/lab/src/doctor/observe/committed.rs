@@ -203,6 +203,7 @@ mod tests {
             other_micros: 0,
             commits: 0,
             commit_micros: 0,
+            nameless_ends: 0,
             denied: Vec::new(),
             unknown_topics: Vec::new(),
             round_trip_micros: None,

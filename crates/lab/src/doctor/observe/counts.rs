@@ -24,6 +24,8 @@ pub struct BrokerCounts {
     /// The machine's processors.
     pub host: Option<HostCounts>,
     pub connections: Vec<ConnectionCounts>,
+    /// The finalized `transaction.version`.
+    pub transaction_version: Option<i16>,
     pub groups: Vec<GroupCounts>,
     /// The oldest open transaction of partitions in which a reader is behind.
     pub open_transactions: Vec<OpenTransactionCounts>,
@@ -57,6 +59,8 @@ pub struct ConnectionCounts {
     /// their answers.
     pub commits: u64,
     pub commit_micros: u64,
+    /// Ends of transactions among them that do not say which transaction: EndTxn before version 5.
+    pub nameless_ends: u64,
     /// The last different operations that it was denied.
     pub denied: Vec<DeniedCounts>,
     /// The last different topics that it asked for, and that do not exist, with how often.

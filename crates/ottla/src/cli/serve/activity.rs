@@ -26,6 +26,7 @@ pub fn counts(mut reading: ActivityReading) -> BrokerCounts {
         connections: (connections.into_iter())
             .map(|activity| connection(&reading, activity))
             .collect(),
+        transaction_version: reading.transaction_version(),
         groups: reading.groups.iter().map(group).collect(),
         open_transactions: reading.open_transactions.iter().map(open_transaction).collect(),
     }
@@ -74,6 +75,7 @@ fn connection(reading: &ActivityReading, activity: Activity) -> ConnectionCounts
         other_micros: activity.other_micros,
         commits: activity.commits,
         commit_micros: activity.commit_micros,
+        nameless_ends: activity.nameless_ends,
         denied,
         unknown_topics,
         round_trip_micros: activity.path.map(|path| path.round_trip_micros),

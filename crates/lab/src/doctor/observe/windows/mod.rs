@@ -96,6 +96,8 @@ pub(super) struct ClientSums {
     /// A consumer's commits of offsets, and the broker's time for them.
     commits: u64,
     commit_micros: u64,
+    /// A producer's ends of transactions by EndTxn before version 5.
+    nameless_ends: u64,
     connections: u64,
     is_local: bool,
     push_interval_ms: Option<u32>,
@@ -130,6 +132,7 @@ impl ClientSums {
         self.other_micros += later.other_micros;
         self.commits += later.commits;
         self.commit_micros += later.commit_micros;
+        self.nameless_ends += later.nameless_ends;
         self.written.merge(&later.written);
         self.connections = later.connections;
         self.unheard += later.unheard;
@@ -261,6 +264,12 @@ fn add_connection(
         sums.commits += commits;
         sums.commit_micros += now.commit_micros - before.map_or(0, |before| before.commit_micros);
     }
+    // So may these, to the transaction coordinator.
+    let nameless_ends = now.nameless_ends - before.map_or(0, |before| before.nameless_ends);
+    if nameless_ends > 0 {
+        let sums = clients.entry(Key::of(now, Role::Producer)).or_default();
+        sums.nameless_ends += nameless_ends;
+    }
     for (role, api, api_before) in [
         (Role::Producer, now.produce.as_ref(), produce_before),
         (Role::Consumer, now.fetch.as_ref(), fetch_before),
@@ -361,6 +370,7 @@ struct Whole {
     hosts: Vec<Option<Host>>,
     at_ms: i64,
     open_transactions: Vec<OpenTransactionCounts>,
+    transaction_version: Option<i16>,
 }
 
 impl Whole {
@@ -436,6 +446,7 @@ impl Windows {
             hosts: self.hosts(),
             at_ms: reading.at_ms,
             open_transactions: reading.open_transactions.clone(),
+            transaction_version: reading.transaction_version,
         }
     }
 
@@ -728,6 +739,8 @@ fn side(whole: &Whole, role: Role, sums: &ClientSums) -> BrokerSide {
         unknown_topics: sums.unknown_topics.iter().map(unknown_topic).collect(),
         unheard_per_second: per_second(sums.unheard).filter(|unheard| *unheard > 0.0),
         in_flight_max: positive(api.in_flight_max.into()).filter(|_| is_producer),
+        nameless_ends: (sums.nameless_ends > 0).then_some(sums.nameless_ends as f64),
+        transaction_version: whole.transaction_version.filter(|_| sums.nameless_ends > 0),
         arriving_share: arriving(sums).filter(|_| is_producer),
         arrival_pause_ms: ratio(api.pause_squares as f64 / 1e3, api.read_micros).filter(|_| is_producer),
         ..BrokerSide::default()

@@ -57,6 +57,7 @@ fn producer(connection_id: u64, client_id: &str, requests: u64) -> ConnectionCou
         other_micros: 0,
         commits: 0,
         commit_micros: 0,
+        nameless_ends: 0,
         denied: Vec::new(),
         unknown_topics: Vec::new(),
         round_trip_micros: Some(2_500),
@@ -81,7 +82,34 @@ fn reading(second: u64, busy_micros: u64, connections: Vec<ConnectionCounts>) ->
         connections,
         groups: Vec::new(),
         open_transactions: Vec::new(),
+        transaction_version: Some(2),
     }
+}
+
+/// librdkafka ends transactions on a connection that sends no records.
+#[test]
+fn ends_of_transactions_without_a_name_are_counted_on_whatever_connection_they_come() {
+    let ending = |nameless_ends: u64| ConnectionCounts {
+        produce: None,
+        nameless_ends,
+        ..producer(2, "p", 0)
+    };
+    let mut windows = Windows::default();
+    windows.take(reading(0, 0, vec![producer(1, "p", 1), ending(7)]));
+    let told = windows.take(reading(5, 0, vec![producer(1, "p", 2), ending(10)]));
+    let [one] = &told[..] else { panic!("{told:?}") };
+    let side = &one.broker;
+    assert_eq!(
+        (side.nameless_ends, side.transaction_version),
+        (Some(3.0), Some(2))
+    );
+    // A client that ends none is not asked for a version.
+    let other = windows.take(reading(10, 0, vec![producer(3, "q", 2)]));
+    let other = other.iter().find(|one| one.client.client_id == "q").unwrap();
+    assert_eq!(
+        (other.broker.nameless_ends, other.broker.transaction_version),
+        (None, None)
+    );
 }
 
 /// Measured: a client on a full machine was told that its broker was slow, because the machine had

@@ -19,6 +19,7 @@ mod sender_rate;
 mod synchronous;
 mod small_requests;
 mod worker;
+mod transactions;
 mod keeps_up;
 mod refusals;
 mod lines;
@@ -235,5 +236,6 @@ fn surroundings(diagnosis: &mut Diagnosis, reading: &Reading<'_>) {
         diagnosis.refused.extend(tenant.refused);
         diagnosis.recommendation.get_or_insert(tenant.recommendation);
     }
+    diagnosis.findings.extend(transactions::flaw(reading.snapshot));
     diagnosis.notes.extend(super::broker::pause(reading.snapshot));
 }
