@@ -3,9 +3,13 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
+use super::client_metrics::get;
 use super::committed::Committed;
 use super::server::{Programs, Site, Target};
 use super::table::Table;
@@ -20,7 +24,9 @@ const RUNS: [(&str, &str); 4] = [("2", "2.5.1"), ("2", "2.8.2"), ("1", "2.8.2"),
 
 pub fn run(table: &mut Table, programs: &Programs, target: Target) -> Result<()> {
     let site = Site::create("old-clients", &[])?;
-    let mut server = site.start(programs, target)?;
+    let admin_port = toolchain::free_port()?;
+    let listener = format!("ottla.admin.listener=127.0.0.1:{admin_port}");
+    let mut server = site.start_with(programs, target, &[&listener])?;
     let tools = Tools {
         kafka: &programs.kafka,
         bootstrap: server.bootstrap(),
@@ -30,9 +36,37 @@ pub fn run(table: &mut Table, programs: &Programs, target: Target) -> Result<()>
         let outcome = write_and_copy(&tools, level, version).map_err(|error| format!("{error:#}"));
         println!("transactions: {name}: {outcome:?}");
         table.add_other(format!("transactions: {name}"), outcome);
+        if target == Target::Ottla {
+            let told = told(admin_port, level, version).map_err(|error| format!("{error:#}"));
+            table.add_other(format!("transactions: the doctor names {name}"), told);
+        }
     }
     server.check_alive()?;
     server.stop()
+}
+
+/// Waits until the doctor says that the client ends transactions as before KIP-890, and what to
+/// change.
+fn told(admin_port: u16, level: &str, version: &str) -> Result<()> {
+    let software = format!("(apache-kafka-java {version})");
+    let is_told = |finding: &Value| {
+        let text = finding["text"].as_str().unwrap_or_default();
+        let raises = text.contains("--feature transaction.version=2");
+        finding["id"] == "X1" && text.contains(&software) && raises == (level != "2")
+    };
+    for _ in 0..60 {
+        let examination: Value = serde_json::from_str(&get(admin_port, "/doctor")?)?;
+        let clients = examination["clients"].as_array().context("no clients")?;
+        let mut findings = clients
+            .iter()
+            .filter_map(|client| client["findings"].as_array())
+            .flatten();
+        if findings.any(is_told) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+    bail!("no word about {software}")
 }
 
 /// Records are written in transactions, and copied with their offsets in transactions.

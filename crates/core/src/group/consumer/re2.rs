@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 /// The largest count of a repetition.
 const REPEAT_MAX: u32 = 1_000;
 
-/// A byte that no name contains, in place of characters beyond ASCII, which none contains either.
-const NEVER: &str = r"\x80";
+/// A byte that UTF-8 does not use, in place of characters beyond ASCII, which no topic name
+/// contains.
+const NEVER: &str = r"\xff";
 
 /// `[:alpha:]` and the others, each also negated: `[:^alpha:]`.
 const NAMED_CLASSES: [&str; 14] = [
