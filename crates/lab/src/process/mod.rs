@@ -170,7 +170,8 @@ mod tests {
         broker.join().unwrap();
         let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["broker and generator", "broker", "generator"]);
-        assert!(series[1].cpu_seconds >= 0.28, "{series:?}");
+        // The kernel counts in hundredths, and the last reading may miss some.
+        assert!(series[1].cpu_seconds >= 0.25, "{series:?}");
         assert!(
             series[0].cpu_seconds >= series[1].cpu_seconds - 0.02,
             "{series:?}"
