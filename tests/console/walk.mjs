@@ -230,7 +230,7 @@ const paths = async (start) => {
     await page.goto(new URL(`/${place}`, start).href);
     const first = await page.$$eval(`main a[href^="/${place}/"]`, (links) => links[0]?.getAttribute("href"));
     if (first) found.push(first);
-    if (first && place === "topics") found.push(first.replace("/topics/", "/messages/"));
+    if (first && place === "topics") found.push(first.replace("/topics/", "/messages/"), `${first}/0`);
   }
   await page.close();
   return found;

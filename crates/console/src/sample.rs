@@ -678,7 +678,7 @@ impl Source for Sample {
                 "payments-1",
                 "Ongoing",
                 2,
-                &["orders 0", "orders 3", "__consumer_offsets 17"],
+                &["orders 0", "orders 2", "__consumer_offsets 17"],
             ),
         ])
     }

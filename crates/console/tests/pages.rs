@@ -354,6 +354,7 @@ fn a_partition_tells_its_offsets_files_and_readers() {
     assert_eq!(two["groups"][0]["client_id"], "billing-2");
     let html = get(&site(State::Loaded, 0), "/topics/orders/2", "").body;
     for part in [
+        "payments-1",
         "17,000,000",
         "512 MiB",
         "Not shown: 12 producers.",
