@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(far.broker_ms_per_request, Some(0.0));
     }
 
-    /// A cluster over TLS on a machine with other work ended benchmarks with "the client is closed".
+    /// A cluster over TLS on a busy machine ended benchmarks with "the client is closed".
     #[test]
     fn a_cluster_that_is_slower_than_the_probe_leaves_its_time_unknown() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
