@@ -32,7 +32,8 @@ const UNAUTHENTICATED_MIN: usize = 8;
 /// Who waits for room looks again after this time: the limits may have been raised.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// Connections that were not made in this time may be made at once (`max.connection.creation.rate`).
+/// Connections that were not made in this time may be made at once
+/// (`max.connection.creation.rate`).
 const CREATION_BURST: Duration = Duration::from_secs(1);
 
 /// Counts open connections; shared by all listeners.
