@@ -161,7 +161,6 @@ mod tests {
             host: "broker".into(),
             port: 9093,
         };
-        let mut authentication = Authentication::new(&settings, &address);
         let answer = SaslAuthenticateResponse {
             error_code: ErrorCode::SaslAuthenticationFailed.code(),
             error_message: Some(REFUSAL),
