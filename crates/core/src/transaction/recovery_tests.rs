@@ -388,12 +388,15 @@ fn after_power_cut(broker: Broker) -> Broker {
     again
 }
 
+/// Makes durable what is not yet.
+type Keep = fn(&Broker);
+
 /// Nothing waits for the end of a transaction, so that it asks for no sync: a power cut may take
 /// it, and then the markers are written again. What follows in the log, a checkpoint and a clean
 /// stop keep it.
 #[test]
 fn the_end_of_a_transaction_that_a_power_cut_takes_is_written_again() {
-    let keeps: [(&str, fn(&Broker)); 4] = [
+    let keeps: [(&str, Keep); 4] = [
         ("nothing", |_| {}),
         ("a describe", |broker| {
             assert_eq!(described(broker), "CompleteCommit");
