@@ -141,7 +141,7 @@ impl Handshake {
             Err(TlsFault::Refused(refusal)) => Progress::Ends(Ending::Refused(refusal)),
             Ok(Ok(read)) => {
                 self.received_bytes += read;
-                self.go_on(read)
+                self.go_on()
             }
             Ok(Err(Errno::AGAIN)) => Progress::Waits,
             Ok(Err(Errno::INTR)) => Progress::GoesOn,
@@ -167,16 +167,16 @@ impl Handshake {
         }
     }
 
-    /// After a read of `read` bytes.
-    fn go_on(&mut self, read: usize) -> Progress {
+    /// After a read.
+    fn go_on(&mut self) -> Progress {
         if self.session.send_unsent(&self.connection.socket).is_err() {
             return Progress::Ends(Ending::Gone);
         }
         if self.session.connection().is_handshaking() {
             return match self.received_bytes {
                 bytes if bytes > HANDSHAKE_BYTES_MAX => Progress::Ends(Ending::TooLarge),
-                // A short read emptied the socket; the next byte triggers a new event.
-                _ if read < STEP_BYTES => Progress::Waits,
+                // Also after a short read: the end of the stream may have come with the bytes, and
+                // then there is no event for it.
                 _ => Progress::GoesOn,
             };
         }
