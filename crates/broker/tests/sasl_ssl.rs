@@ -16,6 +16,7 @@ use ottla_core::tenant::TenantKind;
 use ottla_wire::api_key::ApiKey;
 use ottla_wire::error_code::ErrorCode;
 use rustls::{AlertDescription, ClientConfig, HandshakeKind};
+use serde_json::Value;
 use support::sasl::{self, Scram, api_versions, authenticate, handshake, metadata, plain};
 use support::tls::{Authority, Signed, TlsClient};
 use support::{Client, receive_from};
@@ -142,17 +143,20 @@ fn what_a_connection_speaks_is_told_with_its_requests() {
     let mut open = Client::connect(secured.broker.address());
     open.send(&metadata(1));
     open.receive(ApiKey::Metadata, 9, 1);
-    let page = support::http::get(&secured.broker, "/debug/requests");
-    let page: serde_json::Value = serde_json::from_str(&page).unwrap();
-    let slowest = page["slowest_of_last_minute"].as_array().unwrap();
-    // Requests before the authentication are not of a user either.
-    let spoken = |principal: &str| {
-        let is_it =
-            |request: &&serde_json::Value| request["principal"] == principal && request["api"] == "Metadata";
-        slowest.iter().find(is_it).unwrap()["tls"].clone()
+    let spoken = |principal: &str| -> Option<Value> {
+        let page = support::http::get(&secured.broker, "/debug/requests");
+        let page: Value = serde_json::from_str(&page).unwrap();
+        let slowest = page["slowest_of_last_minute"].as_array().unwrap();
+        // Requests before the authentication are of no user either.
+        let is_it = |request: &&Value| request["principal"] == principal && request["api"] == "Metadata";
+        slowest.iter().find(is_it).map(|request| request["tls"].clone())
     };
-    assert_eq!(spoken("User:alice"), "TLSv1.3 TLS_AES_256_GCM_SHA384");
-    assert_eq!(spoken("User:ANONYMOUS"), serde_json::Value::Null);
+    // A request is counted after its answer was sent.
+    support::net::until("both requests are told", || {
+        spoken("User:alice").is_some() && spoken("User:ANONYMOUS").is_some()
+    });
+    assert_eq!(spoken("User:alice").unwrap(), "TLSv1.3 TLS_AES_256_GCM_SHA384");
+    assert_eq!(spoken("User:ANONYMOUS"), Some(Value::Null));
 }
 
 #[test]
