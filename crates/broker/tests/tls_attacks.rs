@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ottla_broker::net::handshake::Outcome;
-use rustix::net::sockopt;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::version::TLS12;
 use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore};
@@ -90,30 +89,6 @@ fn a_hello_that_drips_is_closed_although_bytes_keep_coming() {
     assert!(sent < bytes.len() - 1, "the whole hello was waited for");
     assert_eq!(tls.handshakes.entrance().counts().get(Outcome::Overdue), 1);
     tls.net.wait_for_open(0);
-}
-
-/// The end of the stream in the packet of the last bytes, so that there is one event for both.
-#[test]
-fn a_client_that_ends_with_its_last_bytes_is_gone_and_is_not_waited_for() {
-    const CLIENTS: u64 = 50;
-    let tls = TlsNet::start_with(Difference {
-        timeout: Duration::from_secs(5),
-        ..Difference::default()
-    });
-    let half = &hello([3, 3])[..20];
-    for _ in 0..CLIENTS {
-        let mut client = Client::connect(tls.net.address());
-        sockopt::set_tcp_cork(&client.socket, true).unwrap();
-        client.send(half);
-        client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(client.closed(), b"");
-    }
-    tls.net.wait_for_open(0);
-    let counts = tls.handshakes.entrance().counts();
-    assert_eq!(
-        (counts.get(Outcome::Gone), counts.get(Outcome::Overdue)),
-        (CLIENTS, 0)
-    );
 }
 
 #[test]

@@ -221,3 +221,76 @@ impl Handshake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Shutdown, TcpListener};
+
+    use ottla_core::config::ConnectionLimits;
+    use ottla_core::connection_limits::LiveConnectionLimits;
+    use ottla_log::disk::os::Descriptors;
+
+    use super::super::super::connection_counts::ConnectionCounts;
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::tls::config::TlsSettings;
+    use crate::tls::testing::{Authority, settings};
+
+    fn listener() -> TlsListener {
+        let own = Authority::named("authority").sign("broker", |_| {});
+        let lines = [
+            ("ssl.keystore.type", "PEM".to_owned()),
+            ("ssl.keystore.key", own.key.serialize_pem()),
+            ("ssl.keystore.certificate.chain", own.certificate.pem()),
+        ];
+        let lines: Vec<(&str, &str)> = lines.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        TlsListener::open(TlsSettings::read(settings(&lines), false).unwrap()).unwrap()
+    }
+
+    fn arrival(socket: TcpStream, peer: SocketAddr) -> Arrival {
+        let limits = Arc::new(LiveConnectionLimits::new(ConnectionLimits::none()));
+        let clock = Arc::new(SystemClock::default());
+        let counts = Arc::new(ConnectionCounts::new(
+            limits,
+            Descriptors::with_limit(1_000),
+            clock,
+        ));
+        let descriptor = counts.descriptor().unwrap();
+        let permit = counts.permit(&"SSL".into(), peer.ip(), descriptor, true).unwrap();
+        Arrival {
+            connection: NewConnection {
+                socket,
+                peer,
+                connection_id: 0,
+                listener_name: "SSL".into(),
+                permit,
+                transport: Transport::default(),
+                handshake_time: Duration::ZERO,
+            },
+            listener: Arc::new(listener()),
+            mailbox: Arc::new(Mailbox::new().unwrap()),
+        }
+    }
+
+    /// For bytes and an end that come together there is one event: both are seen without another.
+    #[test]
+    fn an_end_that_comes_with_the_last_bytes_is_seen() {
+        let listening = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+        let (socket, peer) = listening.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut handshake = Handshake::new(arrival(socket, peer)).unwrap();
+        let mut pages = TlsPages::default();
+        assert!(matches!(handshake.step(&mut pages), Progress::Waits));
+        // A record that announces more than comes.
+        client.write_all(&[0x16, 3, 1, 0, 100, 1]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        while rustix::io::ioctl_fionread(&handshake.connection.socket).unwrap() < 6 {
+            std::thread::yield_now();
+        }
+        let steps = std::iter::repeat_with(|| handshake.step(&mut pages));
+        let last = steps.take(10).find(|step| !matches!(step, Progress::GoesOn));
+        assert!(matches!(last, Some(Progress::Ends(Ending::Gone))), "{last:?}");
+    }
+}
