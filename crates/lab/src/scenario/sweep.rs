@@ -63,11 +63,11 @@ pub fn points(scenario: &Scenario) -> Result<Vec<ConcretePoint>, ScenarioError> 
 pub fn without_security(scenario: &mut Scenario) -> bool {
     let is_swept = scenario.sweep.remove(path::SECURITY).is_some();
     let points = scenario.points.iter_mut();
-    let is_set = points.fold(false, |is_set, point| {
-        point.set.remove(path::SECURITY).is_some() || is_set
-    });
+    let set = points
+        .filter_map(|point| point.set.remove(path::SECURITY))
+        .count();
     let was = std::mem::take(&mut scenario.security);
-    is_swept || is_set || was != Security::default()
+    is_swept || set > 0 || was != Security::default()
 }
 
 fn concrete(scenario: &Scenario, spec: PointSpec) -> Result<ConcretePoint, ScenarioError> {
