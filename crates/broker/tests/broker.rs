@@ -367,7 +367,7 @@ fn limits_on_connections_change_at_run_time_and_are_of_a_listener_too() {
     let waits = second.socket.read(&mut [0]).unwrap_err().kind();
     assert_eq!(waits, std::io::ErrorKind::WouldBlock);
     second.socket.set_nonblocking(false).unwrap();
-    // A limit that is raised lets in who waits, although nothing is closed.
+    // After the limit is raised the waiting client is served, although no connection was closed.
     assert_eq!(inside.alter_broker("", own, "2"), (0, String::new()));
     second.receive(ApiKey::ApiVersions, 0, 1);
 

@@ -29,7 +29,8 @@ const UNAUTHENTICATED_DIVISOR: usize = 10;
 /// How many of them there may be even where few connections are allowed.
 const UNAUTHENTICATED_MIN: usize = 8;
 
-/// Who waits for room looks again after this time: the limits may have been raised.
+/// A listener that waits for room looks again after this time, because the limits may have been
+/// raised.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections that were not made in this time may be made at once
@@ -87,7 +88,7 @@ struct Counts {
 struct Created(Option<(u32, TokenBucket)>);
 
 impl Created {
-    /// Until when no further connection may be made; `None`: one may be made now.
+    /// How long no further connection may be made; `None`: one may be made now.
     fn wait(&mut self, per_second: u32, now: Moment) -> Option<Duration> {
         match per_second {
             u32::MAX => {
@@ -113,8 +114,8 @@ impl Created {
 }
 
 impl Counts {
-    /// Until when the listener can make no further connection, or when to look again; `None`: it
-    /// can now.
+    /// How long the listener can make no further connection, or until it is to look again; `None`:
+    /// it can now.
     fn wait(
         &mut self,
         listener: &str,

@@ -66,6 +66,7 @@ fn verdicts(view: &View<'_>, group: &Group) -> Judged {
             by_name.entry(&client.client_id).or_default().push(client);
         }
     }
+    // Without them no host is known, and the first client of a name counts.
     let snapshots = view.source.snapshots().unwrap_or_default();
     let hosts: BTreeMap<&str, &str> = snapshots.iter().filter_map(host_by_instance).collect();
     let verdict = |member: &Member| {

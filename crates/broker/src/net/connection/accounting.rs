@@ -194,10 +194,9 @@ impl Accounting {
 
     /// Returns where this connection's activity is counted; opened by the first request that moves
     /// records, commits offsets or ends a transaction (coordinators may have connections of their
-    /// own), asks for a
-    /// subscription to metrics (Java asks on another connection than the one that it produces on),
-    /// is denied something, or asks again and again for a topic that does not exist: such a client
-    /// moves no records.
+    /// own), asks for a subscription to metrics (Java asks on another connection than the one that
+    /// it produces on), is denied something, or asks again and again for a topic that does not
+    /// exist: such a client moves no records.
     fn activity_index(
         &mut self,
         context: &LoopContext,
