@@ -2,7 +2,7 @@
 //! deadlines.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::task::Waker;
 
 use ottla_log::Ticket;
@@ -13,18 +13,20 @@ use ottla_wire::records::control::TransactionMarker;
 
 use crate::access::granted::GrantedGroup;
 use crate::config::NodeConfig;
+use crate::coordinator::registry::{Preparation, Registry, partition_for};
+use crate::coordinator::runtime::Submitted;
 use crate::partition::{Appended, Partition};
 use crate::random::Random;
 use crate::services::Services;
 use crate::storage::Storage;
 use crate::time::Moment;
 
-use super::calls::Call;
 use super::config::GroupConfig;
-use super::coordinator::{Coordinator, Readiness};
+use super::coordinator::{Call, Coordinator, OfGroups};
 use super::held::Spread;
 use super::overview::{CommittedOverview, GroupOverview, GroupReading};
 use super::progress::{OffsetRoom, Progress};
+use super::reply::GroupReply;
 use super::request::{GroupRequest, OffsetCommitRequest};
 
 pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -34,11 +36,7 @@ const READ_OFFSETS_MAX: usize = 65_536;
 
 pub struct Groups {
     config: Arc<GroupConfig>,
-    codec: Codec,
-    /// Source of member ids.
-    random: Arc<Random>,
-    /// Indexed by partition of the offsets topic.
-    coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
+    registry: Registry<OfGroups>,
 }
 
 impl Groups {
@@ -46,15 +44,20 @@ impl Groups {
         let codec = i16::try_from(config.offsets_topic.compression_codec)
             .ok()
             .and_then(Codec::from_id);
-        Groups {
-            config: Arc::new(GroupConfig::of(&config.group)),
+        // Other users of the seed must not draw the same numbers.
+        let seed = config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073);
+        let random = Arc::new(Random::new(seed));
+        let config = Arc::new(GroupConfig::of(&config.group));
+        let of_all = config.clone();
+        let registry = Registry::new(move |topic| OfGroups {
+            config: Arc::new(GroupConfig {
+                batch_bytes_max: topic.batch_bytes_max,
+                ..(*of_all).clone()
+            }),
             codec: codec.unwrap_or(Codec::None),
-            // Other users of the seed must not draw the same numbers.
-            random: Arc::new(Random::new(
-                config.seed.map(|part| part.rotate_left(17) ^ 0x67726f757073),
-            )),
-            coordinators: RwLock::default(),
-        }
+            random: random.clone(),
+        });
+        Groups { config, registry }
     }
 
     pub(crate) fn config(&self) -> &GroupConfig {
@@ -64,9 +67,7 @@ impl Groups {
     /// Starts to load every coordinator, so that sessions of known members run and offsets of idle
     /// groups expire.
     pub fn start(&self, storage: &Storage) {
-        for coordinator in self.all(storage) {
-            coordinator.load(storage, None);
-        }
+        self.registry.load_all(storage);
     }
 
     /// Sends a request to the coordinator of a group.
@@ -77,7 +78,7 @@ impl Groups {
         request: GroupRequest<'_>,
     ) -> Call {
         let group_id = granted.name();
-        match self.coordinator_of(storage, group_id) {
+        match self.registry.of(storage, group_id) {
             Some(coordinator) => self.call_coordinator(storage, &coordinator, group_id, request),
             None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
         }
@@ -87,7 +88,7 @@ impl Groups {
     pub(crate) fn call_all(&self, storage: &Storage, request: &GroupRequest<'_>) -> Vec<Call> {
         let call =
             |coordinator: &Arc<Coordinator>| self.call_coordinator(storage, coordinator, "", request.clone());
-        self.all(storage).iter().map(call).collect()
+        self.registry.all(storage).iter().map(call).collect()
     }
 
     fn call_coordinator(
@@ -97,27 +98,14 @@ impl Groups {
         group_id: &str,
         request: GroupRequest<'_>,
     ) -> Call {
-        let submitted = coordinator.submit(storage, request);
-        Call::new(
-            &storage.services,
-            coordinator,
-            group_id,
-            submitted,
-            self.config.offset_commit_timeout_ms,
-        )
+        let submitted = coordinator.ask(storage, request);
+        self.call_of(&storage.services, coordinator, group_id, submitted)
     }
 
     /// Whether the coordinator of `group_id` can take requests; if not, loads it and wakes `waker`
     /// then.
     pub(crate) fn prepare(&self, storage: &Storage, group_id: &str, waker: &Waker) -> Preparation {
-        match self.coordinator_of(storage, group_id) {
-            None => Preparation::NoTopic,
-            Some(coordinator) => match coordinator.load(storage, Some(waker)) {
-                Readiness::Ready => Preparation::Ready,
-                Readiness::Loading => Preparation::Loading,
-                Readiness::Failed => Preparation::Failed,
-            },
-        }
+        self.registry.prepare(storage, group_id, waker)
     }
 
     /// Commits offsets in a producer's transaction: see `Coordinator::commit_in_transaction`.
@@ -130,18 +118,34 @@ impl Groups {
         ticket: Ticket,
     ) -> Call {
         let group_id = granted.name();
-        let Some(coordinator) = self.coordinator_of(storage, group_id) else {
+        let Some(coordinator) = self.registry.of(storage, group_id) else {
             return Call::answered(Err(ErrorCode::CoordinatorNotAvailable));
         };
         let submitted = coordinator.commit_in_transaction(storage, commit, producer, ticket);
+        self.call_of(&storage.services, &coordinator, group_id, submitted)
+    }
+
+    fn call_of(
+        &self,
+        services: &Services,
+        coordinator: &Arc<Coordinator>,
+        group_id: &str,
+        submitted: Submitted<GroupReply>,
+    ) -> Call {
         let timeout_ms = self.config.offset_commit_timeout_ms;
-        Call::new(&storage.services, &coordinator, group_id, submitted, timeout_ms)
+        Call::new(
+            services,
+            coordinator,
+            || group_id.to_owned(),
+            submitted,
+            timeout_ms,
+        )
     }
 
     /// Returns the partition of the offsets topic that holds a group; `None`: there is no such
     /// topic.
     pub(crate) fn partition_of(&self, storage: &Storage, granted: GrantedGroup<'_>) -> Option<i32> {
-        let topic = offsets_topic(storage)?;
+        let topic = Registry::<OfGroups>::topic(storage)?;
         Some(partition_for(granted.name(), topic.partition_count))
     }
 
@@ -154,18 +158,21 @@ impl Groups {
         marker: TransactionMarker,
         transaction_version: i8,
     ) -> Result<(Arc<Partition>, Appended), ErrorCode> {
-        let topic = offsets_topic(storage).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+        let topic = Registry::<OfGroups>::topic(storage).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         if !(0..topic.partition_count).contains(&partition_index) {
             return Err(ErrorCode::UnknownTopicOrPartition);
         }
-        self.coordinator(&topic, partition_index)
+        self.registry
+            .get(&topic, partition_index)
             .complete_transaction(storage, marker, transaction_version)
     }
 
     /// Removes the offsets of deleted topics.
     pub fn on_topics_deleted(&self, services: &Services, topics: &[(&str, Uuid)]) {
-        for coordinator in self.loaded() {
-            coordinator.act(services, |machine, now| machine.on_topics_deleted(now, topics));
+        for coordinator in self.registry.known() {
+            coordinator.act(services, (), |machine, now| {
+                machine.on_topics_deleted(now, topics)
+            });
         }
     }
 
@@ -174,7 +181,8 @@ impl Groups {
         let image = storage.image();
         let partitions_of = |topic: &str| image.topic(topic).map_or(0, |topic| topic.partitions.len());
         let mut overviews: Vec<GroupOverview> = self
-            .loaded()
+            .registry
+            .known()
             .iter()
             .flat_map(|coordinator| coordinator.overview(&partitions_of))
             .collect();
@@ -190,7 +198,7 @@ impl Groups {
     pub fn progress(&self, offsets_max: usize) -> Progress {
         let mut progress = Progress::default();
         let mut room = OffsetRoom(offsets_max);
-        for coordinator in self.loaded() {
+        for coordinator in self.registry.known() {
             coordinator.add_progress(&mut progress, &mut room);
         }
         progress
@@ -200,7 +208,7 @@ impl Groups {
     pub fn spreads(&self, storage: &Storage) -> BTreeMap<Arc<str>, Spread> {
         let image = storage.image();
         let mut spreads = BTreeMap::new();
-        for coordinator in self.loaded() {
+        for coordinator in self.registry.known() {
             coordinator.add_spreads(&image.topics, &mut spreads);
         }
         spreads
@@ -212,7 +220,8 @@ impl Groups {
         let image = storage.image();
         let mut rest = READ_OFFSETS_MAX;
         let mut readings: Vec<GroupReading> = self
-            .loaded()
+            .registry
+            .known()
             .iter()
             .flat_map(|coordinator| coordinator.readings(&image.topics, &mut rest))
             .collect();
@@ -223,17 +232,13 @@ impl Groups {
     }
 
     pub fn next_deadline(&self) -> Option<Moment> {
-        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
-        coordinators
-            .values()
-            .filter_map(|coordinator| coordinator.deadline())
-            .min()
+        self.registry.next_deadline()
     }
 
     pub fn on_deadline(&self, services: &Services, now: Moment) {
-        for coordinator in self.loaded() {
+        for coordinator in self.registry.known() {
             if coordinator.deadline().is_some_and(|deadline| deadline <= now) {
-                coordinator.on_deadline(services);
+                coordinator.act(services, (), |machine, now| machine.on_deadline(now));
             }
         }
     }
@@ -241,91 +246,18 @@ impl Groups {
     /// Handles members whose connections were closed, and reloads failed coordinators. Call about
     /// once a second.
     pub fn maintain(&self, storage: &Storage) {
-        for coordinator in self.all(storage) {
-            coordinator.load(storage, None);
-            coordinator.settle_abandoned(&storage.services);
-        }
+        self.registry.maintain(storage);
     }
 
     /// Has every machine dropped, by a panic under its lock, as by a bug.
     #[cfg(test)]
     pub(crate) fn crash(&self, services: &Services) {
-        for coordinator in self.loaded() {
-            let crash = || coordinator.act(services, |_, _| panic!("a bug in a machine"));
+        for coordinator in self.registry.known() {
+            let crash = || coordinator.act(services, (), |_, _| panic!("a bug in a machine"));
             let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(crash));
             assert!(crashed.is_err(), "it was not loaded");
         }
     }
-
-    fn coordinator_of(&self, storage: &Storage, group_id: &str) -> Option<Arc<Coordinator>> {
-        let topic = offsets_topic(storage)?;
-        Some(self.coordinator(&topic, partition_for(group_id, topic.partition_count)))
-    }
-
-    fn all(&self, storage: &Storage) -> Vec<Arc<Coordinator>> {
-        let Some(topic) = offsets_topic(storage) else {
-            return Vec::new();
-        };
-        (0..topic.partition_count)
-            .map(|index| self.coordinator(&topic, index))
-            .collect()
-    }
-
-    fn loaded(&self) -> Vec<Arc<Coordinator>> {
-        self.coordinators
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
-    }
-
-    /// Returns the coordinator of a partition. A topic that was deleted and created again has new
-    /// coordinators.
-    fn coordinator(&self, topic: &OffsetsTopic, partition_index: i32) -> Arc<Coordinator> {
-        let is_current = |known: &&Arc<Coordinator>| known.topic_id == topic.topic_id;
-        {
-            let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
-                return known.clone();
-            }
-        }
-        let mut coordinators = self.coordinators.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
-            return known.clone();
-        }
-        let config = GroupConfig {
-            batch_bytes_max: topic.batch_bytes_max,
-            ..(*self.config).clone()
-        };
-        let coordinator = Coordinator::new(
-            topic.topic_id,
-            partition_index,
-            Arc::new(config),
-            self.codec,
-            self.random.clone(),
-        );
-        let coordinator = Arc::new(coordinator);
-        coordinators.insert(partition_index, coordinator.clone());
-        coordinator
-    }
-}
-
-/// What a client has to wait for before its coordinator can take requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Preparation {
-    Ready,
-    Loading,
-    NoTopic,
-    Failed,
-}
-
-/// The facts about its topic that a coordinator needs.
-struct OffsetsTopic {
-    topic_id: Uuid,
-    /// At least 1.
-    partition_count: i32,
-    batch_bytes_max: usize,
 }
 
 /// Sets the ends of partitions, and removes those that are deleted.
@@ -337,55 +269,4 @@ fn look_up_ends(storage: &Storage, committed: &mut Vec<CommittedOverview>) {
             true
         })
     });
-}
-
-fn offsets_topic(storage: &Storage) -> Option<OffsetsTopic> {
-    let image = storage.image();
-    let topic = image.topic(OFFSETS_TOPIC)?;
-    Some(OffsetsTopic {
-        topic_id: topic.id,
-        partition_count: i32::try_from(topic.partitions.len())
-            .ok()
-            .filter(|count| *count > 0)?,
-        batch_bytes_max: usize::try_from(topic.config.max_message_bytes).unwrap_or(0),
-    })
-}
-
-/// Java's `String.hashCode`, made non-negative as by Apache Kafka's `Utils.abs`, modulo the number
-/// of partitions.
-pub fn partition_for(group_id: &str, partition_count: i32) -> i32 {
-    let hash = group_id.encode_utf16().fold(0i32, |hash, unit| {
-        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
-    });
-    let positive = if hash == i32::MIN { 0 } else { hash.abs() };
-    positive % partition_count
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(group_id: &str, hash: i32) {
-        let positive = i64::from(hash).abs();
-        assert_eq!(
-            i64::from(partition_for(group_id, 50)),
-            positive % 50,
-            "{group_id}"
-        );
-    }
-
-    #[test]
-    fn a_group_maps_to_the_same_partition_as_in_java() {
-        // Values of String.hashCode from a JVM.
-        check("", 0);
-        check("g", 103);
-        check("console-consumer-12345", 158_455_506);
-        check("grüße-😀", 347_391_577);
-    }
-
-    #[test]
-    fn the_hash_without_a_positive_counterpart_counts_as_zero() {
-        // "polygenelubricants" hashes to i32::MIN.
-        assert_eq!(partition_for("polygenelubricants", 50), 0);
-    }
 }

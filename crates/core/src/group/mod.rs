@@ -28,8 +28,7 @@ mod rebalance;
 pub(crate) mod commits;
 pub mod machine;
 mod loading;
-mod coordinator;
-pub(crate) mod calls;
+pub(crate) mod coordinator;
 pub(crate) mod groups;
 #[cfg(test)]
 mod foreign_tests;

@@ -9,9 +9,7 @@ use crate::image::topics::TopicsImage;
 
 use super::consumer::request::ConsumerHeartbeat;
 
-/// Identifies a waiting answer within one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupTicket(pub u64);
+pub use crate::coordinator::runtime::Ticket as GroupTicket;
 
 #[derive(Clone, Debug)]
 pub enum GroupRequest<'a> {

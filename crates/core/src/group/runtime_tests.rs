@@ -411,8 +411,8 @@ fn join_body_of(group_id: &str, version: i16, member_id: &str) -> Vec<u8> {
 #[test]
 fn the_neighbour_group_has_the_same_coordinator() {
     assert_eq!(
-        super::groups::partition_for(GROUP, 2),
-        super::groups::partition_for(NEIGHBOUR, 2)
+        crate::coordinator::registry::partition_for(GROUP, 2),
+        crate::coordinator::registry::partition_for(NEIGHBOUR, 2)
     );
 }
 

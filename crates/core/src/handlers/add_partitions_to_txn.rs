@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
-use crate::transaction::call::Answer;
+use crate::transaction::coordinator::Answer;
 use crate::transaction::request::{AddRequest, Reply, Request as Ask};
 use crate::transaction::state::Place;
 

@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::access::granted::GrantedGroup;
 use crate::config::Limits;
-use crate::group::calls::GroupAnswer;
+use crate::group::coordinator::GroupAnswer;
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::assignment::flat;
 use crate::group::consumer::request::{

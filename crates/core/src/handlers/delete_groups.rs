@@ -8,7 +8,7 @@ use ottla_wire::messages::delete_groups::{DeletableGroupResult, DeleteGroupsRequ
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::reply::GroupReply;
 use crate::group::request::GroupRequest;
 use crate::node::Node;

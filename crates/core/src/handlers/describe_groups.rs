@@ -10,7 +10,7 @@ use super::authorized::{NOT_ASKED, group_operations};
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::foreign::ForeignKind;
 use crate::group::reply::{DescribedGroup as Described, DescribedMember, GroupReply};
 use crate::group::request::GroupRequest;

@@ -12,7 +12,7 @@ use ottla_wire::messages::find_coordinator::{Coordinator, FindCoordinatorRequest
 
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::groups::Preparation;
+use crate::coordinator::registry::Preparation;
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{ReplyBuffer, WaitKind};

@@ -2,7 +2,7 @@
 
 use std::task::{Poll, Waker};
 
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::node::Node;
 use crate::pending::{Handled, PendingReply};
 use crate::reply::{ReplyBuffer, WaitKind};
@@ -20,7 +20,11 @@ pub(crate) fn reply_when_answered(
 ) -> Handled {
     let are_answered = calls.iter_mut().all(|call| call.is_answered(node.services()));
     if are_answered {
-        finish(node, calls.into_iter().map(Call::take).collect(), reply);
+        finish(
+            node,
+            calls.into_iter().map(|mut call| call.take()).collect(),
+            reply,
+        );
         return Handled::Replied;
     }
     Handled::Pending(Box::new(PendingCalls {
@@ -46,7 +50,11 @@ impl PendingReply for PendingCalls {
             return Poll::Pending;
         }
         if let Some(finish) = self.finish.take() {
-            finish(node, self.calls.drain(..).map(Call::take).collect(), reply);
+            finish(
+                node,
+                self.calls.drain(..).map(|mut call| call.take()).collect(),
+                reply,
+            );
         }
         Poll::Ready(())
     }

@@ -6,7 +6,7 @@ use ottla_wire::messages::heartbeat::{HeartbeatRequest, HeartbeatResponse};
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::Call;
+use crate::group::coordinator::Call;
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, MemberRequest};
 use crate::node::Node;

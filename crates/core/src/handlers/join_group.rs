@@ -12,7 +12,7 @@ use ottla_wire::messages::join_group::{JoinGroupRequest, JoinGroupResponse, Join
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::reply::{GroupReply, JoinReply};
 use crate::group::request::{GroupRequest, JoinRequest};
 use crate::node::Node;

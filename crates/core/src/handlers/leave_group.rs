@@ -7,7 +7,7 @@ use ottla_wire::messages::leave_group::{LeaveGroupRequest, LeaveGroupResponse, M
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::reply::GroupReply;
 use crate::group::request::{GroupRequest, LeaveRequest};
 use crate::node::Node;

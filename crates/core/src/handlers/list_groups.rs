@@ -6,7 +6,7 @@ use ottla_wire::messages::list_groups::{ListGroupsRequest, ListGroupsResponse, L
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::{Operation, ResourceType};
-use crate::group::calls::GroupAnswer;
+use crate::group::coordinator::GroupAnswer;
 use crate::group::reply::{GroupReply, ListedGroup as Listed};
 use crate::group::request::{GroupRequest, ListRequest};
 use crate::node::Node;

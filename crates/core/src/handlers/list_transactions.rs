@@ -18,7 +18,7 @@ use crate::pending::Handled;
 use crate::reply::ReplyBuffer;
 use crate::request::Request;
 use crate::time::Timestamp;
-use crate::transaction::call::Answer;
+use crate::transaction::coordinator::Answer;
 use crate::transaction::request::{Reply, Request as Ask};
 use crate::transaction::state::{Status, TransactionState as Known};
 

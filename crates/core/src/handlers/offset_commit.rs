@@ -13,7 +13,7 @@ use ottla_wire::primitives::Uuid;
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::Call;
+use crate::group::coordinator::Call;
 use crate::group::commits::refuse;
 use crate::group::reply::{CommittedTopic, GroupReply};
 use crate::group::request::{

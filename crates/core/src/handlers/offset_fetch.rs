@@ -15,7 +15,7 @@ use ottla_wire::primitives::Uuid;
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::reply::{FetchedPartition, FetchedTopic, GroupReply};
 use crate::group::request::{GroupRequest, OffsetFetchRequest as Fetch, OffsetFetchTopic};
 use crate::image::MetadataImage;

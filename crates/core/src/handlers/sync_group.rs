@@ -7,7 +7,7 @@ use ottla_wire::messages::sync_group::{SyncGroupRequest, SyncGroupResponse};
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::calls::{Call, GroupAnswer};
+use crate::group::coordinator::{Call, GroupAnswer};
 use crate::group::reply::{GroupReply, SyncReply};
 use crate::group::request::{GroupRequest, MemberRequest, SyncRequest};
 use crate::node::Node;

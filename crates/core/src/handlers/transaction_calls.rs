@@ -14,7 +14,7 @@ use crate::request::Request as ClientRequest;
 use crate::slot::Slot;
 use crate::submit::submit;
 use crate::time::Moment;
-use crate::transaction::call::{Answer, Call};
+use crate::transaction::coordinator::{Answer, Call};
 use crate::transaction::request::{Reply, Request};
 use crate::transaction::transactions::PATIENCE_MS;
 

@@ -18,7 +18,7 @@ use super::transaction_calls::patience;
 use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::access::granted::{GrantedGroup, GrantedTransactionalId};
-use crate::group::calls::Call;
+use crate::group::coordinator::Call;
 use crate::group::commits::refuse;
 use crate::group::reply::{CommittedTopic, GroupReply};
 use crate::group::request::{MemberRequest, OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic};

@@ -9,9 +9,9 @@ use super::record::TransactionRecord;
 use crate::coordinator::replay::{ContentError, Replay, Taken, Unreadable};
 
 /// A machine that is being rebuilt.
-pub(super) struct Loading {
-    pub machine: Machine,
-    pub lost_markers: LostMarkers,
+pub(crate) struct Loading {
+    pub(super) machine: Machine,
+    pub(super) lost_markers: LostMarkers,
 }
 
 impl Replay for Loading {

@@ -4,8 +4,7 @@
 
 pub mod admission;
 pub mod transactions;
-pub(crate) mod call;
-mod coordinator;
+pub(crate) mod coordinator;
 mod finish;
 mod orders;
 mod backoff;

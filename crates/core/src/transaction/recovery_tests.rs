@@ -16,7 +16,7 @@ use super::finish::Progress;
 use super::request::Producer;
 use super::stage_times::Stage;
 use crate::config::NodeConfig;
-use crate::group::groups::partition_for;
+use crate::coordinator::registry::partition_for;
 use crate::handlers::metadata_tests::Broker;
 use crate::handlers::transaction_flow_tests::{
     Client, TIMEOUT_MS, add_partition, broker, broker_with, commit_offset, committed, described, end, finish,
@@ -32,11 +32,7 @@ fn now(broker: &Broker) -> Moment {
 
 /// Has the machine dropped, by a panic under its lock, as by a bug.
 fn crash(broker: &Broker, coordinator: &Coordinator) {
-    let crash = || {
-        coordinator.act(&broker.node.storage, &mut || None, |_, _| {
-            panic!("a bug in a machine")
-        })
-    };
+    let crash = || coordinator.act(broker.node.services(), 0, |_, _| panic!("a bug in a machine"));
     assert!(
         catch_unwind(AssertUnwindSafe(crash)).is_err(),
         "it was not loaded"
@@ -63,7 +59,7 @@ fn decided(broker: &Broker, client: Client) -> Producer {
 /// the coordinator, and the report that it has not got.
 fn lose_the_report(broker: &Broker) -> (Arc<Coordinator>, u64, Arc<str>, Producer) {
     let node = &broker.node;
-    for coordinator in node.transactions.loaded() {
+    for coordinator in node.transactions.known() {
         let mut taken = coordinator.take_finishing(node.services());
         let Some(mut finishing) = taken.orders.pop() else {
             continue;
@@ -369,7 +365,7 @@ fn a_marker_that_contradicts_its_partition_is_tried_again_when_its_time_has_come
 #[test]
 fn a_machine_that_was_dropped_is_not_due() {
     let broker = broker();
-    let coordinators = broker.node.transactions.loaded();
+    let coordinators = broker.node.transactions.known();
     crash(&broker, &coordinators[0]);
     broker.node.groups.crash(broker.node.services());
     broker.advance_ms(2 * HOUR_MS);

@@ -8,9 +8,7 @@ use super::record::TransactionRecord;
 use super::state::{Place, TransactionState};
 use crate::time::Moment;
 
-/// Identifies a waiting answer within one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub use crate::coordinator::runtime::Ticket;
 
 /// A request about one transactional id. It may wait inside the machine, so it owns its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,17 +1,14 @@
 //! All transaction coordinators of a broker: finds the coordinator of a transactional id, calls
 //! coordinators at their deadlines, and has the markers of decided transactions written.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
 use ottla_wire::error_code::ErrorCode;
-use ottla_wire::primitives::Uuid;
 
 use super::admission::{Admission, Question, TransactionalWrite, WriteGate};
-use super::call::Call;
-use super::coordinator::{Coordinator, Readiness};
+use super::coordinator::{Call, Coordinator, OfTransactions};
 use super::finish::{Finishing, Progress};
 use super::hanging::HangingReport;
 use super::request::{AddRequest, Reply, Request};
@@ -20,8 +17,8 @@ use super::state::{EPOCH_PER_TRANSACTION, TransactionState};
 use crate::access::granted::GrantedTransactionalId;
 use crate::config::TransactionConfig;
 use crate::controller::producer_ids::ProducerIds;
+use crate::coordinator::registry::{CoordinatorTopic, Preparation, Registry};
 use crate::group::Groups;
-use crate::group::groups::{Preparation, partition_for};
 use crate::refusal::Refusal;
 use crate::services::{Executor, Services};
 use crate::storage::Storage;
@@ -34,11 +31,13 @@ const VERIFICATION_KEY: &str = "transaction.partition.verification.enable";
 /// A request waits at most this long for an earlier transaction to end.
 pub(crate) const PATIENCE_MS: u64 = 5_000;
 
+/// Timeout for an answer's records to become durable.
+const TIMEOUT_MS: u64 = 5_000;
+
 pub struct Transactions {
     config: Arc<TransactionConfig>,
     ids: Arc<ProducerIds>,
-    /// Indexed by partition of the topic.
-    coordinators: RwLock<BTreeMap<i32, Arc<Coordinator>>>,
+    registry: Registry<OfTransactions>,
     bell: Arc<Bell>,
     /// A time-out needs producer ids, and none are at hand.
     lacks_ids: AtomicBool,
@@ -84,10 +83,13 @@ impl OpenTransaction {
 
 impl Transactions {
     pub fn new(config: TransactionConfig, ids: Arc<ProducerIds>) -> Transactions {
+        let config = Arc::new(config);
+        let of_all = config.clone();
+        let make = move |topic: &CoordinatorTopic| OfTransactions::new(of_all.clone(), topic.batch_bytes_max);
         Transactions {
-            config: Arc::new(config),
+            config,
             ids,
-            coordinators: RwLock::default(),
+            registry: Registry::new(make),
             bell: Arc::default(),
             lacks_ids: AtomicBool::new(false),
             is_interrupted: AtomicBool::new(false),
@@ -105,9 +107,7 @@ impl Transactions {
     pub fn start(&self, storage: &Storage) {
         // Set once; a second start would set the same.
         let _ = self.bell.executor.set(storage.services.shared_executor());
-        for coordinator in self.all(storage) {
-            coordinator.load(storage, None);
-        }
+        self.registry.load_all(storage);
     }
 
     /// Sends a request to the coordinator of a transactional id.
@@ -117,7 +117,7 @@ impl Transactions {
         granted: GrantedTransactionalId<'_>,
         request: Request,
     ) -> Call {
-        match self.coordinator_of(storage, granted.name()) {
+        match self.registry.of(storage, granted.name()) {
             Some(coordinator) => self.call_coordinator(storage, &coordinator, request),
             None => Call::answered(Err(ErrorCode::CoordinatorNotAvailable)),
         }
@@ -125,32 +125,26 @@ impl Transactions {
 
     /// Sends a request to every coordinator.
     pub(crate) fn call_all(&self, storage: &Storage, request: &Request) -> Vec<Call> {
-        let all = self.all(storage);
+        let all = self.registry.all(storage);
         let call = |coordinator| self.call_coordinator(storage, coordinator, request.clone());
         all.iter().map(call).collect()
     }
 
     fn call_coordinator(&self, storage: &Storage, coordinator: &Arc<Coordinator>, request: Request) -> Call {
-        let submitted = coordinator.submit(storage, &mut || self.ids.take(), request);
-        Call::new(&storage.services, coordinator, submitted)
+        let submitted = coordinator.ask(storage, &mut || self.ids.take(), request);
+        Call::new(&storage.services, coordinator, || (), submitted, TIMEOUT_MS)
     }
 
     /// Whether the coordinator of `id` can take requests; if not, loads it and wakes `waker` then.
     pub(crate) fn prepare(&self, storage: &Storage, id: &str, waker: &Waker) -> Preparation {
-        match self.coordinator_of(storage, id) {
-            None => Preparation::NoTopic,
-            Some(coordinator) => match coordinator.load(storage, Some(waker)) {
-                Readiness::Ready => Preparation::Ready,
-                Readiness::Loading => Preparation::Loading,
-                Readiness::Failed => Preparation::Failed,
-            },
-        }
+        self.registry.prepare(storage, id, waker)
     }
 
     /// Returns the open transactions that coordinators know.
     pub fn open(&self) -> Vec<OpenTransaction> {
         let open = self
-            .loaded()
+            .registry
+            .known()
             .into_iter()
             .flat_map(|coordinator| coordinator.open());
         open.map(|(id, state)| OpenTransaction { id, state }).collect()
@@ -163,14 +157,14 @@ impl Transactions {
 
     /// Returns how many decided transactions are not complete.
     pub fn decided(&self) -> usize {
-        let coordinators = self.loaded();
+        let coordinators = self.known();
         coordinators.iter().map(|coordinator| coordinator.decided()).sum()
     }
 
     /// Returns the partitions that markers wait for.
     pub fn unfinished(&self) -> Vec<(Arc<str>, i32)> {
         let mut places = Vec::new();
-        for coordinator in self.loaded() {
+        for coordinator in self.known() {
             for finishing in coordinator.finishing().iter() {
                 places.extend(finishing.unfinished().cloned());
             }
@@ -182,21 +176,16 @@ impl Transactions {
         if self.bell.is_rung.load(Ordering::Acquire) {
             return Some(Moment::from_nanos(0));
         }
-        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
-        coordinators
-            .values()
-            .filter_map(|coordinator| coordinator.deadline())
-            .min()
+        self.registry.next_deadline()
     }
 
     pub fn on_deadline(&self, storage: &Storage, groups: &Groups, now: Moment) {
         self.is_interrupted.store(true, Ordering::Relaxed);
         let is_rung = self.bell.is_rung.swap(false, Ordering::AcqRel);
-        for coordinator in self.loaded() {
+        for coordinator in self.known() {
             let is_due = coordinator.deadline().is_some_and(|deadline| deadline <= now);
             if is_due {
-                let fresh = &mut || self.ids.take();
-                if coordinator.act(storage, fresh, |machine, world| machine.on_deadline(world)) {
+                if coordinator.on_deadline(storage, &mut || self.ids.take()) {
                     self.lacks_ids.store(true, Ordering::Relaxed);
                 }
             }
@@ -267,76 +256,14 @@ impl Transactions {
         if self.is_interrupted.swap(false, Ordering::Relaxed) {
             self.ring();
         }
-        for coordinator in self.all(storage) {
-            coordinator.load(storage, None);
-            coordinator.settle_abandoned();
-        }
+        self.registry.maintain(storage);
         let mut hanging = self.hanging.lock().unwrap_or_else(PoisonError::into_inner);
         hanging.maintain(storage, self);
     }
 
-    fn coordinator_of(&self, storage: &Storage, id: &str) -> Option<Arc<Coordinator>> {
-        let topic = topic(storage)?;
-        Some(self.coordinator(&topic, partition_for(id, topic.partition_count)))
+    pub(super) fn known(&self) -> Vec<Arc<Coordinator>> {
+        self.registry.known()
     }
-
-    fn all(&self, storage: &Storage) -> Vec<Arc<Coordinator>> {
-        let Some(topic) = topic(storage) else {
-            return Vec::new();
-        };
-        (0..topic.partition_count)
-            .map(|index| self.coordinator(&topic, index))
-            .collect()
-    }
-
-    pub(super) fn loaded(&self) -> Vec<Arc<Coordinator>> {
-        let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
-        coordinators.values().cloned().collect()
-    }
-
-    /// Returns the coordinator of a partition. A topic that was deleted and created again has new
-    /// coordinators.
-    fn coordinator(&self, topic: &Topic, partition_index: i32) -> Arc<Coordinator> {
-        let is_current = |known: &&Arc<Coordinator>| known.topic_id == topic.topic_id;
-        {
-            let coordinators = self.coordinators.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
-                return known.clone();
-            }
-        }
-        let mut coordinators = self.coordinators.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = coordinators.get(&partition_index).filter(is_current) {
-            return known.clone();
-        }
-        let coordinator = Arc::new(Coordinator::new(
-            topic.topic_id,
-            partition_index,
-            self.config.clone(),
-            topic.batch_bytes_max,
-        ));
-        coordinators.insert(partition_index, coordinator.clone());
-        coordinator
-    }
-}
-
-/// The facts about its topic that a coordinator needs.
-struct Topic {
-    topic_id: Uuid,
-    /// At least 1.
-    partition_count: i32,
-    batch_bytes_max: usize,
-}
-
-fn topic(storage: &Storage) -> Option<Topic> {
-    let image = storage.image();
-    let topic = image.topic(TRANSACTIONS_TOPIC)?;
-    Some(Topic {
-        topic_id: topic.id,
-        partition_count: i32::try_from(topic.partitions.len())
-            .ok()
-            .filter(|count| *count > 0)?,
-        batch_bytes_max: usize::try_from(topic.config.max_message_bytes).unwrap_or(0),
-    })
 }
 
 impl WriteGate for Transactions {
