@@ -132,17 +132,7 @@ impl Broker {
 
     /// Like [`Broker::start`], with what the embedding program adds.
     pub fn start_with(properties: &Properties, additions: Additions) -> Result<Broker, StartError> {
-        let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
-        settings.node.recovery = additions.recovery;
-        settings.node.secret_seed = SecretSeed(seed());
-        settings.node.first_users = first_users(properties, &additions.add_scram, settings.node.secret_seed)?;
-        for warning in &settings.node.warnings {
-            warn!("{warning}");
-        }
-        if let Some(file) = &settings.memory.limited_by {
-            let (file, bytes) = (file.display(), settings.memory.bytes);
-            info!(bytes, %file, "memory is limited by a control group");
-        }
+        let mut settings = read_settings(properties, additions.recovery, &additions.add_scram)?;
         let tls_listeners = open_tls(&mut settings).map_err(StartError::Config)?;
         let sockets = bind_all(&mut settings)?;
         let admin_socket = bind_admin(&settings)?;
@@ -152,11 +142,7 @@ impl Broker {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         // Before the first file is opened, and with the descriptor limit as it is now.
         let descriptors = Descriptors::of_process();
-        let disk = additions.disk.unwrap_or_else(OsDisk::shared);
-        let crew = Arc::new(ThreadCrew::new(settings.recovery_threads));
-        let node =
-            Node::open_with(settings.node.clone(), disk, clock.clone(), crew).map_err(StartError::Node)?;
-        report_way_to_disk(&node, &settings.node);
+        let node = open_node(&settings, additions.disk, &clock)?;
         if let Some(receiver) = additions.telemetry {
             node.telemetry.set_receiver(receiver);
         }
@@ -170,91 +156,85 @@ impl Broker {
         // The first jobs start here: loading the known groups.
         node.set_executor(queues.clone());
         let workers = Workers::start(&node, queues.clone(), clock.clone()).map_err(StartError::Threads)?;
-        let loops_set = set_at_run_time(&node, "num.network.threads");
-        let loop_count = settings.loops_with(loops_set);
-        let records = Records((0..loop_count).map(|_| Arc::default()).collect());
-        let accounts: Vec<Arc<Accounts>> = (records.0.iter())
-            .map(|_| Accounts::new(node.tenants.id_limit()))
-            .collect();
         let counts = ConnectionCounts::new(node.connection_limits.clone(), descriptors, clock.clone());
         let counts = Arc::new(counts.with_quotas(node.quotas.clone()));
-        let net = Arc::new(settings.net);
-        let request_bytes_max = usize::try_from(net.request_bytes_max).unwrap_or(0);
-        let memory = MemoryBudget::new(settings.request_memory_bytes_max, loop_count, request_bytes_max);
-        let memory = Arc::new(memory);
-        let loops = (records.0.iter().zip(&accounts).enumerate())
-            .map(|(index, (records, accounts))| {
-                let parts = LoopParts {
-                    service: node.clone(),
-                    clock: clock.clone(),
-                    settings: net.clone(),
-                    cold_reads: queues.cold_reads().clone(),
-                    quotas: node.quotas.clone(),
-                    memory: memory.clone(),
-                    records: records.clone(),
-                    tenants: node.tenants.clone(),
-                    accounts: accounts.clone(),
-                };
-                EventLoop::start(index, parts)
-            })
-            .collect::<io::Result<Vec<EventLoop>>>()
-            .map_err(StartError::Threads)?;
-        let mailboxes: Vec<_> = loops
-            .iter()
-            .map(|event_loop| event_loop.mailbox().clone())
-            .collect();
+        let loops = Loops::start(&settings, &node, &queues, &clock).map_err(StartError::Threads)?;
+        let activity = ActivityView::new(&node, loops.records.clone(), clock.clone());
         let mut broker = Broker {
             admin: None,
             listeners: Vec::new(),
             tls: Tls::start(tls_listeners, settings.authentication_timeout).map_err(StartError::Threads)?,
-            loops,
+            loops: loops.loops,
             token_keys,
             workers: Some(workers),
-            activity: ActivityView::new(&node, records.clone(), clock.clone()),
+            activity,
             node,
             _directory: None,
         };
-        for (config, socket) in sockets {
-            let door = Door {
-                tls: broker.tls.as_ref().and_then(|tls| tls.door(&config.name)),
-                has_sasl: config.security_protocol.has_sasl(),
-            };
-            let (name, counts) = (config.name.clone(), counts.clone());
-            let listener = Listener::start(name, socket, counts, mailboxes.clone(), door)
-                .map_err(StartError::Threads)?;
-            broker.listeners.push((config, listener));
-        }
+        broker.listen(sockets, &counts).map_err(StartError::Threads)?;
         if let Some(socket) = admin_socket {
+            let tenants = TenantBooks::new(
+                broker.node.tenants.clone(),
+                loops.accounts,
+                loops.records.clone(),
+                clock.clone(),
+            );
             let view = AdminView {
                 node: broker.node.clone(),
                 connections: counts,
                 rates: Arc::default(),
                 queues,
-                memory,
-                tenants: Arc::new(TenantBooks::new(
-                    broker.node.tenants.clone(),
-                    accounts,
-                    records.clone(),
-                    clock.clone(),
-                )),
+                memory: loops.memory,
+                tenants: Arc::new(tenants),
                 tls: broker.tls.as_ref().map(Tls::view),
                 added: additions.metrics.into(),
-                records,
+                records: loops.records,
                 clock,
             };
-            let names = admin_names(broker.node.config());
-            let gate = gate
-                .map_or_else(|| Gate::made(broker.node.config()), Ok)
-                .map_err(StartError::AdminToken)?;
             let added = Added {
                 pages: additions.pages,
                 console: additions.console,
             };
-            let admin = Admin::start(socket, view, added, names, gate);
-            broker.admin = Some(admin.map_err(StartError::Threads)?);
+            broker.serve_admin(socket, view, added, gate)?;
         }
         info!(ready = %broker.ready_line(), "started");
         Ok(broker)
+    }
+
+    /// Accepts connections from here on.
+    fn listen(
+        &mut self,
+        sockets: Vec<(ListenerConfig, TcpListener)>,
+        counts: &Arc<ConnectionCounts>,
+    ) -> io::Result<()> {
+        let mailboxes: Vec<_> = self.loops.iter().map(|one| one.mailbox().clone()).collect();
+        for (config, socket) in sockets {
+            let door = Door {
+                tls: self.tls.as_ref().and_then(|tls| tls.door(&config.name)),
+                has_sasl: config.security_protocol.has_sasl(),
+            };
+            let (name, counts) = (config.name.clone(), counts.clone());
+            let listener = Listener::start(name, socket, counts, mailboxes.clone(), door)?;
+            self.listeners.push((config, listener));
+        }
+        Ok(())
+    }
+
+    /// - `gate`: `None` if the log directory holds the token.
+    fn serve_admin(
+        &mut self,
+        socket: TcpListener,
+        view: AdminView,
+        added: Added,
+        gate: Option<Gate>,
+    ) -> Result<(), StartError> {
+        let config = self.node.config();
+        let gate = gate
+            .map_or_else(|| Gate::made(config), Ok)
+            .map_err(StartError::AdminToken)?;
+        let admin = Admin::start(socket, view, added, admin_names(config), gate);
+        self.admin = Some(admin.map_err(StartError::Threads)?);
+        Ok(())
     }
 
     /// Starts a broker on a free port of 127.0.0.1 in a temporary directory that is removed with
@@ -391,6 +371,84 @@ fn wait_for_none(mut count: impl FnMut() -> usize, timeout: Duration) -> Result<
             left if Instant::now() >= deadline => return Err(left),
             _ => std::thread::sleep(MARKERS_PAUSE),
         }
+    }
+}
+
+/// Reads the settings, and says what in them is worth a warning.
+fn read_settings(
+    properties: &Properties,
+    recovery: RecoveryConfig,
+    add_scram: &[String],
+) -> Result<Settings, StartError> {
+    let mut settings = Settings::read(properties, seed()).map_err(StartError::Config)?;
+    settings.node.recovery = recovery;
+    settings.node.secret_seed = SecretSeed(seed());
+    settings.node.first_users = first_users(properties, add_scram, settings.node.secret_seed)?;
+    for warning in &settings.node.warnings {
+        warn!("{warning}");
+    }
+    if let Some(file) = &settings.memory.limited_by {
+        let (file, bytes) = (file.display(), settings.memory.bytes);
+        info!(bytes, %file, "memory is limited by a control group");
+    }
+    Ok(settings)
+}
+
+fn open_node(
+    settings: &Settings,
+    disk: Option<Arc<dyn Disk>>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Node, StartError> {
+    let disk = disk.unwrap_or_else(OsDisk::shared);
+    let crew = Arc::new(ThreadCrew::new(settings.recovery_threads));
+    let node = Node::open_with(settings.node.clone(), disk, clock.clone(), crew).map_err(StartError::Node)?;
+    report_way_to_disk(&node, &settings.node);
+    Ok(node)
+}
+
+/// The event loops, and what they share with the admin address.
+struct Loops {
+    loops: Vec<EventLoop>,
+    /// One for each loop, as are the accounts.
+    records: Records,
+    accounts: Vec<Arc<Accounts>>,
+    memory: Arc<MemoryBudget>,
+}
+
+impl Loops {
+    fn start(
+        settings: &Settings,
+        node: &Arc<Node>,
+        queues: &Queues,
+        clock: &Arc<dyn Clock>,
+    ) -> io::Result<Loops> {
+        let set = set_at_run_time(node, "num.network.threads");
+        let count = settings.loops_with(set);
+        let request_bytes_max = usize::try_from(settings.net.request_bytes_max).unwrap_or(0);
+        let memory = MemoryBudget::new(settings.request_memory_bytes_max, count, request_bytes_max);
+        let mut started = Loops {
+            loops: Vec::with_capacity(count),
+            records: Records((0..count).map(|_| Arc::default()).collect()),
+            accounts: (0..count)
+                .map(|_| Accounts::new(node.tenants.id_limit()))
+                .collect(),
+            memory: Arc::new(memory),
+        };
+        for (index, records) in started.records.0.iter().enumerate() {
+            let parts = LoopParts {
+                service: node.clone(),
+                clock: clock.clone(),
+                settings: settings.net.clone(),
+                cold_reads: queues.cold_reads().clone(),
+                quotas: node.quotas.clone(),
+                memory: started.memory.clone(),
+                records: records.clone(),
+                tenants: node.tenants.clone(),
+                accounts: started.accounts[index].clone(),
+            };
+            started.loops.push(EventLoop::start(index, parts)?);
+        }
+        Ok(started)
     }
 }
 

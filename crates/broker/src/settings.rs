@@ -1,5 +1,6 @@
 //! The operator's settings: the core's configuration, and the part of it that the shell needs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ottla_core::config::{ConfigError, NodeConfig};
@@ -28,7 +29,7 @@ const COLD_READ_CACHE_DIVISOR: u64 = 4;
 #[derive(Debug)]
 pub struct Settings {
     pub node: NodeConfig,
-    pub net: NetSettings,
+    pub net: Arc<NetSettings>,
     pub loop_count: usize,
     /// Threads that open and close logs.
     pub recovery_threads: usize,
@@ -92,7 +93,7 @@ impl Settings {
             tls: tls_settings(properties, &node)?,
             authentication_timeout: Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0).max(1)),
             request_memory_bytes_max: request_memory.limit_bytes,
-            net,
+            net: Arc::new(net),
             loop_count,
             recovery_threads: recovery_threads(properties)?,
             backlog,
