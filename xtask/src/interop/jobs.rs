@@ -12,9 +12,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Parts on one broker, which stay together.
-const TOGETHER: [&str; 3] = ["clients", "tools", "records"];
-
 /// Begun before the others, so that none of them runs alone at the end: roughly the longest first,
 /// as they took while three ran at once.
 const LONG: [&str; 10] = [
@@ -35,7 +32,7 @@ const LONG: [&str; 10] = [
 const ALONE: [&str; 3] = ["doctor", "promises", "quotas"];
 
 struct Job {
-    parts: String,
+    part: String,
     child: Child,
     /// Both of its output streams.
     output: PathBuf,
@@ -49,14 +46,14 @@ pub fn run(options: &Options, jobs: usize) -> Result<()> {
     let programs = Programs::prepare(true)?;
     Clients::prepare()?;
     let binary = programs.ottla.context("Ottla was just built")?;
-    let mut waiting = units(&options.parts);
+    let mut waiting = ordered(&options.parts);
     let mut running: Vec<Job> = Vec::new();
     let mut failed = Vec::new();
     while !waiting.is_empty() || !running.is_empty() {
         while running.len() < jobs
-            && let Some(parts) = waiting.pop_front_if(|parts| running.is_empty() || !is_alone(parts))
+            && let Some(part) = waiting.pop_front_if(|part| running.is_empty() || !is_alone(part))
         {
-            running.push(Job::start(parts, options, &binary)?);
+            running.push(Job::start(part, options, &binary)?);
         }
         thread::sleep(Duration::from_millis(200));
         for mut job in std::mem::take(&mut running) {
@@ -65,7 +62,7 @@ pub fn run(options: &Options, jobs: usize) -> Result<()> {
                 Some(status) => {
                     job.tell(status)?;
                     if !status.success() {
-                        failed.push(job.parts);
+                        failed.push(job.part);
                     }
                 }
             }
@@ -76,36 +73,29 @@ pub fn run(options: &Options, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// What each process runs, in the order in which they begin: those that run alone are the last.
-fn units(parts: &[String]) -> VecDeque<String> {
-    let (together, mut units): (Vec<String>, Vec<String>) = parts
-        .iter()
-        .cloned()
-        .partition(|part| TOGETHER.contains(&part.as_str()));
-    if !together.is_empty() {
-        units.push(together.join(","));
-    }
-    let is_in = |long: &&str, unit: &str| unit.split(',').any(|part| part == *long);
-    units.sort_by_key(|unit| {
-        let long = LONG.iter().position(|long| is_in(long, unit));
-        (is_alone(unit), long.unwrap_or(LONG.len()))
+/// The order in which parts begin: those that run alone are the last.
+fn ordered(parts: &[String]) -> VecDeque<String> {
+    let mut ordered = parts.to_vec();
+    ordered.sort_by_key(|part| {
+        let long = LONG.iter().position(|long| long == part);
+        (is_alone(part), long.unwrap_or(LONG.len()))
     });
-    VecDeque::from(units)
+    VecDeque::from(ordered)
 }
 
-fn is_alone(unit: &str) -> bool {
-    ALONE.contains(&unit)
+fn is_alone(part: &str) -> bool {
+    ALONE.contains(&part)
 }
 
 impl Job {
-    fn start(parts: String, options: &Options, binary: &Path) -> Result<Job> {
-        let logs = toolchain::logs().join(parts.replace(',', "-"));
+    fn start(part: String, options: &Options, binary: &Path) -> Result<Job> {
+        let logs = toolchain::logs().join(&part);
         fs::create_dir_all(&logs)?;
         let output = logs.join("output");
         let file = File::create(&output).with_context(|| format!("creating {}", output.display()))?;
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
         command
-            .args(["interop", "--only", &parts, "--target", options.target.argument()])
+            .args(["interop", "--only", &part, "--target", options.target.argument()])
             .args(options.all_versions.then_some("--all-versions"))
             .env("OTTLA_BINARY", binary)
             .env(LOGS, &logs)
@@ -113,8 +103,8 @@ impl Job {
             .stdout(file.try_clone()?)
             .stderr(file);
         Ok(Job {
-            child: command.spawn().with_context(|| format!("cannot start {parts}"))?,
-            parts,
+            child: command.spawn().with_context(|| format!("cannot start {part}"))?,
+            part,
             output,
             started: Instant::now(),
         })
@@ -124,13 +114,13 @@ impl Job {
     fn tell(&self, status: ExitStatus) -> Result<()> {
         let seconds = self.started.elapsed().as_secs();
         if status.success() {
-            println!("{}: passed, {seconds} s", self.parts);
+            println!("{}: passed, {seconds} s", self.part);
             return Ok(());
         }
         let output = fs::read(&self.output).with_context(|| format!("reading {}", self.output.display()))?;
         println!(
             "{}: FAILED, {seconds} s\n{}",
-            self.parts,
+            self.part,
             String::from_utf8_lossy(&output)
         );
         Ok(())
@@ -139,14 +129,11 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use super::units;
+    use super::ordered;
 
     #[test]
     fn long_parts_begin_first_and_those_that_run_alone_last() {
-        let parts = ["doctor", "clients", "takeover", "records", "grow", "perf"].map(String::from);
-        assert_eq!(
-            units(&parts),
-            ["takeover", "clients,records", "grow", "perf", "doctor"]
-        );
+        let parts = ["doctor", "clients", "takeover", "grow", "perf"].map(String::from);
+        assert_eq!(ordered(&parts), ["takeover", "clients", "grow", "perf", "doctor"]);
     }
 }
