@@ -90,8 +90,7 @@ fn wire_support() -> String {
         .expect("a string takes every write");
     }
     page.push_str(
-        "\nNot implemented at all: the APIs between brokers and controllers, share groups, streams groups, delegation \
-         tokens.\n",
+        "\nNot implemented at all: the APIs between brokers and controllers, share groups, streams groups.\n",
     );
     page
 }

@@ -140,6 +140,7 @@ table! {
     ConsumerGroupDescribe => consumer_group_describe::ConsumerGroupDescribeRequest, asks;
     ConsumerGroupHeartbeat => consumer_group_heartbeat::ConsumerGroupHeartbeatRequest, asks;
     CreateAcls => create_acls::CreateAclsRequest, cluster Alter;
+    CreateDelegationToken => create_delegation_token::CreateDelegationTokenRequest, asks;
     CreatePartitions => create_partitions::CreatePartitionsRequest, asks;
     CreateTopics => create_topics::CreateTopicsRequest, asks;
     DeleteAcls => delete_acls::DeleteAclsRequest, cluster Alter;
@@ -150,6 +151,7 @@ table! {
     DescribeClientQuotas => describe_client_quotas::DescribeClientQuotasRequest, cluster DescribeConfigs;
     DescribeCluster => describe_cluster::DescribeClusterRequest, asks;
     DescribeConfigs => describe_configs::DescribeConfigsRequest, asks;
+    DescribeDelegationToken => describe_delegation_token::DescribeDelegationTokenRequest, open;
     DescribeGroups => describe_groups::DescribeGroupsRequest, asks;
     DescribeLogDirs => describe_log_dirs::DescribeLogDirsRequest, cluster Describe;
     DescribeProducers => describe_producers::DescribeProducersRequest, asks;
@@ -159,6 +161,7 @@ table! {
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsRequest, cluster Describe;
     ElectLeaders => elect_leaders::ElectLeadersRequest, cluster Alter;
     EndTxn => end_txn::EndTxnRequest, asks;
+    ExpireDelegationToken => expire_delegation_token::ExpireDelegationTokenRequest, open;
     Fetch => fetch::FetchRequest by session_entries, asks;
     FindCoordinator => find_coordinator::FindCoordinatorRequest, asks;
     GetTelemetrySubscriptions => get_telemetry_subscriptions::GetTelemetrySubscriptionsRequest, open;
@@ -178,6 +181,7 @@ table! {
     OffsetFetch => offset_fetch::OffsetFetchRequest by answer_entries, asks;
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochRequest, asks;
     PushTelemetry => push_telemetry::PushTelemetryRequest, open;
+    RenewDelegationToken => renew_delegation_token::RenewDelegationTokenRequest, open;
     SaslAuthenticate => sasl_authenticate::SaslAuthenticateRequest, open;
     SaslHandshake => sasl_handshake::SaslHandshakeRequest, open;
     SyncGroup => sync_group::SyncGroupRequest, asks;
@@ -202,13 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn only_authentication_and_telemetry_are_open_to_everyone() {
+    fn only_authentication_telemetry_and_absent_tokens_are_open_to_everyone() {
         let open = CONTROLLED.iter().filter(|(_, access)| *access == "open");
         let open: Vec<ApiKey> = open.map(|(api_key, _)| *api_key).collect();
         let expected = [
             ApiKey::ApiVersions,
+            ApiKey::DescribeDelegationToken,
+            ApiKey::ExpireDelegationToken,
             ApiKey::GetTelemetrySubscriptions,
             ApiKey::PushTelemetry,
+            ApiKey::RenewDelegationToken,
             ApiKey::SaslAuthenticate,
             ApiKey::SaslHandshake,
         ];

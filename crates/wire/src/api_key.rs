@@ -143,6 +143,10 @@ api_keys! {
     DescribeLogDirs = 35: describe_log_dirs::DescribeLogDirsRequest, served 1 to 5, "";
     SaslAuthenticate = 36: sasl_authenticate::SaslAuthenticateRequest, served 0 to 2, "during authentication any other request closes the connection without an answer; an unknown user of SCRAM gets a challenge like a known one";
     CreatePartitions = 37: create_partitions::CreatePartitionsRequest, served 0 to 3, "";
+    CreateDelegationToken = 38: create_delegation_token::CreateDelegationTokenRequest, served 1 to 3, "tokens cannot be switched on: `delegation.token.secret.key` is not served";
+    RenewDelegationToken = 39: renew_delegation_token::RenewDelegationTokenRequest, served 1 to 2, "tokens cannot be switched on: `delegation.token.secret.key` is not served";
+    ExpireDelegationToken = 40: expire_delegation_token::ExpireDelegationTokenRequest, served 1 to 2, "tokens cannot be switched on: `delegation.token.secret.key` is not served";
+    DescribeDelegationToken = 41: describe_delegation_token::DescribeDelegationTokenRequest, served 1 to 3, "tokens cannot be switched on: `delegation.token.secret.key` is not served";
     DeleteGroups = 42: delete_groups::DeleteGroupsRequest, served 0 to 2, "an empty share group is refused with UNSUPPORTED_VERSION: its state is kept for Apache Kafka";
     ElectLeaders = 43: elect_leaders::ElectLeadersRequest, served 0 to 2, "";
     IncrementalAlterConfigs = 44: incremental_alter_configs::IncrementalAlterConfigsRequest, served 0 to 1, "there are no loggers: one is refused with INVALID_REQUEST";

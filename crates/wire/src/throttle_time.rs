@@ -29,7 +29,11 @@ fn position(api_key: ApiKey, api_version: i16, body: &[u8]) -> Option<usize> {
     }
     let first_version = match api_key {
         // The last field, before an empty tag section of one byte.
-        ApiKey::Produce => {
+        ApiKey::Produce
+        | ApiKey::CreateDelegationToken
+        | ApiKey::RenewDelegationToken
+        | ApiKey::ExpireDelegationToken
+        | ApiKey::DescribeDelegationToken => {
             let tag_bytes = usize::from(api_key.is_flexible(api_version));
             return body.len().checked_sub(FIELD_BYTES + tag_bytes);
         }
@@ -142,6 +146,10 @@ mod tests {
             AlterReplicaLogDirs: alter_replica_log_dirs::AlterReplicaLogDirsResponse,
             DescribeLogDirs: describe_log_dirs::DescribeLogDirsResponse,
             CreatePartitions: create_partitions::CreatePartitionsResponse,
+            CreateDelegationToken: create_delegation_token::CreateDelegationTokenResponse,
+            RenewDelegationToken: renew_delegation_token::RenewDelegationTokenResponse,
+            ExpireDelegationToken: expire_delegation_token::ExpireDelegationTokenResponse,
+            DescribeDelegationToken: describe_delegation_token::DescribeDelegationTokenResponse,
             DeleteGroups: delete_groups::DeleteGroupsResponse,
             ElectLeaders: elect_leaders::ElectLeadersResponse,
             IncrementalAlterConfigs: incremental_alter_configs::IncrementalAlterConfigsResponse,

@@ -1,5 +1,5 @@
 //! The messages that are generated. A schema that is not named here is left out: the protocols
-//! between brokers and controllers, share and streams groups, delegation tokens.
+//! between brokers and controllers, share and streams groups.
 
 use super::{COORDINATOR_RECORDS, MESSAGES, METADATA_RECORDS};
 
@@ -24,6 +24,7 @@ pub const WANTED: &[Wanted] = &[
             "AlterUserScramCredentials",
             "ApiVersions",
             "ConsumerGroupDescribe",
+            "CreateDelegationToken",
             "CreatePartitions",
             "CreateTopics",
             "DeleteGroups",
@@ -33,6 +34,7 @@ pub const WANTED: &[Wanted] = &[
             "DescribeClientQuotas",
             "DescribeCluster",
             "DescribeConfigs",
+            "DescribeDelegationToken",
             "DescribeGroups",
             "DescribeLogDirs",
             "DescribeProducers",
@@ -40,6 +42,7 @@ pub const WANTED: &[Wanted] = &[
             "DescribeTopicPartitions",
             "DescribeUserScramCredentials",
             "ElectLeaders",
+            "ExpireDelegationToken",
             "Fetch",
             "FindCoordinator",
             "GetTelemetrySubscriptions",
@@ -59,6 +62,7 @@ pub const WANTED: &[Wanted] = &[
             "OffsetForLeaderEpoch",
             "Produce",
             "PushTelemetry",
+            "RenewDelegationToken",
             "SaslAuthenticate",
             "SaslHandshake",
             "SyncGroup",

@@ -221,6 +221,12 @@ impl<'a> Caller<'a> {
             .map(|()| GrantedCluster::new())
     }
 
+    /// KIP-373: a delegation token for `owner`, another principal, e.g. `User:bob`.
+    pub fn token_for(&self, owner: &str) -> Result<(), ErrorCode> {
+        self.check(Operation::CreateTokens, ResourceType::User, owner)
+            .map_err(|_| ResourceType::DelegationToken.denial())
+    }
+
     /// An operation on the settings of a resource: those of brokers and of client metrics are the
     /// cluster's.
     pub fn config(&self, operation: Operation, resource: ConfigResource) -> Result<GrantedConfig, ErrorCode> {

@@ -217,6 +217,11 @@ impl Broker {
         self.connection.principal = principal.into();
     }
 
+    /// From now on requests come by another listener.
+    pub(crate) fn connect_by(&mut self, listener: &str) {
+        self.connection.listener_name = listener.into();
+    }
+
     pub(crate) fn send(
         &self,
         api_key: ApiKey,

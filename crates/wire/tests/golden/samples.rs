@@ -1406,6 +1406,67 @@ mod messages_create_acls {
     }
 }
 
+mod messages_create_delegation_token {
+    use super::*;
+    use ottla_wire::messages::create_delegation_token::*;
+
+    pub fn create_delegation_token_request(
+        seed: u64,
+        version: i16,
+        kind: Kind,
+    ) -> CreateDelegationTokenRequest<'static> {
+        CreateDelegationTokenRequest {
+            owner_principal_type: if version == 3 {
+                choose_optional(kind, true, Some(""), string(step(seed, "OwnerPrincipalType")))
+            } else {
+                Some("")
+            },
+            owner_principal_name: if version == 3 {
+                choose_optional(kind, true, Some(""), string(step(seed, "OwnerPrincipalName")))
+            } else {
+                Some("")
+            },
+            renewers: structs(step(seed, "Renewers"), version, kind, creatable_renewers),
+            max_lifetime_ms: choose(kind, 0, int64(step(seed, "MaxLifetimeMs"))),
+        }
+    }
+
+    fn creatable_renewers(seed: u64, _version: i16, kind: Kind) -> CreatableRenewers<'static> {
+        CreatableRenewers {
+            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
+            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
+        }
+    }
+
+    pub fn create_delegation_token_response(
+        seed: u64,
+        version: i16,
+        kind: Kind,
+    ) -> CreateDelegationTokenResponse<'static> {
+        CreateDelegationTokenResponse {
+            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
+            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
+            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
+            token_requester_principal_type: if version == 3 {
+                choose(kind, "", string(step(seed, "TokenRequesterPrincipalType")))
+            } else {
+                ""
+            },
+            token_requester_principal_name: if version == 3 {
+                choose(kind, "", string(step(seed, "TokenRequesterPrincipalName")))
+            } else {
+                ""
+            },
+            issue_timestamp_ms: choose(kind, 0, int64(step(seed, "IssueTimestampMs"))),
+            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
+            max_timestamp_ms: choose(kind, 0, int64(step(seed, "MaxTimestampMs"))),
+            token_id: choose(kind, "", string(step(seed, "TokenId"))),
+            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
+            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
+        }
+    }
+}
+
 mod messages_create_partitions {
     use super::*;
     use ottla_wire::messages::create_partitions::*;
@@ -2051,6 +2112,92 @@ mod messages_describe_configs {
             name: choose(kind, "", string(step(seed, "Name"))),
             value: choose_optional(kind, true, Some(""), string(step(seed, "Value"))),
             source: choose(kind, 0, int8(step(seed, "Source"))),
+        }
+    }
+}
+
+mod messages_describe_delegation_token {
+    use super::*;
+    use ottla_wire::messages::describe_delegation_token::*;
+
+    pub fn describe_delegation_token_request(
+        seed: u64,
+        version: i16,
+        kind: Kind,
+    ) -> DescribeDelegationTokenRequest<'static> {
+        DescribeDelegationTokenRequest {
+            owners: null_or(
+                kind,
+                true,
+                structs(
+                    step(seed, "Owners"),
+                    version,
+                    kind,
+                    describe_delegation_token_owner,
+                ),
+            ),
+        }
+    }
+
+    fn describe_delegation_token_owner(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> DescribeDelegationTokenOwner<'static> {
+        DescribeDelegationTokenOwner {
+            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
+            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
+        }
+    }
+
+    pub fn describe_delegation_token_response(
+        seed: u64,
+        version: i16,
+        kind: Kind,
+    ) -> DescribeDelegationTokenResponse<'static> {
+        DescribeDelegationTokenResponse {
+            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
+            tokens: structs(step(seed, "Tokens"), version, kind, described_delegation_token),
+            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
+        }
+    }
+
+    fn described_delegation_token(seed: u64, version: i16, kind: Kind) -> DescribedDelegationToken<'static> {
+        DescribedDelegationToken {
+            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
+            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
+            token_requester_principal_type: if version == 3 {
+                choose(kind, "", string(step(seed, "TokenRequesterPrincipalType")))
+            } else {
+                ""
+            },
+            token_requester_principal_name: if version == 3 {
+                choose(kind, "", string(step(seed, "TokenRequesterPrincipalName")))
+            } else {
+                ""
+            },
+            issue_timestamp: choose(kind, 0, int64(step(seed, "IssueTimestamp"))),
+            expiry_timestamp: choose(kind, 0, int64(step(seed, "ExpiryTimestamp"))),
+            max_timestamp: choose(kind, 0, int64(step(seed, "MaxTimestamp"))),
+            token_id: choose(kind, "", string(step(seed, "TokenId"))),
+            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
+            renewers: structs(
+                step(seed, "Renewers"),
+                version,
+                kind,
+                described_delegation_token_renewer,
+            ),
+        }
+    }
+
+    fn described_delegation_token_renewer(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> DescribedDelegationTokenRenewer<'static> {
+        DescribedDelegationTokenRenewer {
+            principal_type: choose(kind, "", string(step(seed, "PrincipalType"))),
+            principal_name: choose(kind, "", string(step(seed, "PrincipalName"))),
         }
     }
 }
@@ -2740,6 +2887,34 @@ mod messages_end_txn_marker {
     pub fn end_txn_marker(seed: u64, _version: i16, kind: Kind) -> EndTxnMarker {
         EndTxnMarker {
             coordinator_epoch: choose(kind, 0, int32(step(seed, "CoordinatorEpoch"))),
+        }
+    }
+}
+
+mod messages_expire_delegation_token {
+    use super::*;
+    use ottla_wire::messages::expire_delegation_token::*;
+
+    pub fn expire_delegation_token_request(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> ExpireDelegationTokenRequest<'static> {
+        ExpireDelegationTokenRequest {
+            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
+            expiry_time_period_ms: choose(kind, 0, int64(step(seed, "ExpiryTimePeriodMs"))),
+        }
+    }
+
+    pub fn expire_delegation_token_response(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> ExpireDelegationTokenResponse {
+        ExpireDelegationTokenResponse {
+            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
+            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
+            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
         }
     }
 }
@@ -4629,6 +4804,34 @@ mod messages_push_telemetry {
     }
 }
 
+mod messages_renew_delegation_token {
+    use super::*;
+    use ottla_wire::messages::renew_delegation_token::*;
+
+    pub fn renew_delegation_token_request(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> RenewDelegationTokenRequest<'static> {
+        RenewDelegationTokenRequest {
+            hmac: choose(kind, &[], bytes(step(seed, "Hmac"))),
+            renew_period_ms: choose(kind, 0, int64(step(seed, "RenewPeriodMs"))),
+        }
+    }
+
+    pub fn renew_delegation_token_response(
+        seed: u64,
+        _version: i16,
+        kind: Kind,
+    ) -> RenewDelegationTokenResponse {
+        RenewDelegationTokenResponse {
+            error_code: choose(kind, 0, int16(step(seed, "ErrorCode"))),
+            expiry_timestamp_ms: choose(kind, 0, int64(step(seed, "ExpiryTimestampMs"))),
+            throttle_time_ms: choose(kind, 0, int32(step(seed, "ThrottleTimeMs"))),
+        }
+    }
+}
+
 mod messages_sasl_authenticate {
     use super::*;
     use ottla_wire::messages::sasl_authenticate::*;
@@ -5608,6 +5811,8 @@ entry!("ConsumerProtocolAssignment", ottla_wire::messages::consumer_protocol_ass
 entry!("ConsumerProtocolSubscription", ottla_wire::messages::consumer_protocol_subscription::ConsumerProtocolSubscription, messages_consumer_protocol_subscription::consumer_protocol_subscription),
 entry!("CreateAclsRequest", ottla_wire::messages::create_acls::CreateAclsRequest, messages_create_acls::create_acls_request),
 entry!("CreateAclsResponse", ottla_wire::messages::create_acls::CreateAclsResponse, messages_create_acls::create_acls_response),
+entry!("CreateDelegationTokenRequest", ottla_wire::messages::create_delegation_token::CreateDelegationTokenRequest, messages_create_delegation_token::create_delegation_token_request),
+entry!("CreateDelegationTokenResponse", ottla_wire::messages::create_delegation_token::CreateDelegationTokenResponse, messages_create_delegation_token::create_delegation_token_response),
 entry!("CreatePartitionsRequest", ottla_wire::messages::create_partitions::CreatePartitionsRequest, messages_create_partitions::create_partitions_request),
 entry!("CreatePartitionsResponse", ottla_wire::messages::create_partitions::CreatePartitionsResponse, messages_create_partitions::create_partitions_response),
 entry!("CreateTopicsRequest", ottla_wire::messages::create_topics::CreateTopicsRequest, messages_create_topics::create_topics_request),
@@ -5628,6 +5833,8 @@ entry!("DescribeClusterRequest", ottla_wire::messages::describe_cluster::Describ
 entry!("DescribeClusterResponse", ottla_wire::messages::describe_cluster::DescribeClusterResponse, messages_describe_cluster::describe_cluster_response),
 entry!("DescribeConfigsRequest", ottla_wire::messages::describe_configs::DescribeConfigsRequest, messages_describe_configs::describe_configs_request),
 entry!("DescribeConfigsResponse", ottla_wire::messages::describe_configs::DescribeConfigsResponse, messages_describe_configs::describe_configs_response),
+entry!("DescribeDelegationTokenRequest", ottla_wire::messages::describe_delegation_token::DescribeDelegationTokenRequest, messages_describe_delegation_token::describe_delegation_token_request),
+entry!("DescribeDelegationTokenResponse", ottla_wire::messages::describe_delegation_token::DescribeDelegationTokenResponse, messages_describe_delegation_token::describe_delegation_token_response),
 entry!("DescribeGroupsRequest", ottla_wire::messages::describe_groups::DescribeGroupsRequest, messages_describe_groups::describe_groups_request),
 entry!("DescribeGroupsResponse", ottla_wire::messages::describe_groups::DescribeGroupsResponse, messages_describe_groups::describe_groups_response),
 entry!("DescribeLogDirsRequest", ottla_wire::messages::describe_log_dirs::DescribeLogDirsRequest, messages_describe_log_dirs::describe_log_dirs_request),
@@ -5647,6 +5854,8 @@ entry!("ElectLeadersResponse", ottla_wire::messages::elect_leaders::ElectLeaders
 entry!("EndTxnRequest", ottla_wire::messages::end_txn::EndTxnRequest, messages_end_txn::end_txn_request),
 entry!("EndTxnResponse", ottla_wire::messages::end_txn::EndTxnResponse, messages_end_txn::end_txn_response),
 entry!("EndTxnMarker", ottla_wire::messages::end_txn_marker::EndTxnMarker, messages_end_txn_marker::end_txn_marker),
+entry!("ExpireDelegationTokenRequest", ottla_wire::messages::expire_delegation_token::ExpireDelegationTokenRequest, messages_expire_delegation_token::expire_delegation_token_request),
+entry!("ExpireDelegationTokenResponse", ottla_wire::messages::expire_delegation_token::ExpireDelegationTokenResponse, messages_expire_delegation_token::expire_delegation_token_response),
 entry!("FetchRequest", ottla_wire::messages::fetch::FetchRequest, messages_fetch::fetch_request),
 entry!("FetchResponse", ottla_wire::messages::fetch::FetchResponse, messages_fetch::fetch_response),
 entry!("FindCoordinatorRequest", ottla_wire::messages::find_coordinator::FindCoordinatorRequest, messages_find_coordinator::find_coordinator_request),
@@ -5689,6 +5898,8 @@ entry!("ProduceRequest", ottla_wire::messages::produce::ProduceRequest, messages
 entry!("ProduceResponse", ottla_wire::messages::produce::ProduceResponse, messages_produce::produce_response),
 entry!("PushTelemetryRequest", ottla_wire::messages::push_telemetry::PushTelemetryRequest, messages_push_telemetry::push_telemetry_request),
 entry!("PushTelemetryResponse", ottla_wire::messages::push_telemetry::PushTelemetryResponse, messages_push_telemetry::push_telemetry_response),
+entry!("RenewDelegationTokenRequest", ottla_wire::messages::renew_delegation_token::RenewDelegationTokenRequest, messages_renew_delegation_token::renew_delegation_token_request),
+entry!("RenewDelegationTokenResponse", ottla_wire::messages::renew_delegation_token::RenewDelegationTokenResponse, messages_renew_delegation_token::renew_delegation_token_response),
 entry!("SaslAuthenticateRequest", ottla_wire::messages::sasl_authenticate::SaslAuthenticateRequest, messages_sasl_authenticate::sasl_authenticate_request),
 entry!("SaslAuthenticateResponse", ottla_wire::messages::sasl_authenticate::SaslAuthenticateResponse, messages_sasl_authenticate::sasl_authenticate_response),
 entry!("SaslHandshakeRequest", ottla_wire::messages::sasl_handshake::SaslHandshakeRequest, messages_sasl_handshake::sasl_handshake_request),

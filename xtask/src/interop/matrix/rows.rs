@@ -8,6 +8,7 @@ use ottla_wire::messages::*;
 use ottla_wire::primitives::Uuid;
 use ottla_wire::records::batch::attributes;
 
+use super::users::TOKEN_OWNER;
 use crate::interop::refusals::{Ask, Forged};
 
 /// The resources of one user.
@@ -104,6 +105,7 @@ pub fn lasting_rows() -> Vec<Row> {
         transaction_rows(),
         setting_rows(),
         cluster_rows(),
+        token_rows(),
     ];
     parts.into_iter().flatten().collect()
 }
@@ -816,6 +818,66 @@ fn cluster_rows() -> Vec<Row> {
         row!("SaslHandshake", SaslHandshake, |names, version| {
             sasl_handshake::SaslHandshakeRequest { mechanism: "PLAIN" }
         }),
+    ]
+}
+
+/// The row of a delegation token for the user itself.
+pub const OWN_TOKEN: &str = "CreateDelegationToken";
+
+fn token_rows() -> Vec<Row> {
+    vec![
+        row!(OWN_TOKEN, CreateDelegationToken, |names, version| {
+            create_delegation_token::CreateDelegationTokenRequest { max_lifetime_ms: -1 }
+        }),
+        row!(
+            "CreateDelegationToken for another principal",
+            CreateDelegationToken,
+            |names, version| {
+                create_delegation_token::CreateDelegationTokenRequest {
+                    owner_principal_type: Some("User"),
+                    owner_principal_name: Some(TOKEN_OWNER),
+                    max_lifetime_ms: -1,
+                }
+            }
+        )
+        .from(3),
+        row!(
+            "CreateDelegationToken with a renewer that is no user",
+            CreateDelegationToken,
+            |names, version| {
+                create_delegation_token::CreateDelegationTokenRequest {
+                    owner_principal_type: Some("User"),
+                    owner_principal_name: Some(TOKEN_OWNER),
+                    renewers: vec![create_delegation_token::CreatableRenewers {
+                        principal_type: "Group",
+                        principal_name: "carol",
+                    }],
+                    max_lifetime_ms: -1,
+                }
+            }
+        )
+        .from(3),
+        row!("RenewDelegationToken", RenewDelegationToken, |names, version| {
+            renew_delegation_token::RenewDelegationTokenRequest {
+                hmac: b"token",
+                renew_period_ms: -1,
+            }
+        }),
+        row!(
+            "ExpireDelegationToken",
+            ExpireDelegationToken,
+            |names, version| {
+                expire_delegation_token::ExpireDelegationTokenRequest {
+                    hmac: b"token",
+                    expiry_time_period_ms: -1,
+                }
+            }
+        ),
+        row!(
+            "DescribeDelegationToken",
+            DescribeDelegationToken,
+            |names, version| { describe_delegation_token::DescribeDelegationTokenRequest { owners: None } }
+        ),
     ]
 }
 

@@ -4,15 +4,15 @@ use ottla_wire::acl::{CLUSTER_NAME, Operation, PatternType, Permission, Resource
 use ottla_wire::messages::create_acls::AclCreation;
 
 use Operation::{
-    All, Alter, AlterConfigs, ClusterAction, Create, Delete, Describe, DescribeConfigs, IdempotentWrite,
-    Read, Write,
+    All, Alter, AlterConfigs, ClusterAction, Create, CreateTokens, Delete, Describe, DescribeConfigs,
+    IdempotentWrite, Read, Write,
 };
 use ResourceType::{Cluster, Group, Topic, TransactionalId};
 
 pub type Grant = (ResourceType, Operation);
 
 /// Everything that an API asks for.
-const GRANTS: [Grant; 22] = [
+const GRANTS: [Grant; 23] = [
     (Topic, Read),
     (Topic, Write),
     (Topic, Create),
@@ -35,6 +35,7 @@ const GRANTS: [Grant; 22] = [
     (Cluster, DescribeConfigs),
     (Cluster, AlterConfigs),
     (Cluster, IdempotentWrite),
+    (ResourceType::User, CreateTokens),
 ];
 
 /// Sets of grants that an API needs together.
@@ -52,7 +53,16 @@ const TOGETHER: [&[Grant]; 11] = [
     &[(Cluster, Create), (Topic, Describe)],
 ];
 
-const EVERYTHING: [Grant; 4] = [(Topic, All), (Group, All), (TransactionalId, All), (Cluster, All)];
+const EVERYTHING: [Grant; 5] = [
+    (Topic, All),
+    (Group, All),
+    (TransactionalId, All),
+    (Cluster, All),
+    (ResourceType::User, All),
+];
+
+/// The principal that other users ask delegation tokens for.
+pub const TOKEN_OWNER: &str = "owner";
 
 /// A principal, called by its permissions.
 pub struct User {
@@ -115,6 +125,7 @@ impl User {
                     Topic => (PatternType::Prefixed, format!("{}.", self.name)),
                     Group => (PatternType::Literal, self.group()),
                     TransactionalId => (PatternType::Literal, self.transactional_id()),
+                    ResourceType::User => (PatternType::Literal, format!("User:{TOKEN_OWNER}")),
                     _ => (PatternType::Literal, CLUSTER_NAME.to_owned()),
                 };
                 OwnedAcl {

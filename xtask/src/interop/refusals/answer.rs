@@ -80,8 +80,8 @@ impl Said {
 static FACTS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(concat!(
         r"\b\w*error_code: -?\d+|\b\w*authorized_operations: -?\d+|\bnum_partitions: -?\d+|",
-        r"\b(?:topic_id|configs): [^,{}\[\]()]+|",
-        r#"\b(?:name|topic|topic_name|group_id|transactional_id|resource_name|user): "#,
+        r"\b(?:topic_id|configs): [^,{}\[\]()]+|\b(?:issue|expiry|max)_timestamp(?:_ms)?: -?\d+|",
+        r#"\b(?:name|topic|topic_name|group_id|transactional_id|resource_name|user|\w*principal_(?:type|name)): "#,
         r#"(?:None|(?:Some\()?"(?:[^"\\]|\\.)*")"#,
     ))
     .expect("the pattern is one")
@@ -165,6 +165,7 @@ decoders! {
     ConsumerGroupDescribe => consumer_group_describe::ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeat => consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
     CreateAcls => create_acls::CreateAclsResponse,
+    CreateDelegationToken => create_delegation_token::CreateDelegationTokenResponse,
     CreatePartitions => create_partitions::CreatePartitionsResponse,
     CreateTopics => create_topics::CreateTopicsResponse,
     DeleteAcls => delete_acls::DeleteAclsResponse,
@@ -175,6 +176,7 @@ decoders! {
     DescribeClientQuotas => describe_client_quotas::DescribeClientQuotasResponse,
     DescribeCluster => describe_cluster::DescribeClusterResponse,
     DescribeConfigs => describe_configs::DescribeConfigsResponse,
+    DescribeDelegationToken => describe_delegation_token::DescribeDelegationTokenResponse,
     DescribeGroups => describe_groups::DescribeGroupsResponse,
     DescribeLogDirs => describe_log_dirs::DescribeLogDirsResponse,
     DescribeProducers => describe_producers::DescribeProducersResponse,
@@ -184,6 +186,7 @@ decoders! {
     DescribeUserScramCredentials => describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
     ElectLeaders => elect_leaders::ElectLeadersResponse,
     EndTxn => end_txn::EndTxnResponse,
+    ExpireDelegationToken => expire_delegation_token::ExpireDelegationTokenResponse,
     Fetch => fetch::FetchResponse,
     FindCoordinator => find_coordinator::FindCoordinatorResponse,
     Heartbeat => heartbeat::HeartbeatResponse,
@@ -202,6 +205,7 @@ decoders! {
     OffsetFetch => offset_fetch::OffsetFetchResponse,
     OffsetForLeaderEpoch => offset_for_leader_epoch::OffsetForLeaderEpochResponse,
     Produce => produce::ProduceResponse,
+    RenewDelegationToken => renew_delegation_token::RenewDelegationTokenResponse,
     SaslAuthenticate => sasl_authenticate::SaslAuthenticateResponse,
     SaslHandshake => sasl_handshake::SaslHandshakeResponse,
     SyncGroup => sync_group::SyncGroupResponse,
