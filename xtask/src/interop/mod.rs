@@ -39,6 +39,7 @@ mod refusals;
 mod sasl;
 pub mod security;
 pub mod server;
+mod settings;
 mod streams;
 pub mod table;
 pub mod takeover;

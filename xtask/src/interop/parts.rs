@@ -7,7 +7,7 @@ use super::table::Table;
 use super::{
     Options, acls, client_admin, client_metrics, connect, console, consumer_protocol, directories, doctor,
     doctor_consumers, event_loops, everyday, franz_go, groups, grow, matrix, mirror, oracle, perf, promises,
-    quotas, refusals, sasl, security, streams, takeover, telemetry, toolchain, tools, transactions,
+    quotas, refusals, sasl, security, settings, streams, takeover, telemetry, toolchain, tools, transactions,
 };
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ const fn clients(
     Part { name, needs, run }
 }
 
-pub const PARTS: [Part; 29] = [
+pub const PARTS: [Part; 30] = [
     java("telemetry", Needs::Kafka, |table, programs, _| {
         telemetry::run(table, programs)
     }),
@@ -93,6 +93,9 @@ pub const PARTS: [Part; 29] = [
     }),
     java("matrix", Needs::Ottla, |table, programs, _| {
         matrix::run(table, programs)
+    }),
+    java("settings", Needs::Ottla, |table, programs, _| {
+        settings::run(table, programs)
     }),
     java("console", Needs::Ottla, |table, programs, _| {
         console::run(table, programs)

@@ -89,6 +89,8 @@ const PROTOCOL_MAP: &str = "listener.security.protocol.map";
 const CONTROLLER_NAMES: &str = "controller.listener.names";
 const INTER_BROKER_NAME: &str = "inter.broker.listener.name";
 const INTER_BROKER_PROTOCOL: &str = "security.inter.broker.protocol";
+/// What Apache Kafka can change while it runs.
+pub(super) const DYNAMIC: [&str; 2] = [LISTENERS, PROTOCOL_MAP];
 const DEFAULT_CONTROLLER_NAME: &str = "CONTROLLER";
 const DEFAULT_CONTROLLER_PORT: u16 = 9093;
 
@@ -122,6 +124,18 @@ impl Listeners {
             warnings,
         })
     }
+}
+
+/// Checks the addresses of a next start.
+///
+/// - Errors: also an empty value, with which Apache Kafka does not start.
+pub(super) fn check_dynamic(read: &Properties<'_>) -> Result<(), ConfigError> {
+    for key in DYNAMIC {
+        if let Some(value) = read.values.get(key).filter(|value| value.trim().is_empty()) {
+            return Err(ConfigError::new(key, value, "it names no listener"));
+        }
+    }
+    Listeners::read(read).map(drop)
 }
 
 /// KIP-103: names of listeners are the same in any case.

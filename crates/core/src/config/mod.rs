@@ -371,6 +371,17 @@ pub fn security_of(
     security::read(&Properties { values: settings }, listeners, &mut Vec::new())
 }
 
+/// Whether a broker's key says where its listeners are.
+pub fn is_of_addresses(name: &str) -> bool {
+    listener::DYNAMIC.contains(&name)
+}
+
+/// Checks whether a start with these settings would find its listeners, as `security_of`. Ottla
+/// keeps its addresses until then.
+pub fn check_addresses(settings: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    listener::check_dynamic(&Properties { values: settings })
+}
+
 /// Returns the limits of connections according to a broker's settings, as `security_of`.
 pub fn connection_limits_of(
     listeners: &[Listener],

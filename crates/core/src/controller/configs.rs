@@ -40,6 +40,7 @@ pub struct ConfigReplacement {
     pub values: Vec<(String, Option<String>)>,
 }
 
+const MIN_IN_SYNC: &str = "min.insync.replicas";
 // Kafka's limit: the length of a string in the older encodings is an i16.
 const VALUE_BYTES_MAX: usize = i16::MAX as usize;
 
@@ -291,10 +292,10 @@ impl Decider<'_> {
                 ));
             }
         }
-        // Apache Kafka's settings that are unknown here may be removed: its tools do so whether
-        // they are set or not.
+        // As in Apache Kafka, whose tools remove settings whether they are set or not. A misspelt
+        // one is told.
         let is_removed = |key: &str, value: &Option<Arc<str>>| {
-            value.is_none() && broker_key_status(key) == BrokerKeyStatus::KafkaOnly
+            value.is_none() && !matches!(broker_key_status(key), BrokerKeyStatus::Unknown { .. })
         };
         for (key, _) in touched.iter().filter(|(key, value)| !is_removed(key, value)) {
             if let Some(problem) = config::broker_update_problem(key, resource.name.is_empty()) {
@@ -308,6 +309,28 @@ impl Decider<'_> {
             None => self
                 .check_listeners(resource, touched, next)
                 .or_else(|error| invalid(error.to_string())),
+        }?;
+        self.check_min_in_sync(resource, touched)
+    }
+
+    /// KIP-966: with eligible leader replicas every broker has the cluster's value, which is always
+    /// there.
+    fn check_min_in_sync(
+        &self,
+        resource: &ConfigResource,
+        touched: &BTreeMap<Arc<str>, Option<Arc<str>>>,
+    ) -> Result<(), Refusal> {
+        let Some(value) = touched.get(MIN_IN_SYNC) else {
+            return Ok(());
+        };
+        let problem = match (&*resource.name, value) {
+            ("", Some(_)) => return Ok(()),
+            ("", None) => "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+            (_, _) => "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        };
+        match self.image.features.eligible_leader_replicas() {
+            true => Err(Refusal::new(ErrorCode::InvalidConfig, problem)),
+            false => Ok(()),
         }
     }
 
@@ -321,6 +344,9 @@ impl Decider<'_> {
     ) -> Result<(), ConfigError> {
         let is_touched = |is_one: &dyn Fn(&str) -> bool| touched.keys().any(|key| is_one(key));
         let (listeners, settings) = (&self.config.listeners, self.settings_with(resource, next));
+        if is_touched(&config::is_of_addresses) {
+            config::check_addresses(&settings)?;
+        }
         if is_touched(&config::is_of_connections) {
             config::connection_limits_of(listeners, &settings)?;
         }
@@ -351,8 +377,11 @@ impl Decider<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ottla_wire::metadata_records::feature_level::FeatureLevelRecord;
+
     use super::super::tests::{NOW, World};
     use super::*;
+    use crate::image::features::ELIGIBLE_LEADER_REPLICAS_VERSION;
 
     fn alter(
         world: &mut World,
@@ -414,6 +443,78 @@ mod tests {
             ConfigOperation::Delete,
         );
         assert_eq!(misspelt.unwrap_err().code, ErrorCode::InvalidRequest);
+    }
+
+    #[test]
+    fn addresses_that_no_start_would_take_are_refused() {
+        let mut world = World::new("dynamic-addresses");
+        let own = ConfigResource::broker(1);
+        let set = |value: &str| ConfigOperation::Set(value.to_owned());
+        for (key, value, problem) in [
+            ("listeners", "somewhere", "somewhere"),
+            ("listeners", "", "names no listener"),
+            ("listener.security.protocol.map", "PLAINTEXT", "PLAINTEXT"),
+            ("listener.security.protocol.map", "", "names no listener"),
+        ] {
+            let refusal = alter(&mut world, &own, key, set(value)).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{key}");
+            assert!(refusal.message.contains(problem), "{}", refusal.message);
+        }
+        let other = "PLAINTEXT://127.0.0.1:19092";
+        assert_eq!(alter(&mut world, &own, "listeners", set(other)), Ok(()));
+    }
+
+    #[test]
+    fn with_eligible_leader_replicas_the_cluster_has_a_minimum_and_no_broker_its_own() {
+        let mut world = World::new("elr-minimum");
+        let (defaults, own) = (ConfigResource::cluster_default(), ConfigResource::broker(1));
+        let set = || ConfigOperation::Set("2".to_owned());
+        assert_eq!(alter(&mut world, &own, MIN_IN_SYNC, set()), Ok(()));
+        assert_eq!(
+            alter(&mut world, &own, MIN_IN_SYNC, ConfigOperation::Delete),
+            Ok(())
+        );
+        let record = FeatureLevelRecord {
+            name: ELIGIBLE_LEADER_REPLICAS_VERSION,
+            feature_level: 1,
+        };
+        let mut records = RecordList::default();
+        records.push(MetadataRecord::FeatureLevel(record), 0);
+        let mut controller = world.start();
+        controller
+            .write(&records, super::super::Atomicity::EachBatch, NOW)
+            .unwrap();
+        drop(controller);
+        assert_eq!(alter(&mut world, &defaults, MIN_IN_SYNC, set()), Ok(()));
+        for (resource, operation) in [
+            (&own, set()),
+            (&own, ConfigOperation::Delete),
+            (&defaults, ConfigOperation::Delete),
+        ] {
+            let refusal = alter(&mut world, resource, MIN_IN_SYNC, operation).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidConfig);
+        }
+    }
+
+    #[test]
+    fn every_known_setting_may_be_removed_even_where_it_may_not_be_set() {
+        let mut world = World::new("removed-settings");
+        let defaults = ConfigResource::cluster_default();
+        for key in [
+            "sasl.enabled.mechanisms",
+            "ssl.keystore.location",
+            "num.partitions",
+            "listener.name.other.ssl.keystore.location",
+        ] {
+            let set = ConfigOperation::Set("some.value".to_owned());
+            let refusal = alter(&mut world, &defaults, key, set).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::InvalidRequest, "{key}");
+            assert_eq!(
+                alter(&mut world, &defaults, key, ConfigOperation::Delete),
+                Ok(()),
+                "{key}"
+            );
+        }
     }
 
     #[test]
