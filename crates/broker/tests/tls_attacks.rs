@@ -13,7 +13,7 @@ use std::time::Duration;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ottla_broker::net::handshake::Outcome;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::version::TLS12;
+use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ConnectionTrafficSecrets, RootCertStore};
 use support::Client;
 use support::net::echo;
@@ -244,6 +244,23 @@ fn an_extension_of_64_kib_is_judged_or_refused_and_keeps_no_client_out() {
             answer.first().is_none_or(|kind| [ALERT, 22].contains(kind)),
             "{extension_bytes}: {answer:?}"
         );
+    }
+    tls.net.wait_for_open(0);
+    let mut client = tls.client();
+    client.send(&echo(1, b"alive"));
+    client.check_answer(1, b"alive");
+}
+
+#[test]
+fn plaintext_after_the_handshake_ends_the_connection() {
+    let tls = TlsNet::start(&[]);
+    for versions in [&[&TLS12][..], &[&TLS13]] {
+        let mut client = tls.connect(&tls.client_config(versions, None));
+        client.send(&echo(1, b"encrypted"));
+        client.check_answer(1, b"encrypted");
+        // The same request, this time past the encryption.
+        client.stream.sock.write_all(&echo(2, b"plain")).unwrap();
+        assert!(client.try_receive(2).is_err(), "{versions:?}");
     }
     tls.net.wait_for_open(0);
     let mut client = tls.client();

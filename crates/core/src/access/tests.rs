@@ -128,6 +128,26 @@ fn any_denial_wins() {
 }
 
 #[test]
+fn a_denial_of_any_operation_beats_every_permission_that_would_do() {
+    for denied in Operation::ALL {
+        for allowed in Operation::ALL {
+            for asked in Operation::ALL {
+                let permission = entry(Allow, *allowed, Literal, "orders");
+                let denial = entry(Deny, *denied, Literal, "*");
+                let is_permitted = allows(&[permission], *asked, "orders");
+                // A denial is of one operation or of all; unlike a permission it implies no other.
+                let is_denied = denied == asked || *denied == All;
+                assert_eq!(
+                    allows(&[permission, denial], *asked, "orders"),
+                    is_permitted && !is_denied,
+                    "{denied:?} denied, {allowed:?} allowed, {asked:?} asked"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn patterns_match_whole_names_prefixes_and_the_wildcard() {
     let cases = [
         (Literal, "orders", "orders", true),
