@@ -25,6 +25,9 @@ func main() {
 	case "load":
 		runLoad(bootstrap, rest[0])
 		return
+	case "accept":
+		acceptAndClose()
+		return
 	case "null-sink":
 		nullSink(value(strconv.Atoi(rest[0])))
 		return

@@ -374,6 +374,24 @@ pub const METRICS: &[Metric] = &[
         None,
     ),
     metric(
+        "control_rate",
+        "connections to a process that accepts and closes them, 10,000/s asked for: opened",
+        "connections/s",
+        None,
+    ),
+    metric(
+        "control_p99",
+        "1,000 records/s over TLS beside them: produce p99",
+        "ms",
+        None,
+    ),
+    metric(
+        "control_ratio",
+        "that p99 to without them: the generator's and the kernel's part",
+        "",
+        None,
+    ),
+    metric(
         "flood_1_rate",
         "half hellos from one address, 10,000/s asked for: opened",
         "connections/s",
@@ -388,6 +406,12 @@ pub const METRICS: &[Metric] = &[
     metric(
         "flood_1_ratio",
         "that p99 to without half hellos, from one address",
+        "",
+        None,
+    ),
+    metric(
+        "flood_1_broker_ratio",
+        "that p99 to beside connections to the other process: the broker's part",
         "",
         None,
     ),
@@ -413,6 +437,32 @@ pub const METRICS: &[Metric] = &[
         "flood_mib",
         "resident memory beside half hellos: growth",
         "MiB",
+        None,
+    ),
+    metric(
+        "open_paced_cpu",
+        "20,000 records/s, linger 0, a broker without security: broker CPU per million",
+        "s",
+        None,
+    ),
+    metric("beside_paced_cpu", "the same, a broker with security", "s", None),
+    metric(
+        "beside_paced_ratio",
+        "broker CPU per million with security to without, 20,000 records/s",
+        "",
+        None,
+    ),
+    metric(
+        "open_full_cpu",
+        "full batches, a broker without security: broker CPU per million",
+        "s",
+        None,
+    ),
+    metric("beside_full_cpu", "the same, a broker with security", "s", None),
+    metric(
+        "beside_full_ratio",
+        "broker CPU per million with security to without, full batches",
+        "",
         None,
     ),
     metric(

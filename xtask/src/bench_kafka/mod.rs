@@ -5,6 +5,7 @@
 //! configuration files. A number is the ratio of two medians of one run, with the spread of the
 //! pairs.
 
+mod beside_security;
 mod delivered;
 pub mod machine;
 pub mod metrics;

@@ -76,7 +76,8 @@ pub fn security(plan: &Plan, machine: &[(String, String)], samples: &Samples) ->
          partitions, `acks=all`; {} s after a warm-up of {} s; {} records of full batches after a warm-up of {} |\n\
          | new connections | eight at a time: TCP, a full handshake without session tickets, one ApiVersions, and a reset |\n\
          | idle connections | 1,000 of each kind at the same time, each after one ApiVersions; what the broker's resident memory grew by |\n\
-         | half hellos | connections that send half a ClientHello and nothing more, at most 4,096 of them at a time; meanwhile one producer |\n",
+         | half hellos | connections that send half a ClientHello and nothing more, at most 4,096 of them at a time; meanwhile one producer |\n\
+         | connections elsewhere | as many a second, from one address, to a process that accepts and closes them; the same producer at the untouched broker |\n",
         plan.pairs,
         plan.security_seconds,
         plan.warmup_seconds,
@@ -84,9 +85,25 @@ pub fn security(plan: &Plan, machine: &[(String, String)], samples: &Samples) ->
         plan.warmup_seconds * 1_000_000,
     );
     table(&mut text, plan, samples);
+    beside_security(&mut text, samples);
     own_aims(&mut text, samples);
     conclude(&mut text, samples);
     text
+}
+
+/// What security costs those that do not use it: Ottla alone.
+fn beside_security(text: &mut String, samples: &Samples) {
+    text.push_str(
+        "## Clients without security\n\nA producer without TLS and SASL at two Ottlas that run side by side and are loaded in turn: \
+         one without any security; one with an authorizer, 1,000 ACLs of others and two that permit this producer, and listeners \
+         with TLS and with TLS and SASL. Medians, and in brackets the smallest and the largest of the pairs.\n\n\
+         | | unit | Ottla |\n|---|---|---|\n",
+    );
+    for metric in super::beside_security::metrics() {
+        let found = ratio(samples.of(metric.key, Target::Ottla));
+        let _ = writeln!(text, "| {} | {} | {found} |", metric.title, metric.unit);
+    }
+    text.push('\n');
 }
 
 /// Aims that compare Ottla with itself.

@@ -9,8 +9,8 @@ use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 
 use super::machine::memory_mib;
 use super::metrics::Samples;
-use super::session::{self, MILLION, figure, generate, generate_at};
-use super::{Durability, Lab, Plan};
+use super::session::{self, MILLION, figure, generate, generate_at, listening};
+use super::{Durability, Lab, Plan, beside_security};
 use crate::interop::security::broker::add_listeners;
 use crate::interop::security::certificates::Authority;
 use crate::interop::server::{Server, Site, Target};
@@ -27,6 +27,8 @@ const BYTES: f64 = 256.0;
 
 /// Clients that begin a handshake and stop, a second, and from how many addresses they come.
 const HALF_HELLOS: &str = "10000";
+/// Of the producer beside them.
+const FLOOD_WARMUP: u32 = 2;
 const FLOODS: [Flood; 2] = [
     Flood {
         addresses: "1",
@@ -126,7 +128,10 @@ pub fn run(lab: &Lab, plan: &Plan, target: Target, samples: &mut Samples) -> Res
     broker.server.check_alive()?;
     broker.server.stop()?;
     session::clear(&broker.site);
-    Ok(())
+    match target {
+        Target::Ottla => beside_security::run(lab, plan, samples),
+        Target::Kafka => Ok(()),
+    }
 }
 
 fn idle_connections(lab: &Lab, broker: &Secured, target: Target, samples: &mut Samples) -> Result<()> {
@@ -225,6 +230,45 @@ fn small_requests(
     Ok(())
 }
 
+/// The producer beside as many new connections a second at a process that accepts and closes them:
+/// what the generator and the kernel cost it, without the broker. Returns its p99.
+fn beside_connections_elsewhere(
+    lab: &Lab,
+    plan: &Plan,
+    broker: &Secured,
+    target: Target,
+    samples: &mut Samples,
+    produce: &dyn Fn() -> Result<serde_json::Value>,
+) -> Result<f64> {
+    let (mut acceptor, address) = listening(lab, &["accept", "unused"])?;
+    let seconds = (plan.security_seconds + FLOOD_WARMUP + 1).to_string();
+    let load = [
+        "-rate",
+        HALF_HELLOS,
+        "-connections",
+        FLOODS[0].addresses,
+        "-seconds",
+        &seconds,
+        "-trust",
+        &broker.trust,
+    ];
+    let (flooded, loaded) = std::thread::scope(|scope| {
+        let pid = acceptor.id();
+        let flooding = scope.spawn(move || generate_at(lab, "bench-flood", &address, pid, "none", &load));
+        let loaded = produce();
+        (flooding.join().expect("a generator does not panic"), loaded)
+    });
+    let _ = acceptor.kill();
+    acceptor.wait()?;
+    let (flooded, loaded) = (flooded?, loaded?);
+    samples.keep(target, "connections elsewhere", &flooded);
+    samples.keep(target, "1,000 records/s beside connections elsewhere", &loaded);
+    samples.add(target, "control_rate", figure(&flooded, "/rate_per_s"));
+    let p99 = figure(&loaded, "/intended/p99");
+    samples.add(target, "control_p99", p99);
+    Ok(p99)
+}
+
 /// Few requests of one producer, alone and beside clients that begin a handshake and stop.
 fn half_hellos(
     lab: &Lab,
@@ -233,20 +277,21 @@ fn half_hellos(
     target: Target,
     samples: &mut Samples,
 ) -> Result<()> {
-    const WARMUP: u32 = 2;
     let pid = broker.server.pid();
     generate(lab, "bench-create", &broker.server, "flooded", &[])?;
-    let (seconds, warmup) = (plan.security_seconds.to_string(), WARMUP.to_string());
+    let (seconds, warmup) = (plan.security_seconds.to_string(), FLOOD_WARMUP.to_string());
     let load = ["-rate", "1000", "-seconds", &seconds, "-warmup", &warmup];
     let produce = || broker.generate(lab, "bench-paced", 0, "flooded", &load);
     let quiet = produce()?;
     samples.keep(target, "1,000 records/s over TLS", &quiet);
     let quiet = figure(&quiet, "/intended/p99");
     samples.add(target, "flood_quiet_p99", quiet);
+    let elsewhere = beside_connections_elsewhere(lab, plan, broker, target, samples, &produce)?;
+    samples.add(target, "control_ratio", elsewhere / quiet);
     let before = memory_mib(pid, "VmRSS")?;
     let mut growth: f64 = 0.0;
     // A second longer than the producer.
-    let seconds = (plan.security_seconds + WARMUP + 1).to_string();
+    let seconds = (plan.security_seconds + FLOOD_WARMUP + 1).to_string();
     for flood in FLOODS {
         let load = [
             "-rate",
@@ -273,6 +318,9 @@ fn half_hellos(
         let loaded = figure(&loaded, "/intended/p99");
         samples.add(target, flood.p99, loaded);
         samples.add(target, flood.ratio, loaded / quiet);
+        if flood.addresses == FLOODS[0].addresses {
+            samples.add(target, "flood_1_broker_ratio", loaded / elsewhere);
+        }
         growth = growth.max(memory? - before);
     }
     samples.add(target, "flood_mib", growth);

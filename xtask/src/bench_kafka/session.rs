@@ -7,7 +7,7 @@ use crate::interop::server::{Server, Site, Target};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 const PARTITIONS: &str = "6";
@@ -81,24 +81,31 @@ pub fn start(lab: &Lab, site: &Site, target: Target, durability: Durability) -> 
     site.start_with(&lab.programs, target, &[durability.ottla()])
 }
 
+/// Starts a phase of the generator that listens; returns its process and its address.
+pub fn listening(lab: &Lab, arguments: &[&str]) -> Result<(Child, String)> {
+    let mut child = lab
+        .generator()
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the generator")?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("the generator's output")?).read_line(&mut line)?;
+    Ok((child, line.trim().to_owned()))
+}
+
 /// Measures the generator's own limit against a broker that discards all records.
 pub fn calibrate(lab: &Lab, plan: &Plan, samples: &mut Samples) -> Result<()> {
-    let mut sink = lab
-        .generator()
-        .args(["null-sink", "unused", PARTITIONS])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    BufReader::new(sink.stdout.take().context("the sink's output")?).read_line(&mut line)?;
+    let (mut sink, line) = listening(lab, &["null-sink", "unused", PARTITIONS])?;
     let outcome = (|| -> Result<()> {
         let records = plan.records.to_string();
         let full = ["-records", &records, "-linger", "5"];
-        let result = generate_at(lab, "bench-saturate", line.trim(), sink.id(), "null", &full)?;
+        let result = generate_at(lab, "bench-saturate", &line, sink.id(), "null", &full)?;
         samples
             .calibration
             .insert("full batches, records/s", figure(&result, "/rate_per_s"));
         let paced = ["-rate", "40000", "-seconds", "5", "-warmup", "1"];
-        let result = generate_at(lab, "bench-paced", line.trim(), sink.id(), "null", &paced)?;
+        let result = generate_at(lab, "bench-paced", &line, sink.id(), "null", &paced)?;
         samples.calibration.insert(
             "asked for 40,000 records/s at linger 0, sent",
             figure(&result, "/rate_per_s"),
