@@ -2,6 +2,7 @@
 //! Java producer's metrics become a verdict, and a dying collector affects neither broker nor
 //! clients.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -15,8 +16,8 @@ use super::table::Table;
 use super::toolchain::{self, output_of, run_quietly};
 use crate::kafka::Kafka;
 
-const TOPIC: &str = "doctor";
-const CLIENT: &str = "doctor-java";
+pub const TOPIC: &str = "doctor";
+pub const CLIENT: &str = "doctor-java";
 const PERFORMANCE: &str = "org.apache.kafka.tools.ProducerPerformance";
 const INTERVAL_MS: &str = "1000";
 const RATE: &str = "2000";
@@ -150,21 +151,20 @@ fn broker(
     ];
     let site = Site::create(name, &settings)?;
     let server = site.start(programs, Target::Kafka)?;
+    subscribe(tools, &server.bootstrap())?;
+    Ok((site, server))
+}
+
+/// Asks clients for all metrics that the doctor reads.
+pub fn subscribe(tools: &Kafka, bootstrap: &str) -> Result<()> {
     let mut subscribe = tools.tool("org.apache.kafka.tools.ClientMetricsCommand");
-    subscribe.args([
-        "--bootstrap-server",
-        &server.bootstrap(),
-        "--alter",
-        "--name",
-        "doctor",
-    ]);
+    subscribe.args(["--bootstrap-server", bootstrap, "--alter", "--name", "doctor"]);
     subscribe.args(["--interval", INTERVAL_MS]);
     subscribe.args([
         "--metrics",
         "org.apache.kafka.producer.,org.apache.kafka.consumer.",
     ]);
-    run_quietly(&mut subscribe).context("kafka-client-metrics --alter")?;
-    Ok((site, server))
+    run_quietly(&mut subscribe).context("kafka-client-metrics --alter")
 }
 
 /// A running `ottla doctor collect`; killed when dropped.
@@ -177,11 +177,20 @@ pub struct Collector {
 impl Collector {
     /// - `cluster`: the Kafka address that it asks for what no client pushes.
     pub fn start(ottla: &Path, port: u16, cluster: Option<&str>) -> Result<Collector> {
+        let more = cluster.map_or_else(Vec::new, |servers| vec!["--bootstrap-server", servers]);
+        Collector::start_with(ottla, port, &more, None)
+    }
+
+    /// - `said`: the file that takes its standard error.
+    pub fn start_with(ottla: &Path, port: u16, more: &[&str], said: Option<&Path>) -> Result<Collector> {
         let listen = format!("127.0.0.1:{port}");
+        let stderr = said.map(File::create).transpose()?;
         let mut child = Command::new(ottla)
-            .args(arguments(&listen, cluster))
+            .args(["doctor", "collect", "--listen", &listen])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(stderr.map_or_else(Stdio::inherit, Stdio::from))
             .spawn()
             .context("cannot start ottla doctor collect")?;
         let mut line = String::new();
@@ -213,6 +222,15 @@ impl Collector {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Returns the reading of a client, which is exported to a file.
+    pub fn snapshot(&self, id: &str, file: &Path) -> Result<Value> {
+        self.doctor(&["--export", &file.display().to_string(), "--format", "json"])?;
+        let snapshots: Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
+        let all = snapshots.as_array().context("an array of snapshots")?;
+        let found = all.iter().find(|snapshot| snapshot["client"]["client_id"] == id);
+        found.cloned().with_context(|| format!("{id} is missing"))
+    }
+
     /// Returns the diagnosis of a client, if it is known.
     fn client(&self, id: &str) -> Result<Option<Value>> {
         let text = self.doctor(&["--format", "json"])?;
@@ -223,14 +241,6 @@ impl Collector {
     }
 }
 
-fn arguments<'a>(listen: &'a str, cluster: Option<&'a str>) -> Vec<&'a str> {
-    let mut arguments = vec!["doctor", "collect", "--listen", listen];
-    if let Some(servers) = cluster {
-        arguments.extend(["--bootstrap-server", servers]);
-    }
-    arguments
-}
-
 impl Drop for Collector {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -239,14 +249,24 @@ impl Drop for Collector {
 }
 
 /// Kafka's own performance tool, sending in the background; killed when dropped.
-struct Producer {
+pub struct Producer {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Producer {
     fn start(kafka: &Kafka, server: &Server, records: u64) -> Result<Producer> {
-        let mut command = performance(kafka, &server.bootstrap(), records);
+        Producer::of(performance(kafka, &server.bootstrap(), records))
+    }
+
+    /// A producer for an hour, with the settings of a file.
+    pub fn start_with(kafka: &Kafka, bootstrap: &str, config: &Path) -> Result<Producer> {
+        let mut command = performance(kafka, bootstrap, 3_600 * 2_000);
+        command.arg("--command-config").arg(config);
+        Producer::of(command)
+    }
+
+    fn of(mut command: Command) -> Result<Producer> {
         command.args(["--reporting-interval", "500"]);
         let mut child = command
             .stdin(Stdio::null())
@@ -261,7 +281,7 @@ impl Producer {
     }
 
     /// Returns records per second and the largest latency of its next report.
-    fn next_report(&mut self) -> Result<(f64, f64)> {
+    pub fn next_report(&mut self) -> Result<(f64, f64)> {
         let line = self.lines.next().context("the producer ended")??;
         // 1000 records sent, 2000.0 records/sec (0.19 MB/sec), 1.2 ms avg latency, 14.0 ms max
         // latency.
@@ -304,7 +324,7 @@ fn performance(kafka: &Kafka, bootstrap: &str, records: u64) -> Command {
 }
 
 /// Waits until the client has a verdict other than NOT_ENOUGH_DATA.
-fn verdict(collector: &Collector) -> Result<Value> {
+pub fn verdict(collector: &Collector) -> Result<Value> {
     let started = Instant::now();
     let mut last = None;
     while started.elapsed() < HANG {
@@ -324,14 +344,8 @@ fn identity(collector: &Collector) -> Result<()> {
     let path = toolchain::target_directory()
         .join("data")
         .join("doctor-identity.json");
-    collector.doctor(&["--export", &path.display().to_string(), "--format", "json"])?;
-    let text = std::fs::read_to_string(&path)?;
-    let snapshots: Value = serde_json::from_str(&text)?;
-    let all = snapshots.as_array().context("an array of snapshots")?;
-    let found = all
-        .iter()
-        .find(|snapshot| snapshot["client"]["client_id"] == CLIENT);
-    let client = &found.context("the client is missing")?["client"];
+    let snapshot = collector.snapshot(CLIENT, &path)?;
+    let client = &snapshot["client"];
     ensure!(client["software_name"] == "apache-kafka-java", "{client}");
     ensure!(client["software_version"] == crate::kafka::VERSION, "{client}");
     ensure!(client["principal"] == "User:ANONYMOUS", "{client}");
@@ -450,17 +464,4 @@ fn older(ottla: &Path, programs: &Programs, client: &Kafka) -> Result<()> {
     server.stop()?;
     site.remove();
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_collector_asks_the_cluster_that_it_is_given() {
-        let alone = ["doctor", "collect", "--listen", "127.0.0.1:1"];
-        assert_eq!(arguments("127.0.0.1:1", None), alone);
-        let asking = [&alone[..], &["--bootstrap-server", "127.0.0.1:2"]].concat();
-        assert_eq!(arguments("127.0.0.1:1", Some("127.0.0.1:2")), asking);
-    }
 }

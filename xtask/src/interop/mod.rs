@@ -17,6 +17,7 @@ mod consumer_protocol;
 mod directories;
 pub mod doctor;
 mod doctor_consumers;
+mod doctor_secured;
 mod event_loops;
 mod everyday;
 mod franz_go;

@@ -6,8 +6,9 @@ use super::server::{Programs, Site, Target};
 use super::table::Table;
 use super::{
     Options, acls, client_admin, client_metrics, connect, console, consumer_protocol, directories, doctor,
-    doctor_consumers, event_loops, everyday, franz_go, groups, grow, matrix, mirror, oracle, perf, promises,
-    quotas, refusals, sasl, security, settings, streams, takeover, telemetry, toolchain, tools, transactions,
+    doctor_consumers, doctor_secured, event_loops, everyday, franz_go, groups, grow, matrix, mirror, oracle,
+    perf, promises, quotas, refusals, sasl, security, settings, streams, takeover, telemetry, toolchain,
+    tools, transactions,
 };
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
@@ -109,7 +110,7 @@ pub const PARTS: [Part; 30] = [
     java("doctor", Needs::Ottla, |table, programs, _| {
         doctor::run(table, programs)?;
         doctor_consumers::run(table, programs);
-        Ok(())
+        doctor_secured::run(table, programs)
     }),
     java("promises", Needs::Ottla, |table, programs, _| {
         promises::run(table, programs)

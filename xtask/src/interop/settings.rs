@@ -3,8 +3,8 @@
 //! Apache Kafka.
 //!
 //! Both run on copies of a directory of Apache Kafka, with its feature levels. The error codes
-//! count, and afterwards what DescribeConfigs
-//! shows: the value, where it is from, whether it is secret, and whether it can be changed.
+//! count, and afterwards what DescribeConfigs shows: the value, where it is from, whether it is
+//! secret, and whether it can be changed.
 
 use std::collections::BTreeSet;
 use std::thread;

@@ -28,7 +28,9 @@ use super::server::{Programs, Target};
 use super::table::Table;
 pub(super) use broker::add_listeners;
 use broker::{Broker, PASSWORD, USER};
+pub(super) use commands::of_scram;
 use exchange::Caller;
+pub(super) use foreign::create as create_topic;
 
 /// Timeout of a call that cannot succeed; its error usually comes immediately.
 const CALL_MS: u64 = 4_000;
