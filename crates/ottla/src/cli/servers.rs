@@ -1,5 +1,7 @@
 //! The cluster that a command asks, and how it prints what it learns.
 
+use std::path::Path;
+
 use clap::Args;
 use ottla_client::admin::Admin;
 
@@ -24,6 +26,11 @@ impl Servers {
     pub fn admin(&self) -> Result<Admin, Failure> {
         let config = self.client.read()?;
         Admin::new(&config.set("bootstrap.servers", &self.bootstrap_server)).map_err(Failure::unanswered)
+    }
+
+    /// The file of `--command-config`.
+    pub fn command_config(&self) -> Option<&Path> {
+        self.client.command_config.as_deref()
     }
 
     /// An error of the cluster, with its address.

@@ -2,6 +2,8 @@
 
 use super::{Operation, PatternType, Permission, ResourceType, WILDCARD};
 
+pub const TOOL: &str = "kafka-acls.sh";
+
 /// One ACL, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AclWords<'a> {
@@ -31,7 +33,7 @@ impl AclWords<'_> {
             Permission::Deny => "deny",
         };
         let mut command = format!(
-            "kafka-acls.sh --bootstrap-server {} {action} --{permission}-principal {}",
+            "{TOOL} --bootstrap-server {} {action} --{permission}-principal {}",
             quoted(servers),
             quoted(self.principal)
         );
@@ -62,7 +64,7 @@ fn option_of(resource_type: ResourceType) -> &'static str {
 }
 
 /// Returns `word` as one word of a POSIX shell.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_=./:,@%+".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

@@ -100,6 +100,36 @@ pub const WILDCARD: &str = "*";
 pub const WILDCARD_PRINCIPAL: &str = "User:*";
 
 impl ResourceType {
+    /// The operations that ACLs of such a resource may be about, as Kafka's tools take them.
+    pub fn operations(self) -> &'static [Operation] {
+        use Operation::*;
+        match self {
+            ResourceType::Topic => &[
+                Read,
+                Write,
+                Create,
+                Delete,
+                Alter,
+                Describe,
+                DescribeConfigs,
+                AlterConfigs,
+            ],
+            ResourceType::Group => &[Read, Delete, Describe, DescribeConfigs, AlterConfigs],
+            ResourceType::Cluster => &[
+                Create,
+                Alter,
+                Describe,
+                ClusterAction,
+                DescribeConfigs,
+                AlterConfigs,
+                IdempotentWrite,
+            ],
+            ResourceType::TransactionalId => &[Write, Describe, TwoPhaseCommit],
+            ResourceType::DelegationToken => &[Describe],
+            ResourceType::User => &[CreateTokens, DescribeTokens],
+        }
+    }
+
     /// The error of a request that may not use a resource of this type.
     pub fn denial(self) -> ErrorCode {
         match self {

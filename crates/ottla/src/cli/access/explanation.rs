@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
 
-use ottla_broker::access::acl::command::AclWords;
-use ottla_broker::access::acl::{Operation, PatternType, Permission, ResourceType, WILDCARD};
+use ottla_broker::access::acl::command::{AclWords, TOOL, quoted};
+use ottla_broker::access::acl::{CLUSTER_NAME, Operation, PatternType, Permission, ResourceType, WILDCARD};
 use ottla_broker::access::{AclImage, AclIndex, Asker, Decision, Uuid};
 use ottla_console::source::{AccessAnswer, AccessQuestion};
 use serde::Serialize;
@@ -100,6 +101,10 @@ pub fn explain(asked: &AccessQuestion, authorizer: &Authorizer, servers: &str) -
         .extend(acls.other_hosts(asked, explanation.allowed, without_acl));
     if !explanation.allowed {
         explanation.commands = acls.remedy(asked, servers, without_acl);
+        explanation
+            .notes
+            .extend(acls.allowed_otherwise(asked, without_acl));
+        explanation.notes.extend(not_taken(asked));
     }
     explanation
 }
@@ -157,6 +162,35 @@ impl Acls {
         (!names.is_empty()).then(|| format!("from these hosts it is {answer}: {}", names.join(", ")))
     }
 
+    /// Says where another permission does as well, so that clients are served although this one is
+    /// missing.
+    fn allowed_otherwise(&self, asked: &AccessQuestion, without_acl: bool) -> Option<String> {
+        let address = self.host(asked);
+        let asker = Asker {
+            principal: &asked.principal,
+            address,
+        };
+        let index = &self.index;
+        match (asked.operation, asked.resource_type) {
+            (Operation::IdempotentWrite, ResourceType::Cluster) => index
+                .allows_somewhere(asker, Operation::Write, ResourceType::Topic, without_acl)
+                .then(|| {
+                    "its producers may be idempotent all the same: it may write to a topic (KIP-679)"
+                        .to_owned()
+                }),
+            (Operation::Create, ResourceType::Topic) => index
+                .allows(
+                    asker,
+                    Operation::Create,
+                    ResourceType::Cluster,
+                    CLUSTER_NAME,
+                    without_acl,
+                )
+                .then(|| "it may create topics all the same: it has Create on the cluster".to_owned()),
+            _ => None,
+        }
+    }
+
     fn row(&self, decision: Decision) -> Option<AclRow> {
         let (Decision::Allowed(id) | Decision::Denied(id)) = decision else {
             return None;
@@ -176,11 +210,26 @@ impl Acls {
             commands.extend(words(&denial).map(|words| words.removing(servers)));
             acls = Acls::of(images);
         }
-        if !acls.decide(asked, address).is_allowed(without_acl) {
+        let is_taken = asked.resource_type.operations().contains(&asked.operation);
+        if is_taken && !acls.decide(asked, address).is_allowed(without_acl) {
             commands.push(missing(asked).adding(servers));
         }
         commands
     }
+}
+
+/// Says so if there can be no ACL about this.
+fn not_taken(asked: &AccessQuestion) -> Option<String> {
+    let operations = asked.resource_type.operations();
+    let names: Vec<&str> = operations.iter().map(|operation| operation.name()).collect();
+    (!operations.contains(&asked.operation)).then(|| {
+        format!(
+            "{TOOL} takes no {} of a {}; it takes {}",
+            asked.operation.name(),
+            asked.resource_type.name(),
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns the narrowest ACL that allows what is asked, from any host.
@@ -210,6 +259,14 @@ fn words(acl: &AclImage) -> Option<AclWords<'_>> {
 }
 
 impl Explanation {
+    /// Has the commands reach the cluster with the settings of a file.
+    pub fn reach_with(&mut self, command_config: &Path) {
+        let file = quoted(&command_config.display().to_string());
+        for command in &mut self.commands {
+            *command = command.replacen(TOOL, &format!("{TOOL} --command-config {file}"), 1);
+        }
+    }
+
     pub fn text(&self) -> String {
         let verdict = if self.allowed { "allowed" } else { "denied" };
         let from = self.host.map_or_else(String::new, |host| format!(" from {host}"));
@@ -376,6 +433,78 @@ mod tests {
             (explanation.allowed, explanation.reason),
             (true, Reason::NoAuthorizer)
         );
+    }
+
+    #[test]
+    fn a_permission_that_does_as_well_is_noted() {
+        let ask = |operation, resource_type, resource: &str, acls| {
+            let asked = AccessQuestion {
+                operation,
+                resource_type,
+                resource: resource.to_owned(),
+                ..asked()
+            };
+            explain(&asked, &authorizer(acls), "k:1")
+        };
+        let write = || {
+            acl(
+                Permission::Allow,
+                Operation::Write,
+                PatternType::Literal,
+                "orders",
+            )
+        };
+        let idempotent = |acls| {
+            ask(
+                Operation::IdempotentWrite,
+                ResourceType::Cluster,
+                CLUSTER_NAME,
+                acls,
+            )
+        };
+        let explanation = idempotent(vec![write()]);
+        assert!(!explanation.allowed);
+        assert!(
+            explanation.notes[0].contains("KIP-679"),
+            "{:?}",
+            explanation.notes
+        );
+        assert_eq!(idempotent(Vec::new()).notes.len(), 0);
+        let on_cluster = AclImage {
+            resource_type: ResourceType::Cluster.code(),
+            ..acl(
+                Permission::Allow,
+                Operation::Create,
+                PatternType::Literal,
+                CLUSTER_NAME,
+            )
+        };
+        let explanation = ask(Operation::Create, ResourceType::Topic, "orders", vec![on_cluster]);
+        assert!(!explanation.allowed);
+        assert!(explanation.notes[0].contains("Create on the cluster"));
+    }
+
+    #[test]
+    fn no_command_is_shown_that_kafkas_tool_would_not_take() {
+        let asked = AccessQuestion {
+            operation: Operation::Read,
+            resource_type: ResourceType::Cluster,
+            resource: CLUSTER_NAME.to_owned(),
+            ..asked()
+        };
+        let explanation = explain(&asked, &authorizer(Vec::new()), "k:1");
+        assert!(!explanation.allowed && explanation.commands.is_empty());
+        assert!(
+            explanation.notes[0].starts_with("kafka-acls.sh takes no Read of a Cluster; it takes Create,")
+        );
+    }
+
+    #[test]
+    fn commands_reach_the_cluster_with_the_same_settings() {
+        let mut explanation = explain(&asked(), &authorizer(Vec::new()), "k:1");
+        explanation.reach_with(Path::new("my admin.properties"));
+        let option = "kafka-acls.sh --command-config 'my admin.properties' ";
+        assert_eq!(explanation.commands, [ADD.replace("kafka-acls.sh ", option)]);
     }
 
     #[test]

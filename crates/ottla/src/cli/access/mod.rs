@@ -98,7 +98,10 @@ impl Explain {
     fn run(self) -> Result<ExitCode, Failure> {
         let asked = self.question.read();
         let authorizer = cluster::authorizer(&self.servers)?;
-        let explanation = explanation::explain(&asked, &authorizer, &self.servers.bootstrap_server);
+        let mut explanation = explanation::explain(&asked, &authorizer, &self.servers.bootstrap_server);
+        if let Some(file) = self.servers.command_config() {
+            explanation.reach_with(file);
+        }
         print(&match self.servers.format {
             Format::Text => explanation.text(),
             Format::Json => json(&explanation)?,
