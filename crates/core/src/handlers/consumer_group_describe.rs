@@ -134,7 +134,8 @@ fn member_response<'a>(member: &'a DescribedConsumer, image: &'a MetadataImage) 
         client_id: &metadata.client_id,
         client_host: &metadata.client_host,
         subscribed_topic_names: metadata.topic_names.iter().map(|name| &**name).collect(),
-        subscribed_topic_regex: metadata.regex.as_deref(),
+        // Apache Kafka's answer has an empty one where the member has none.
+        subscribed_topic_regex: Some(metadata.regex.as_deref().unwrap_or_default()),
         assignment: assignment(&member.assigned, image),
         target_assignment: assignment(&member.target, image),
         member_type: match metadata.classic {

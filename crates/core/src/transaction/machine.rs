@@ -251,10 +251,8 @@ impl Machine {
                     state.last_producer_epoch = state.producer_epoch;
                     state.producer_epoch += 1;
                 }
-                // The answer to this request was lost.
-                Some(epoch) if epoch == state.last_producer_epoch => {
-                    return Some(Reply::Init(Ok((state.producer_id, state.producer_epoch))));
-                }
+                // The answer to this request was lost, or to an EndTxn that raised the epoch.
+                Some(epoch) if epoch == state.last_producer_epoch => {}
                 Some(_) => return Some(Reply::Init(Err(ErrorCode::ProducerFenced))),
             }
         }

@@ -206,8 +206,15 @@ fn a_producer_that_names_its_epoch_keeps_its_place() {
     // And so is the answer to an ordinary one.
     let mut stage = Stage::with(state(Status::Empty, 7));
     assert_eq!(only(stage.init(Some((OLD, 7)))), Reply::Init(Ok((OLD, 8))));
+    assert_eq!(only(stage.init(Some((OLD, 7)))), Reply::Init(Ok((OLD, 8))));
+    // And to an EndTxn that raised the epoch: the transaction before is over, so that an old
+    // client has nothing to end.
+    let mut ended = state(Status::CompleteAbort, 8);
+    ended.last_producer_epoch = 7;
+    let mut stage = Stage::with(ended);
     let again = stage.init(Some((OLD, 7)));
-    assert!(again.records.is_empty());
+    let stored = again.records[0].state.as_ref();
+    assert_eq!(stored.map(|state| state.status), Some(Status::Empty));
     assert_eq!(only(again), Reply::Init(Ok((OLD, 8))));
 }
 

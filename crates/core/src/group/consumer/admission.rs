@@ -151,10 +151,6 @@ impl Group {
         if self.consumer.is_some() {
             return;
         }
-        for member_id in std::mem::take(&mut self.pending_join) {
-            turn.timers
-                .cancel(Timer::Session(self.group_id.clone(), member_id));
-        }
         turn.timers.cancel(Timer::Join(self.group_id.clone()));
         turn.timers.cancel(Timer::Sync(self.group_id.clone()));
         if self.stored.is_some() {

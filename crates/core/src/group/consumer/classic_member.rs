@@ -27,7 +27,7 @@ impl Group {
         request: &JoinRequest<'_>,
     ) {
         let joined = self.join_as_classic(turn, request);
-        let reply = joined.unwrap_or_else(|error| JoinReply::error(error, request.member_id.into()));
+        let reply = joined.unwrap_or_else(|error| JoinReply::error(error, "".into()));
         turn.reply(ticket, GroupReply::Join(reply));
     }
 
@@ -163,8 +163,12 @@ impl Group {
         member_id: &Arc<str>,
     ) -> bool {
         let before = self.consumer_member(member_id);
+        let known_instance = before
+            .as_ref()
+            .and_then(|member| member.metadata.instance_id.clone());
         let metadata = MemberMetadata {
-            instance_id: request.group_instance_id.map(Arc::from),
+            // A static member stays one, also if it does not name its instance again.
+            instance_id: request.group_instance_id.map(Arc::from).or(known_instance),
             rack_id: subscription.rack_id.map(Arc::from),
             client_id: request.client_id.into(),
             client_host: request.client_host.into(),

@@ -81,7 +81,9 @@ impl Group {
             None => Ok(()),
             Some(consumer) => match consumer.members.get(member_id) {
                 None => Err(ErrorCode::UnknownMemberId),
-                Some(member) if member.current.epoch != epoch => Err(ErrorCode::StaleMemberEpoch),
+                Some(member) if member.current.epoch != epoch => {
+                    Err(stale(member.metadata.classic.is_some()))
+                }
                 Some(_) => Ok(()),
             },
         }

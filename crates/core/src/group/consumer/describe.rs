@@ -40,7 +40,11 @@ impl Group {
             member_id: member_id.clone(),
             metadata: member.metadata.clone(),
             epoch: member.current.epoch,
-            assigned: member.current.assigned.keys().copied().collect(),
+            // Until it has given them up, it is responsible for those that it is to give up, too.
+            assigned: (member.current.assigned.keys())
+                .chain(member.current.revoking.keys())
+                .copied()
+                .collect(),
             target: consumer.target_of(member_id),
         };
         Some(DescribedConsumerGroup {

@@ -39,9 +39,9 @@ impl Group {
         let has_subscription_changed = self.update_member(turn, request, &member_id, before.as_ref());
         let have_topics_changed = self.update_regexes(turn, request);
         let why = match (&before, has_subscription_changed) {
-            (None, _) => Some(Cause::Joined(request.client_id.into())),
+            (None, true) => Some(Cause::Joined(request.client_id.into())),
             (Some(_), true) => Some(Cause::Asked(request.client_id.into())),
-            (Some(_), false) => have_topics_changed.then_some(Cause::TopicsChanged),
+            (_, false) => have_topics_changed.then_some(Cause::TopicsChanged),
         };
         self.update_epoch(turn, &request.topics, why);
         self.update_target(turn, &request.topics, request.settings.assignment_interval_ms);
@@ -71,7 +71,7 @@ impl Group {
         let known = before.map(|member| member.metadata.clone()).unwrap_or_default();
         let metadata = known.updated(request);
         let is_new = before.is_none();
-        let has_subscription_changed = is_new || !metadata.subscribes_as(&known);
+        let has_subscription_changed = !metadata.subscribes_as(&known);
         if known.classic.is_some() {
             let rejoin = Timer::Rejoin(self.group_id.clone(), member_id.clone());
             turn.timers.cancel(rejoin);
@@ -146,6 +146,7 @@ impl Group {
             group,
             current: &member.current,
             target: subscribed(&group.target_of(member_id), topics, &names),
+            wanted: subscribed(&member.current.assigned.keys().copied().collect(), topics, &names),
             owned,
             has_subscription_changed,
         };

@@ -377,7 +377,7 @@ fn a_static_member_changes_its_protocol_and_keeps_its_place() {
     // A wrong id of an instance, and one of no instance.
     b.member_id = "x".to_owned();
     assert_eq!(bench.rejoin(&mut b), ErrorCode::UnknownMemberId);
-    b.instance_id = Some("i");
+    (b.instance_id, b.member_id) = (Some("i"), "x".to_owned());
     assert_eq!(bench.rejoin(&mut b), ErrorCode::FencedInstanceId);
     bench.replay();
 

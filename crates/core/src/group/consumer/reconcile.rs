@@ -17,6 +17,8 @@ pub(super) struct Reconciliation<'a> {
     pub group: &'a ConsumerGroup,
     pub current: &'a CurrentAssignment,
     pub target: Partitions,
+    /// What the member is assigned, without topics that it does not subscribe to any more.
+    pub wanted: Partitions,
     /// What the member says that it owns; `None`: it does not say, and may own everything.
     pub owned: Option<&'a Partitions>,
     pub has_subscription_changed: bool,
@@ -41,10 +43,10 @@ impl Reconciliation<'_> {
             MemberState::Stable if current.epoch == target_epoch && !self.has_subscription_changed => {
                 current.clone()
             }
-            MemberState::Unrevoked if self.owns_any(&current.revoking) => current.clone(),
-            // It has given up what it had to; if there is more, that is a step of its own.
-            MemberState::Unrevoked => self.step(current.epoch.saturating_add(1)),
-            MemberState::Stable | MemberState::Unreleased => self.step(current.epoch),
+            MemberState::Unrevoked if self.owns_any(&current.revoking) => self.without_unwanted(),
+            MemberState::Stable | MemberState::Unreleased | MemberState::Unrevoked => {
+                self.step(current.epoch)
+            }
             MemberState::Unknown if self.owned.is_some_and(Partitions::is_empty) => self.step(target_epoch),
             MemberState::Unknown => {
                 return Err(HeartbeatRefusal::new(
@@ -53,6 +55,18 @@ impl Reconciliation<'_> {
                 ));
             }
         })
+    }
+
+    /// The member has something to give up, and more where it does not subscribe to a topic any
+    /// more.
+    fn without_unwanted(&self) -> CurrentAssignment {
+        let assigned = self.current.assigned.iter();
+        let (assigned, unwanted): (Assigned, Assigned) =
+            assigned.partition(|(partition, _)| self.wanted.contains(*partition));
+        let mut next = self.current.clone();
+        next.assigned = assigned;
+        next.revoking.extend(unwanted);
+        next
     }
 
     fn step(&self, epoch: i32) -> CurrentAssignment {
@@ -84,9 +98,11 @@ impl Reconciliation<'_> {
         self.at(target_epoch, state, assigned, Assigned::new())
     }
 
-    /// A partition that the member has just given up is free only when that is recorded.
+    /// A partition that the member has just given up is free only when that is recorded. One that
+    /// the member was to give up, and is to have again, is held by no other member.
     fn is_free(&self, partition: &TopicPartition, revoked: &Assigned) -> bool {
-        self.group.is_free(partition) && !revoked.contains_key(partition)
+        let is_own = self.current.revoking.contains_key(partition);
+        (is_own || self.group.is_free(partition)) && !revoked.contains_key(partition)
     }
 
     fn at(

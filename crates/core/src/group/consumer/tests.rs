@@ -450,6 +450,62 @@ fn what_a_member_no_longer_subscribes_to_is_taken_from_it_at_once_and_given_to_o
 }
 
 /// A client sends all its fields when it may have missed an answer.
+/// Found beside Apache Kafka: a partition that a member gives up and is to have again counted as
+/// held by another member, until the heartbeat after this.
+#[test]
+fn a_member_gets_again_what_it_was_about_to_give_up() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let to_nothing = ConsumerHeartbeat {
+        topic_names: Some(vec![]),
+        owned: Some([(T, 1)].into()),
+        ..heartbeat(&bench.topics, "a", 2)
+    };
+    bench.beat(to_nothing).unwrap();
+    // Until it has given up the one, it is responsible for all that it is to give up.
+    assert_eq!(bench.describe().members[0].assigned.len(), 4);
+    let back = ConsumerHeartbeat {
+        topic_names: Some(vec!["t"]),
+        owned: Some(Partitions::new()),
+        ..heartbeat(&bench.topics, "a", 2)
+    };
+    let reply = bench.beat(back).unwrap();
+    assert_eq!(of_t(&reply), Some(vec![0, 1, 2, 3]));
+}
+
+/// Found beside Apache Kafka: while a member gave up partitions, topics that it no longer
+/// subscribed to stayed assigned to it.
+#[test]
+fn a_member_that_gives_up_partitions_loses_a_topic_that_it_unsubscribes_from() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    bench.join("b");
+    assert_eq!(
+        of_t(&bench.owning("a", 2, &[0, 1, 2, 3])).map(|kept| kept.len()),
+        Some(2)
+    );
+    let to_nothing = ConsumerHeartbeat {
+        topic_names: Some(vec![]),
+        ..bench.plain("a", 2)
+    };
+    let reply = bench.beat(to_nothing).unwrap();
+    assert_eq!((reply.member_epoch, of_t(&reply)), (2, Some(vec![])));
+}
+
+#[test]
+fn a_member_without_topics_begins_no_rebalance() {
+    let mut bench = Bench::new();
+    bench.join("a");
+    let epoch = bench.describe().epoch;
+    let idle = ConsumerHeartbeat {
+        topic_names: Some(vec![]),
+        ..bench.joining("b")
+    };
+    let reply = bench.beat(idle).unwrap();
+    assert_eq!((reply.member_epoch, bench.describe().epoch), (epoch, epoch));
+    bench.replay();
+}
+
 #[test]
 fn a_full_heartbeat_is_answered_with_the_assignment() {
     let mut bench = Bench::new();
