@@ -38,7 +38,7 @@ tasks:
   fuzz TARGET [--minutes N] [--seeds DIRECTORY]
                       random inputs for a target of fuzz/, ten minutes by default, with the project's compiler
   tidy                check the repository's own style rules
-  interop [--target ottla|kafka] [--only PART,PART] [--except PART,PART] [--all-versions] [--jobs N]
+  interop [--target ottla|kafka] [--only PART,PART] [--except PART,PART] [--all-versions] [--jobs N] [--seeds A..B]
                       run other clients and Kafka's tools against a broker; takeover by Apache Kafka and back; our client
                       against Ottla, Apache Kafka 4.3 and 2.1, and one with TLS and SASL
   crash [--rounds N] [--target ottla|kafka] [--seed N] [--transactional-clients java,librdkafka,franz-go]

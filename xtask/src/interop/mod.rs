@@ -39,6 +39,7 @@ mod quotas;
 mod refusals;
 mod sasl;
 pub mod security;
+mod sequences;
 pub mod server;
 mod settings;
 mod streams;
@@ -52,12 +53,15 @@ mod transactions;
 use anyhow::{Context, Result, bail, ensure};
 use parts::PARTS;
 use server::Target;
+use std::ops::Range;
 
 struct Options {
     target: Target,
     parts: Vec<String>,
     /// Tests directories of every version instead of only the oldest and the newest.
     all_versions: bool,
+    /// The seeds of part `sequences`.
+    seeds: Range<u64>,
     /// How many parts run at once, each in a process of its own; without, all in this one.
     jobs: Option<usize>,
 }
@@ -73,6 +77,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
         target: Target::Ottla,
         parts: PARTS.iter().map(|part| part.name.to_owned()).collect(),
         all_versions: false,
+        seeds: sequences::SEEDS,
         jobs: None,
     };
     let mut arguments = arguments.iter();
@@ -87,6 +92,12 @@ fn parse(arguments: &[String]) -> Result<Options> {
             ("--jobs", Some(jobs)) => {
                 let jobs = jobs.parse().ok().filter(|jobs| *jobs > 0);
                 options.jobs = Some(jobs.context("--jobs takes a number from 1 on")?);
+            }
+            ("--seeds", Some(seeds)) => {
+                let seeds = seeds
+                    .split_once("..")
+                    .and_then(|(first, end)| Some(first.parse::<u64>().ok()?..end.parse().ok()?));
+                options.seeds = seeds.context("--seeds takes the first seed and the end: 0..400")?;
             }
             ("--only", Some(parts)) => {
                 options.parts = known(parts)?.into_iter().map(String::from).collect();

@@ -7,8 +7,8 @@ use super::table::Table;
 use super::{
     Options, acls, client_admin, client_metrics, connect, console, consumer_protocol, directories, doctor,
     doctor_consumers, doctor_secured, event_loops, everyday, franz_go, groups, grow, matrix, mirror, oracle,
-    perf, promises, quotas, refusals, sasl, security, settings, streams, takeover, telemetry, toolchain,
-    tools, transactions,
+    perf, promises, quotas, refusals, sasl, security, sequences, settings, streams, takeover, telemetry,
+    toolchain, tools, transactions,
 };
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ const fn clients(
     Part { name, needs, run }
 }
 
-pub const PARTS: [Part; 30] = [
+pub const PARTS: [Part; 31] = [
     java("telemetry", Needs::Kafka, |table, programs, _| {
         telemetry::run(table, programs)
     }),
@@ -94,6 +94,9 @@ pub const PARTS: [Part; 30] = [
     }),
     java("matrix", Needs::Ottla, |table, programs, _| {
         matrix::run(table, programs)
+    }),
+    java("sequences", Needs::Ottla, |table, programs, options| {
+        sequences::run(table, programs, options.seeds.clone())
     }),
     java("settings", Needs::Ottla, |table, programs, _| {
         settings::run(table, programs)

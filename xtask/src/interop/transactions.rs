@@ -10,9 +10,15 @@ use super::committed::Committed;
 use super::server::{Programs, Server, Site, Target};
 use super::table::Table;
 use super::tools::{PRODUCER_PERF, TOPICS, Tools, contains};
+use crate::kafka::Kafka;
 
 pub(super) const TRANSACTIONS: &str = "org.apache.kafka.tools.TransactionsCommand";
 const LIMIT: Duration = Duration::from_secs(240);
+
+/// Its brokers write TV2's markers, too, and open a directory that they have formatted.
+const OLDER: &str = "4.2.1";
+/// Takeovers from it and to it.
+const OLDER_ROUNDS: u32 = 3;
 
 /// Transactions of a tenth of a second each.
 const RECORDS: &str = "2000";
@@ -54,7 +60,7 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
     super::old_clients::run(table, programs, target)?;
     let mut server = server;
     for (name, topic, next) in lives(target) {
-        match survive(programs, &site, server, topic, next) {
+        match survive(programs, programs, &site, server, topic, next) {
             Ok(next) => {
                 report(table, name, Ok(()));
                 server = next;
@@ -66,7 +72,30 @@ pub fn run(table: &mut Table, programs: &Programs, clients: &Clients, target: Ta
         }
     }
     report(table, "clean stop", said(server.stop()));
+    if target == Target::Ottla {
+        let name = format!("Apache Kafka {OLDER} and Ottla take over in the middle of transactions");
+        report(table, &name, said(between_older(programs)));
+    }
     Ok(())
+}
+
+/// On a directory that the older Apache Kafka has formatted, it and Ottla take over from each other
+/// after kill -9, so each finishes what the other has begun, and writes markers again that the
+/// other wrote before it was killed (KAFKA-19999).
+fn between_older(programs: &Programs) -> Result<()> {
+    let older = Programs {
+        kafka: Kafka::prepare_version(OLDER)?,
+        ottla: programs.ottla.clone(),
+    };
+    let site = Site::create("transactions-older", &[])?;
+    let mut server = site.start(&older, Target::Kafka)?;
+    for round in 0..OLDER_ROUNDS {
+        for next in [Target::Ottla, Target::Kafka] {
+            let topic = format!("to-{}-{round}", next.argument());
+            server = survive(programs, &older, &site, server, &topic, next).context(topic)?;
+        }
+    }
+    server.stop()
 }
 
 /// The broker is killed in the middle of transactions once for each of these, and the next one
@@ -195,7 +224,17 @@ fn use_tools(tools: &Tools<'_>) -> Result<()> {
 
 /// What was decided is finished after the start, and the producer goes on with what was open: no
 /// reader sees a part of a transaction.
-fn survive(programs: &Programs, site: &Site, server: Server, topic: &str, next: Target) -> Result<Server> {
+///
+/// - `programs`: the tools.
+/// - `brokers`: the next broker.
+fn survive(
+    programs: &Programs,
+    brokers: &Programs,
+    site: &Site,
+    server: Server,
+    topic: &str,
+    next: Target,
+) -> Result<Server> {
     let tools = Tools {
         kafka: &programs.kafka,
         bootstrap: server.bootstrap(),
@@ -204,7 +243,7 @@ fn survive(programs: &Programs, site: &Site, server: Server, topic: &str, next: 
     let mut load = Load::start(&tools, topic, "6000", "50")?;
     Committed::open(&tools.bootstrap, topic, 3)?.wait_for(500, || load.check_running())?;
     server.kill()?;
-    let server = site.start(programs, next)?;
+    let server = site.start(brokers, next)?;
     let tools = Tools {
         kafka: &programs.kafka,
         bootstrap: server.bootstrap(),

@@ -22,12 +22,17 @@ const CORRELATION_ID: i32 = 7;
 
 impl Ask {
     pub fn new(api_key: ApiKey, version: i16, body: impl AsRef<[u8]>) -> Ask {
+        Ask::of("liar", api_key, version, body)
+    }
+
+    /// The same by the client of that id.
+    pub fn of(client_id: &str, api_key: ApiKey, version: i16, body: impl AsRef<[u8]>) -> Ask {
         let mut frame = Vec::new();
         let header = RequestHeader {
             api_key,
             api_version: version,
             correlation_id: CORRELATION_ID,
-            client_id: Some("liar"),
+            client_id: Some(client_id),
         };
         header.encode(&mut frame);
         frame.extend_from_slice(body.as_ref());
