@@ -27,7 +27,7 @@ pub use admin::exposition::Page as MetricsPage;
 pub use admin::{AddedMetrics, AdminView, Console, Page, PageBody};
 pub use broker::{Additions, Broker, StartError};
 pub use ottla_core::access::acl;
-pub use ottla_core::config::ConfigResource;
+pub use ottla_core::config::{ConfigResource, ConfigResourceType};
 pub use ottla_core::config::{NodeConfig, RecoveryConfig};
 pub use ottla_core::effective_config;
 pub use ottla_core::image::topics::TopicImage;

@@ -415,12 +415,18 @@ fn a_look_finds_records_by_offset_time_and_content() {
             from,
             is_wanted: &|record| record.value.is_some_and(|value| value.ends_with(wanted)),
             records_max,
+            field_bytes_max: 3,
         };
         let look = records::look(broker.node(), &ask).unwrap();
+        let long = |record: &records::LookedRecord| record.value.as_ref().unwrap().len() > 3;
+        assert!(!look.records.iter().any(long), "values are cut");
         let offsets: Vec<i64> = look.records.iter().map(|record| record.offset).collect();
         (offsets, look.looked_at, look.next_offset)
     };
-    assert_eq!(look(LookFrom::Tail(3), b"", 50), (vec![7, 8, 9], 3, 10));
+    let tail = |offsets, not_before| LookFrom::Tail { offsets, not_before };
+    assert_eq!(look(tail(3, 0), b"", 50), (vec![7, 8, 9], 3, 10));
+    assert_eq!(look(tail(3, 9), b"", 50), (vec![9], 1, 10));
+    assert_eq!(look(tail(3, 10), b"", 50), (vec![], 0, 10));
     assert_eq!(look(LookFrom::Offset(3), b"", 2), (vec![3, 4], 2, 5));
     assert_eq!(look(LookFrom::Time(2_500), b"", 2), (vec![4, 5], 2, 6));
     assert_eq!(look(LookFrom::Time(5_001), b"", 2), (vec![], 0, 10));

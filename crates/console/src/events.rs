@@ -3,7 +3,7 @@
 //! Every viewed page has one renderer, whatever the number of its viewers; it stops with the last
 //! of them. A block is sent when its bytes have changed, at most once a second, and of its rows
 //! only those that have changed. A viewer that reads slowly is sent the newest state and never a
-//! backlog: nothing is queued for it.
+//! backlog: nothing is queued for it. A page of which much changes is sent less often.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::Instant;
 
 use crate::draw::block::{Block, Segment};
 use crate::site::{self, Site};
@@ -24,6 +25,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// A page that takes long to make is made less often: its renderer works a twentieth of the time.
 const PAUSES_PER_WORK: u32 = 19;
+
+/// What a viewer is sent of changes, over time.
+const BYTES_PER_SECOND: f64 = 10_000.0;
 
 /// A quiet page shows that it is alive this often; a proxy does not think it dead.
 const BEAT: Duration = Duration::from_secs(5);
@@ -176,7 +180,7 @@ async fn render(site: Arc<Site>, address: String, page: Weak<watch::Sender<Rende
     let mut number = 0;
     loop {
         let (site, address) = (site.clone(), address.clone());
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let blocks = tokio::task::spawn_blocking(move || site::blocks(&site, &address)).await;
         let Some(page) = page.upgrade() else { return };
         if let Ok(blocks) = blocks {
@@ -192,8 +196,13 @@ async fn render(site: Arc<Site>, address: String, page: Weak<watch::Sender<Rende
 /// Sends one viewer what changes, until it is gone.
 async fn view(mut page: Viewed, send: mpsc::Sender<Bytes>, _place: OwnedSemaphorePermit) {
     let mut seen = 0;
+    let mut due = Instant::now();
     loop {
-        let next = tokio::time::timeout(BEAT, page.rendered.changed());
+        let next = async {
+            tokio::time::sleep_until(due).await;
+            page.rendered.changed().await
+        };
+        let next = tokio::time::timeout(BEAT, next);
         let is_new = tokio::select! {
             changed = next => matches!(changed, Ok(Ok(()))),
             // The browser is gone: stop now and not at the next change.
@@ -205,12 +214,24 @@ async fn view(mut page: Viewed, send: mpsc::Sender<Bytes>, _place: OwnedSemaphor
             state
                 .since(seen)
                 .for_each(|(id, html)| piece.push_str(&event(number, id, &html)));
+            due = Instant::now() + pause_after(seen, piece.len());
             seen = number;
         }
         piece.push_str("event: beat\ndata:\n\n");
         if send.send(Bytes::from(piece)).await.is_err() {
             return;
         }
+    }
+}
+
+/// How long nothing more is sent after a piece of that size; the first, with all of the page, is
+/// free.
+///
+/// - `seen`: the rendering that the viewer had before; 0: none.
+fn pause_after(seen: u64, bytes: usize) -> Duration {
+    match seen {
+        0 => Duration::ZERO,
+        _ => Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND),
     }
 }
 
@@ -289,6 +310,37 @@ mod tests {
             2,
             "it missed the second rendering"
         );
+    }
+
+    #[test]
+    fn a_viewer_is_sent_ten_kilobytes_a_second_after_the_whole_page() {
+        assert_eq!(pause_after(0, 120_000), Duration::ZERO);
+        assert_eq!(pause_after(7, 60_000), Duration::from_secs(6));
+        assert_eq!(pause_after(7, 0), Duration::ZERO);
+    }
+
+    /// Twenty new records each second, each with a key and a value that are cut.
+    #[test]
+    fn a_partition_that_is_followed_keeps_within_ten_kilobytes_a_second() {
+        let record = |offset: i64| crate::source::PeekedRecord {
+            offset: 18_000_000 + offset,
+            timestamp_ms: 1_793_385_598_000,
+            key: Some(vec![b'k'; crate::tail::FIELD_BYTES_MAX]),
+            key_bytes: 1_000,
+            value: Some(vec![b'v'; crate::tail::FIELD_BYTES_MAX]),
+            value_bytes: 100_000,
+            ..Default::default()
+        };
+        let page = |end: i64| {
+            let entries = (end - 40..end).map(record).map(crate::tail::Entry::Record);
+            let mut tail = crate::tail::Tail::default();
+            tail.entries.extend(entries);
+            vec![crate::page::follow::of_tail(&tail)]
+        };
+        let first = State::default().next(page(40), 1);
+        let second = first.next(page(60), 2);
+        let sent: usize = second.since(1).map(|(id, html)| event(2, id, &html).len()).sum();
+        assert!((5_000..=10_000).contains(&sent), "{sent} bytes");
     }
 
     #[test]

@@ -18,8 +18,8 @@ use crate::site::Site;
 use crate::source::{
     Access, AccessAnswer, AccessQuestion, AccessRule, ApiCounts, BrokerSetting, Counts, Disk, Group,
     GroupDeparture, GroupOffset, GroupRebalance, Groups, Identity, LogSegment, Member, OpenTransaction,
-    Partition, PartitionDetail, PartitionProducer, Peek, Peeked, PeekedRecord, SetQuota, SlowRequest, Source,
-    TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
+    Partition, PartitionDetail, PartitionProducer, Peek, PeekFrom, Peeked, PeekedRecord, SetQuota,
+    SlowRequest, Source, Subscription, TimeUnknown, Told, Topic, TopicCounts, TopicDetail, Untold,
 };
 use crate::stage::{STAGE_COUNT, Stage, StageMicros};
 
@@ -41,6 +41,9 @@ pub enum State {
 
 /// Names that a client can choose, and that must stay text.
 pub const HOSTILE: &str = "\"><img src=x onerror=alert(1)></script>\u{202e}\u{1b}[31m&amp;'";
+
+/// The value of a record that is longer than what is shown.
+pub const LONG_VALUE_BYTES: usize = 100_000;
 
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -539,15 +542,19 @@ impl Source for Sample {
         }))
     }
 
+    fn is_sampled_unviewed(&self) -> bool {
+        self.state != State::Stock
+    }
+
     fn groups(&self) -> Told<Arc<Groups>> {
         Ok(Arc::new(self.groups_at(0)))
     }
 
     fn slow_requests(&self) -> Told<Vec<SlowRequest>> {
         self.told("its slowest requests", || {
-            let request = |api: &str, client: &str, stages: &[(Stage, u64)], times| SlowRequest {
-                api: api.to_owned(),
-                client_id: self.name(client),
+            let request = |api, client: &str, stages: &[(Stage, u64)], times| SlowRequest {
+                api,
+                client_id: self.name(client).into(),
                 finished_at_ms: NOW_MS - 16_000,
                 request_bytes: 64 << 10,
                 reply_bytes: 96,
@@ -599,25 +606,47 @@ impl Source for Sample {
         Ok(vec![setting(&self.name("log.retention.ms"))])
     }
 
+    fn subscriptions(&self) -> Told<Vec<Subscription>> {
+        Ok(match self.is_empty() {
+            true => Vec::new(),
+            false => vec![Subscription {
+                name: self.name("billing"),
+                metrics: String::from("org.apache.kafka.consumer."),
+                interval_ms: String::from("10000"),
+                matching: self.name("client_id=billing-.*"),
+            }],
+        })
+    }
+
     fn peek(&self, ask: &Peek) -> Told<Peeked> {
-        let record = PeekedRecord {
-            offset: 41,
+        let of = |offset, value: Vec<u8>| PeekedRecord {
+            offset,
             timestamp_ms: NOW_MS,
             key: Some(self.name("key").into_bytes()),
-            value: Some(self.name("value").into_bytes()),
+            value_bytes: value.len(),
+            value: Some(value[..value.len().min(ask.field_bytes_max)].to_vec()),
             headers: vec![(self.name("header"), Some(vec![0xff]))],
             codec: Some(String::from("lz4")),
             ..PeekedRecord::default()
         };
+        let all = [
+            of(40, [0xf0; LONG_VALUE_BYTES].to_vec()),
+            of(41, self.name("value").into_bytes()),
+        ];
+        let from_offset = match ask.from {
+            PeekFrom::Offset(offset) | PeekFrom::Since(offset) => offset,
+            PeekFrom::End | PeekFrom::Time(_) => 0,
+        };
+        let found = all.into_iter().filter(|record| record.offset >= from_offset);
         Ok(Peeked {
             partition_count: 6,
             log_end: 42,
-            records: if ask.partition == 0 {
-                vec![record]
-            } else {
-                Vec::new()
+            from_offset,
+            records: match ask.partition {
+                0 => found.take(ask.records_max).collect(),
+                _ => Vec::new(),
             },
-            looked_at: 1,
+            looked_at: 2,
             next_offset: 42,
             ..Peeked::default()
         })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::source::{ApiCounts, Counts, Disk};
 use crate::stage::{STAGE_COUNT, StageMicros};
 use crate::trend::Histories;
+use crate::worst::Worst;
 
 /// Time between two samples.
 pub const INTERVAL_MS: u64 = 5_000;
@@ -45,6 +46,7 @@ pub struct Series {
     samples: VecDeque<Sample>,
     detailed: VecDeque<Arc<Counts>>,
     pub groups: Histories,
+    pub worst: Worst,
 }
 
 impl Series {
@@ -373,7 +375,7 @@ mod tests {
         let detailed = MINUTE_SAMPLES * APIS * of_api;
         let of_sample = size_of::<Sample>() + APIS * size_of::<(&str, (u64, StageMicros))>();
         let groups = crate::trend::GROUPS_MAX * crate::trend::GROUP_BYTES;
-        let all = topics + detailed + SAMPLES_MAX * of_sample + groups;
+        let all = topics + detailed + SAMPLES_MAX * of_sample + groups + crate::worst::BYTES;
         assert!(all <= 8_000_000, "{all} bytes");
         assert!(
             (1_600_000..1_800_000).contains(&groups),

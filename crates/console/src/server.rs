@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    REFERRER_POLICY, RETRY_AFTER, VARY,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, RETRY_AFTER, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use crate::asset::{self, Asset};
 use crate::events::Events;
 use crate::page::Query;
+use crate::page::messages::Field;
 use crate::site::{Answer, Ask, Site};
 
 /// Nothing is loaded from elsewhere, no script or style is in a page itself, and no page of another
@@ -84,6 +85,9 @@ async fn answer(State(console): State<Console>, request: Request) -> Response {
     }
     let wants_json = accepts(request.headers(), "application/json") && !wants_html(request.headers());
     let made = tokio::task::spawn_blocking(move || {
+        if let Some(field) = console.site.field(&path, &query) {
+            return field.map_or_else(|refused| of_page(refused, takes_gzip), of_field);
+        }
         let answer = console.site.answer(Ask {
             path: &path,
             query: &query,
@@ -154,6 +158,18 @@ fn of_page(answer: Answer, takes_gzip: bool) -> Response {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
+}
+
+/// A file: what a record holds is never a document of this address.
+fn of_field(field: Field) -> Response {
+    let disposition = format!("attachment; filename=\"{}\"", field.file_name);
+    let headers = [
+        (CONTENT_TYPE, "application/octet-stream"),
+        (CONTENT_SECURITY_POLICY, FRAMED_POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (headers, [(CONTENT_DISPOSITION, disposition)], field.bytes).into_response()
 }
 
 fn of_events(events: &Arc<Events>, query: &str) -> Response {

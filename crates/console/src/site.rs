@@ -3,22 +3,27 @@
 use std::borrow::Cow;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ottla_wire::text::printable_json;
 use serde_json::json;
 
 use crate::draw::block::head;
 use crate::draw::text::{decoded, link, text};
+use crate::page::messages::Field;
 use crate::page::{self, Form, Page, Query, View, json_text};
 use crate::series::{INTERVAL_MS, Series};
 use crate::shell;
 use crate::source::Source;
+use crate::tail::Tails;
 
 /// The console of one source.
 pub struct Site {
     source: Arc<dyn Source>,
     series: Mutex<Arc<Series>>,
+    tails: Tails,
+    /// When a page was last asked for.
+    viewed: Mutex<Option<Instant>>,
     /// Dropped with the site: ends the sampler.
     _stop: mpsc::Sender<()>,
 }
@@ -41,6 +46,10 @@ pub struct Answer {
     pub is_framed: bool,
 }
 
+/// How long after the last page a source is sampled that costs something: whoever comes back finds
+/// the trends.
+const VIEWED_FOR: Duration = Duration::from_secs(300);
+
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -51,6 +60,8 @@ impl Site {
         let site = Arc::new(Site {
             source,
             series: Mutex::default(),
+            tails: Tails::default(),
+            viewed: Mutex::default(),
             _stop: stop,
         });
         let weak = Arc::downgrade(&site);
@@ -76,19 +87,33 @@ impl Site {
         Site {
             source,
             series: Mutex::new(Arc::new(series)),
+            tails: Tails::default(),
+            viewed: Mutex::default(),
             _stop: mpsc::channel().0,
         }
     }
 
     fn sample(&self) {
+        if !self.source.is_sampled_unviewed() && !self.is_viewed() {
+            return;
+        }
         if let Ok(counts) = self.source.counts() {
             let now_ms = self.source.now_ms();
             // Copied only while a page reads it.
             Arc::make_mut(&mut self.series()).add(counts, now_ms);
         }
+        if let Ok(requests) = self.source.slow_requests() {
+            let now_ms = self.source.now_ms();
+            Arc::make_mut(&mut self.series()).worst.add(requests, now_ms);
+        }
         if let Ok(progress) = self.source.progress() {
             Arc::make_mut(&mut self.series()).groups.add(progress);
         }
+    }
+
+    fn is_viewed(&self) -> bool {
+        let viewed = self.viewed.lock().unwrap_or_else(PoisonError::into_inner);
+        viewed.is_some_and(|at| at.elapsed() < VIEWED_FOR)
     }
 
     fn series(&self) -> MutexGuard<'_, Arc<Series>> {
@@ -133,13 +158,27 @@ impl Site {
         }
     }
 
+    /// `GET /messages/T/value?partition=N&offset=N`, or `key`: the complete field of a record;
+    /// `None`: the path is another one.
+    ///
+    /// - Errors: the answer that says why there is none.
+    pub fn field(&self, path: &str, query: &str) -> Option<Result<Field, Answer>> {
+        let (topic, part) = path.strip_prefix("/messages/")?.split_once('/')?;
+        let topic = decoded(topic, false)?;
+        let found = page::messages::field(&*self.source, &topic, part, &Query::read(query));
+        let refused = |(status, reason)| answer_json(status, json_text(&json!({"error": reason})));
+        Some(found.map_err(refused))
+    }
+
     /// The page of an address; `None`: there is none.
     pub fn page(&self, path: &str, query: &Query, form: Form) -> Option<Page> {
+        *self.viewed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         // Shared, so that pages of any length do not hold the sampler up.
         let series = self.series().clone();
         let view = View {
             source: &*self.source,
             series: &series,
+            tails: &self.tails,
             query,
             form,
         };
@@ -268,4 +307,31 @@ pub fn blocks(site: &Site, address: &str) -> Vec<crate::draw::block::Block> {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let page = site.page(path, &Query::read(query), Form::Html);
     page.map_or_else(|| site.missing(path).blocks, |page| page.blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Sample, State};
+
+    /// All groups of a cluster were asked for every ten seconds, also at night.
+    #[test]
+    fn a_cluster_is_sampled_only_while_pages_are_asked_for() {
+        let is_empty = |site: &Site| site.series().groups.is_empty();
+        let site_of = |state| {
+            let source = Sample {
+                state,
+                more_topics: 0,
+                reports: None,
+            };
+            Site::unsampled(Arc::new(source), Series::default())
+        };
+        let (own, cluster) = (site_of(State::Loaded), site_of(State::Stock));
+        own.sample();
+        cluster.sample();
+        assert!(!is_empty(&own) && is_empty(&cluster));
+        assert!(cluster.page("/", &Query::default(), Form::Html).is_some());
+        cluster.sample();
+        assert!(!is_empty(&cluster));
+    }
 }

@@ -55,6 +55,11 @@ pub trait Source: Send + Sync {
     /// Everything about one partition; `None`: there is none of this number.
     fn partition(&self, topic: &str, index: i32) -> Told<Option<PartitionDetail>>;
     fn groups(&self) -> Told<Arc<Groups>>;
+    /// Whether counts and groups are asked for also while no page is: a cluster's groups cost it
+    /// requests.
+    fn is_sampled_unviewed(&self) -> bool {
+        true
+    }
     /// How far the groups have read; asked every few seconds, so it must be cheap.
     fn progress(&self) -> Told<Progress> {
         self.groups().map(|groups| groups.progress())
@@ -65,7 +70,13 @@ pub trait Source: Send + Sync {
     /// The document of `GET /tenants`.
     fn tenants(&self) -> Told<String>;
     fn settings(&self) -> Told<Vec<BrokerSetting>>;
+    /// By name.
+    fn subscriptions(&self) -> Told<Vec<Subscription>>;
     fn peek(&self, ask: &Peek) -> Told<Peeked>;
+    /// Time between two looks at the end of a partition that is followed.
+    fn look_interval_ms(&self) -> u64 {
+        1_000
+    }
     fn access(&self) -> Told<Access>;
     fn explain_access(&self, question: &AccessQuestion) -> Told<AccessAnswer>;
     fn transactions(&self) -> Told<Vec<OpenTransaction>>;
@@ -409,8 +420,8 @@ pub struct GroupRebalance {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SlowRequest {
-    pub api: String,
-    pub client_id: String,
+    pub api: &'static str,
+    pub client_id: Arc<str>,
     pub finished_at_ms: i64,
     pub request_bytes: u64,
     pub reply_bytes: u64,
@@ -437,6 +448,31 @@ impl SetQuota {
     }
 }
 
+/// What clients are asked to push (KIP-714), with the values as they were set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Subscription {
+    pub name: String,
+    /// Prefixes of names.
+    pub metrics: String,
+    pub interval_ms: String,
+    /// Which clients; empty: all.
+    #[serde(rename = "match")]
+    pub matching: String,
+}
+
+impl Subscription {
+    /// - `value`: of one of Kafka's keys.
+    pub fn of<'a>(name: String, value: impl Fn(&str) -> Option<&'a str>) -> Subscription {
+        let value = |key| value(key).unwrap_or_default().to_owned();
+        Subscription {
+            name,
+            metrics: value("metrics"),
+            interval_ms: value("interval.ms"),
+            matching: value("match"),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BrokerSetting {
     pub name: String,
@@ -458,36 +494,93 @@ pub struct Peek {
     pub topic: String,
     pub partition: i32,
     pub from: PeekFrom,
-    /// Only records with this text in their key, their value or a header.
-    pub containing: Option<String>,
+    pub filter: Filter,
     pub records_max: usize,
+    /// Bytes of a key, a value or a header that are returned.
+    pub field_bytes_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeekFrom {
     /// The last records.
     End,
+    /// The last records, but none before this offset.
+    Since(i64),
     Offset(i64),
     /// The first record that is not older; milliseconds since 1970.
     Time(i64),
+}
+
+/// Which records are wanted: those that meet each of the conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Filter {
+    /// This text is in the key, the value or a header.
+    pub containing: Option<String>,
+    /// The key is this text.
+    pub key: Option<String>,
+    pub json: Option<JsonIs>,
+}
+
+/// The value is JSON, and has something at this place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JsonIs {
+    /// RFC 6901: `/customer/id`.
+    pub pointer: String,
+    /// A text without its quotes, everything else as JSON without blanks; `None`: whatever it is.
+    pub is: Option<String>,
 }
 
 impl Peek {
     /// How many offsets before the end the last records are looked for.
     pub fn tail_offsets(&self) -> i64 {
         const SEARCHED: i64 = 5_000;
-        match self.containing {
-            None => self.records_max as i64,
-            Some(_) => SEARCHED,
+        match self.filter == Filter::default() {
+            true => self.records_max as i64,
+            false => SEARCHED,
         }
     }
+}
 
-    /// - `fields`: key, value and headers of a record.
-    pub fn wants<'a>(&self, mut fields: impl Iterator<Item = Option<&'a [u8]>>) -> bool {
-        let Some(text) = self.containing.as_ref().map(String::as_bytes) else {
-            return true;
+impl Filter {
+    pub fn wants<'a>(
+        &self,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        mut headers: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> bool {
+        let has = |text: &String, field: Option<&[u8]>| {
+            field.is_some_and(|field| field.windows(text.len()).any(|part| part == text.as_bytes()))
         };
-        fields.any(|field| field.is_some_and(|field| field.windows(text.len()).any(|part| part == text)))
+        let contains =
+            |text: &String| has(text, key) || has(text, value) || headers.any(|header| has(text, header));
+        self.key
+            .as_ref()
+            .is_none_or(|wanted| key == Some(wanted.as_bytes()))
+            && self.containing.as_ref().is_none_or(contains)
+            && self.json.as_ref().is_none_or(|json| json.holds(value))
+    }
+}
+
+impl JsonIs {
+    /// Longer values are not read: a tree of JSON takes several times the memory of its text.
+    pub const VALUE_BYTES_MAX: usize = 1 << 20;
+
+    fn holds(&self, value: Option<&[u8]>) -> bool {
+        let Some(value) = value.filter(|value| value.len() <= JsonIs::VALUE_BYTES_MAX) else {
+            return false;
+        };
+        let Ok(tree) = serde_json::from_slice::<serde_json::Value>(value) else {
+            return false;
+        };
+        match (tree.pointer(&self.pointer), &self.is) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(serde_json::Value::String(text)), Some(wanted)) => text == wanted,
+            (Some(found), Some(wanted)) => {
+                let written = found.to_string();
+                written == *wanted
+            }
+        }
     }
 }
 
@@ -496,6 +589,8 @@ pub struct Peeked {
     pub partition_count: i32,
     pub log_start: i64,
     pub log_end: i64,
+    /// The first offset that was looked at.
+    pub from_offset: i64,
     pub records: Vec<PeekedRecord>,
     /// Records that were compared with what was asked for.
     pub looked_at: usize,
@@ -615,6 +710,47 @@ mod tests {
             "user ana and client-id default"
         );
         assert_eq!(SetQuota::entity([("ip", None)].into_iter()), "ip default");
+    }
+
+    #[test]
+    fn a_filter_wants_records_that_meet_each_of_its_conditions() {
+        let value = br#"{"customer":{"id":42,"name":"a/b"},"paid":true,"a/b":null,"list":[1,{"x":2}]}"#;
+        let wants = |filter: &Filter| {
+            let headers = [None, Some(&b"trace-7"[..])];
+            filter.wants(Some(b"k1"), Some(value), headers.into_iter())
+        };
+        let json = |pointer: &str, is: Option<&str>| Filter {
+            json: Some(JsonIs {
+                pointer: pointer.to_owned(),
+                is: is.map(str::to_owned),
+            }),
+            ..Filter::default()
+        };
+        for (pointer, is, expected) in [
+            ("/customer/id", Some("42"), true),
+            ("/customer/id", Some("4"), false),
+            ("/customer/id", None, true),
+            ("/customer/name", Some("a/b"), true),
+            ("/paid", Some("true"), true),
+            ("/a~1b", Some("null"), true),
+            ("/a/b", None, false),
+            ("/list/1/x", Some("2"), true),
+            ("/list/1", Some("{\"x\":2}"), true),
+            ("/list/2", None, false),
+        ] {
+            assert_eq!(wants(&json(pointer, is)), expected, "{pointer} {is:?}");
+        }
+        let of = |containing: Option<&str>, key: Option<&str>| Filter {
+            containing: containing.map(str::to_owned),
+            key: key.map(str::to_owned),
+            json: None,
+        };
+        assert!(wants(&of(None, None)) && wants(&of(Some("trace"), Some("k1"))));
+        assert!(!wants(&of(Some("trace"), Some("k"))) && !wants(&of(Some("none"), Some("k1"))));
+        let no_json = |value: &[u8]| json("", None).wants(None, Some(value), std::iter::empty());
+        assert!(no_json(b"7") && !no_json(b"seven") && !json("", None).wants(None, None, std::iter::empty()));
+        let long = format!("\"{}\"", "x".repeat(JsonIs::VALUE_BYTES_MAX));
+        assert!(!no_json(long.as_bytes()), "it would be a long tree");
     }
 
     #[test]

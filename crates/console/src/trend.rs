@@ -94,6 +94,11 @@ type Readings = VecDeque<(i64, GroupProgress)>;
 pub struct Histories(HashMap<u64, Readings>);
 
 impl Histories {
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes the next reading; groups that are not in it are forgotten.
     pub fn add(&mut self, mut progress: Progress) {
         if progress.groups.len() > GROUPS_MAX {

@@ -6,7 +6,7 @@ use ottla_console::asset;
 use ottla_console::draw::text::encoded;
 use ottla_console::page::{Form, Query};
 use ottla_console::reports::Reports;
-use ottla_console::sample::{HOSTILE, Sample, State, site, site_of};
+use ottla_console::sample::{HOSTILE, LONG_VALUE_BYTES, Sample, State, site, site_of};
 use ottla_console::site::{Answer, Ask, Site};
 use ottla_lab::bench::sample;
 
@@ -492,15 +492,72 @@ fn every_link_of_every_page_leads_to_a_page() {
         for path in all_paths(state) {
             let html = get(&site, &path, "").body;
             let links = html.split("href=\"/").skip(1);
-            for link in links.map(|rest| format!("/{}", rest.split('"').next().unwrap())) {
+            let unescaped =
+                |rest: &str| format!("/{}", rest.split('"').next().unwrap().replace("&amp;", "&"));
+            for link in links.map(unescaped) {
                 let (to, query) = link.split_once('?').unwrap_or((&link, ""));
                 let is_elsewhere = to.starts_with("/assets/") || (to == "/metrics" && state != State::Stock);
+                if site.field(to, query).is_some_and(|field| field.is_ok()) {
+                    continue;
+                }
                 if !is_elsewhere {
                     assert_eq!(get(&site, to, query).status, 200, "{state:?} {path}: {link}");
                 }
             }
         }
     }
+}
+
+#[test]
+fn a_field_that_is_cut_leads_to_the_whole_of_it() {
+    let site = site(State::Loaded, 0);
+    let html = get(&site, "/messages/orders", "").body;
+    let link = "/messages/orders/value?partition=0&amp;offset=40";
+    assert!(html.contains(&format!("href=\"{link}\" download=\"\"")), "{html}");
+    assert!(!html.contains("offset=41"), "a short one has no file");
+    let field = |path: &str, query: &str| site.field(path, query).unwrap();
+    let whole = field("/messages/orders/value", "partition=0&offset=40").unwrap();
+    assert_eq!(whole.file_name, "orders-0-40.value");
+    assert_eq!(whole.bytes, [0xf0; LONG_VALUE_BYTES]);
+    assert_eq!(field("/messages/orders/key", "offset=41").unwrap().bytes, b"key");
+    for (path, query, status, why) in [
+        ("/messages/orders/value", "", 400, "names the record"),
+        ("/messages/orders/value", "offset=x", 400, "offset wants a number"),
+        (
+            "/messages/orders/value",
+            "offset=39",
+            404,
+            "no record at this offset",
+        ),
+        ("/messages/orders/header", "offset=41", 404, "a key and a value"),
+    ] {
+        let refused = field(path, query).unwrap_err();
+        assert_eq!(refused.status, status, "{path} {query}");
+        assert!(refused.body.contains(why), "{}", refused.body);
+    }
+    let name = encoded("a/../\"\r\nb");
+    let hostile = field(&format!("/messages/{name}/value"), "offset=40").unwrap();
+    assert_eq!(hostile.file_name, "a..b-0-40.value");
+    assert!(site.field("/messages/orders", "").is_none() && site.field("/topics/orders/2", "").is_none());
+}
+
+#[test]
+fn a_partition_is_followed_with_the_newest_record_first() {
+    let site = site(State::Loaded, 0);
+    let html = get(&site, "/messages/orders", "follow=1&key=k").body;
+    let (newest, older) = (html.find("data-key=\"o41\""), html.find("data-key=\"o40\""));
+    assert!(newest.is_some() && newest < older, "{html}");
+    assert!(html.contains("Records with the key “k” as they come"), "{html}");
+    assert!(
+        html.contains("href=\"?partition=0&amp;key=k\">Stop following"),
+        "{html}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&get(&site, "/messages/orders.json", "follow=1").body).unwrap();
+    assert_eq!(
+        (&json["entries"][1]["offset"], &json["skipped"]),
+        (&41.into(), &0.into())
+    );
 }
 
 /// Every page was made twice, and its JSON, which has all rows, was thrown away.

@@ -100,6 +100,87 @@ fn a_record_written_by_a_client_is_on_its_pages() {
     assert_eq!(one["topic"]["partitions"][1]["high_watermark"], 0);
 }
 
+/// Writes a record of a long value, and three short ones of JSON.
+fn write_looked_at(served: &Served) -> String {
+    let mut writer = Writer::connect(served.kafka);
+    writer.create_topic("looked", 1);
+    let long = "x".repeat(300_000);
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    builder.append(1_793_385_598_000, Some(b"long"), Some(long.as_bytes()), &[]);
+    for number in 0..3 {
+        let value = format!("{{\"order\": {{\"number\": {number}}}}}");
+        builder.append(1_793_385_598_000, Some(b"short"), Some(value.as_bytes()), &[]);
+    }
+    writer.append("looked", 0, &builder.finish());
+    long
+}
+
+/// By the broker's own console and by one that asks over the wire.
+#[test]
+fn a_long_value_is_a_file_and_json_is_found_by_what_is_in_it() {
+    let served = serve("looked");
+    let long = write_looked_at(&served);
+    let (_console, other) = console_of(&served);
+    for admin in [served.admin, other] {
+        let (head, body) = page(admin, "/messages/looked/value?partition=0&offset=0", BROWSER);
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("content-type: application/octet-stream"), "{head}");
+        assert!(
+            head.contains("content-disposition: attachment; filename=\"looked-0-0.value\""),
+            "{head}"
+        );
+        assert!(
+            head.contains("sandbox") && head.contains("x-content-type-options: nosniff"),
+            "{head}"
+        );
+        assert!(body == long, "{} bytes", body.len());
+        let (head, _) = page(admin, "/messages/looked/value?partition=0&offset=4", "");
+        assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+        let found = document(
+            admin,
+            "/messages/looked.json?offset=0&pointer=/order/number&is=2&key=short",
+        );
+        assert_eq!(found["records"].as_array().unwrap().len(), 1, "{found}");
+        assert_eq!(
+            (&found["records"][0]["offset"], &found["looked_at"]),
+            (&3.into(), &4.into())
+        );
+        let followed = document(admin, "/messages/looked.json?follow=1");
+        assert_eq!(followed["entries"].as_array().unwrap().len(), 4, "{followed}");
+        assert_eq!(followed["entries"][0]["value"].as_str().unwrap().len(), 80);
+    }
+}
+
+#[test]
+fn a_partition_that_is_followed_shows_the_last_of_what_came_and_counts_the_rest() {
+    let served = serve("followed");
+    let mut writer = Writer::connect(served.kafka);
+    writer.create_topic("followed", 1);
+    let followed = || document(served.admin, "/messages/followed.json?follow=1");
+    assert_eq!(followed()["entries"], json!([]));
+    let mut builder = BatchBuilder::new(BatchOptions::default());
+    for _ in 0..100 {
+        builder.append(1_793_385_598_000, None, Some(b"x"), &[]);
+    }
+    writer.append("followed", 0, &builder.finish());
+    let begun = Instant::now();
+    let found = loop {
+        let found = followed();
+        if found["entries"] != json!([]) {
+            break found;
+        }
+        assert!(begun.elapsed() < HANG, "the records never came");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let first = &found["entries"][0];
+    assert_eq!(
+        (&first["skipped"], &first["skipped_from"]),
+        (&80.into(), &0.into())
+    );
+    assert_eq!(found["entries"].as_array().unwrap().len(), 21);
+    assert_eq!(found["entries"][1]["offset"], 80);
+}
+
 #[test]
 fn browsers_get_pages_and_programs_the_documents_that_they_always_got() {
     let served = serve("forms");
@@ -527,4 +608,34 @@ fn a_question_for_the_head_of_a_live_page_keeps_no_place() {
         .collect();
     assert!(page(served.admin, "/", BROWSER).0.starts_with("HTTP/1.1 200"));
     drop(heads);
+}
+
+/// `ottla demo` kept its broker's console only while it ran: its address was of no use at the end.
+#[test]
+fn the_console_of_a_demo_that_stays_is_open_until_it_is_ended() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_ottla"))
+        .args(["demo", "--act", "callback", "--seconds", "5", "--stay"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let said = lines
+        .map(Result::unwrap)
+        .find(|line| line.starts_with("The console of this broker: http://"));
+    let said = said.expect("the demo says where its console is");
+    let (_, address) = said.split_once("http://").unwrap();
+    let address: SocketAddr = address.split('/').next().unwrap().parse().unwrap();
+    let clients = document(address, "/clients.json");
+    assert!(!clients["examination"]["clients"].as_array().unwrap().is_empty());
+    let ended = Command::new("kill")
+        .args(["-INT", &demo.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(ended.success());
+    let status = demo.wait().unwrap();
+    assert!(
+        status.code().is_some(),
+        "it ends by itself, whatever the promises were: {status}"
+    );
 }

@@ -37,6 +37,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// Escapes unprintable characters in a JSON document too: JSON itself escapes only those below
 /// U+0020.
 pub fn printable_json(document: &str) -> Cow<'_, str> {
+    // Most documents are plain ASCII, and some are long.
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n');
+    if document
+        .as_bytes()
+        .chunks(64)
+        .all(|chunk| chunk.iter().fold(true, |all, byte| all & is_plain(byte)))
+    {
+        return Cow::Borrowed(document);
+    }
     let is_raw = |character: char| character != '\n' && is_unprintable(character);
     if !document.contains(is_raw) {
         return Cow::Borrowed(document);

@@ -11,12 +11,9 @@ use ottla_wire::records::record::{Record, Records};
 const READ_BYTES_MAX: u32 = 1 << 20;
 
 /// Bytes of one batch, as it lies in the log and decompressed.
-const BATCH_BYTES_MAX: usize = 16 << 20;
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of a key, a value or a header that are returned.
-pub const FIELD_BYTES_MAX: usize = 64 * 1024;
-
-/// Bytes of all fields of one look.
+/// Bytes of all fields of one look, unless a single one may be longer.
 const LOOK_BYTES_MAX: usize = 2 << 20;
 
 /// Records that are compared in one look.
@@ -30,12 +27,17 @@ pub struct LookFor<'a> {
     /// A record that is not wanted is not returned.
     pub is_wanted: &'a dyn Fn(&Record<'_>) -> bool,
     pub records_max: usize,
+    /// Bytes of a key or a value that are returned.
+    pub field_bytes_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookFrom {
-    /// This many offsets before the end.
-    Tail(i64),
+    /// This many offsets before the end, but not before an offset.
+    Tail {
+        offsets: i64,
+        not_before: i64,
+    },
     Offset(i64),
     /// The first record that is not older; milliseconds since 1970.
     Time(i64),
@@ -47,6 +49,8 @@ pub struct Look {
     pub log_start: i64,
     /// The high watermark: consumers read below it.
     pub end: i64,
+    /// The first offset that was looked at.
+    pub from_offset: i64,
     pub records: Vec<LookedRecord>,
     /// Records that were compared.
     pub looked_at: usize,
@@ -60,7 +64,7 @@ pub struct Look {
 pub struct LookedRecord {
     pub offset: i64,
     pub timestamp_ms: i64,
-    /// Cut to [`FIELD_BYTES_MAX`].
+    /// Cut to what was asked for.
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub key_bytes: usize,
@@ -84,7 +88,7 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
     let view = found.view();
     let (start, end) = (view.offsets.start, view.offsets.high_watermark);
     let from = match ask.from {
-        LookFrom::Tail(offsets) => end.saturating_sub(offsets),
+        LookFrom::Tail { offsets, not_before } => end.saturating_sub(offsets).max(not_before),
         LookFrom::Offset(offset) => offset,
         LookFrom::Time(at_ms) => offset_at(&view.reader, at_ms, view.bound)?.unwrap_or(end),
     };
@@ -93,6 +97,7 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
         partition_count,
         log_start: start,
         end,
+        from_offset: from,
         next_offset: from,
         ..Look::default()
     };
@@ -118,7 +123,7 @@ pub fn look(node: &Node, ask: &LookFor<'_>) -> Result<Look, String> {
         .file
         .read_at(&mut buffer, region.position)
         .map_err(|error| error.to_string())?;
-    let mut budget = LOOK_BYTES_MAX;
+    let mut budget = LOOK_BYTES_MAX.max(ask.field_bytes_max);
     for batch in batches(&buffer[..filled]) {
         // The last one may be cut.
         let Ok(batch) = batch else { break };
@@ -179,7 +184,11 @@ fn decode(
             return Ok(false);
         }
         if (ask.is_wanted)(&record) {
-            add(looked(&record, header, codec), budget, &mut look.records)?;
+            add(
+                looked(&record, header, codec, ask.field_bytes_max),
+                budget,
+                &mut look.records,
+            )?;
         }
         look.looked_at += 1;
         look.next_offset = record.offset + 1;
@@ -199,9 +208,9 @@ fn add(looked: LookedRecord, budget: &mut usize, into: &mut Vec<LookedRecord>) -
     Ok(())
 }
 
-fn looked(record: &Record<'_>, header: &BatchHeader, codec: Codec) -> LookedRecord {
+fn looked(record: &Record<'_>, header: &BatchHeader, codec: Codec, bytes_max: usize) -> LookedRecord {
     const HEADERS_MAX: usize = 32;
-    let cut = |field: &[u8]| field[..field.len().min(FIELD_BYTES_MAX)].to_vec();
+    let cut = |field: &[u8]| field[..field.len().min(bytes_max)].to_vec();
     let short = |field: &[u8]| field[..field.len().min(1_024)].to_vec();
     let headers = record.headers.iter().take(HEADERS_MAX);
     LookedRecord {

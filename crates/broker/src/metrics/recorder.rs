@@ -279,22 +279,36 @@ impl Records {
         let mut totals = Totals::default();
         for records in &self.0 {
             let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-            totals.add(&records, now);
+            totals.add(&records);
         }
         for api in totals.apis.values_mut() {
             for stage in &mut api.stages {
                 stage.record_zeros(api.count - stage.count());
             }
         }
+        totals.slowest = self.slowest(now);
         totals
-            .slowest
-            .sort_by_key(|slow| std::cmp::Reverse(slow.request.times.own_time()));
-        totals
+    }
+
+    /// The slowest requests of the last minute, slowest first.
+    pub fn slowest(&self, now: Moment) -> Vec<SlowRequest> {
+        let newest = now.micros() / WINDOW_MICROS;
+        let mut slowest = Vec::new();
+        for records in &self.0 {
+            let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+            let recent = records
+                .windows
+                .iter()
+                .filter(|window| window.number + (WINDOW_COUNT as u64) > newest);
+            slowest.extend(recent.flat_map(|window| window.slowest.iter().cloned()));
+        }
+        slowest.sort_by_key(|slow| std::cmp::Reverse(slow.request.times.own_time()));
+        slowest
     }
 }
 
 impl Totals {
-    fn add(&mut self, records: &LoopRecords, now: Moment) {
+    fn add(&mut self, records: &LoopRecords) {
         for (api_key, from) in &records.apis {
             let into = self.apis.entry(*api_key).or_default();
             into.count += from.count;
@@ -332,13 +346,6 @@ impl Totals {
         for (error, count) in &records.errors {
             *self.errors.entry(*error).or_default() += count;
         }
-        let newest = now.micros() / WINDOW_MICROS;
-        let recent = records
-            .windows
-            .iter()
-            .filter(|window| window.number + (WINDOW_COUNT as u64) > newest);
-        self.slowest
-            .extend(recent.flat_map(|window| window.slowest.iter().cloned()));
     }
 }
 

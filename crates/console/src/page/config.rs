@@ -1,13 +1,13 @@
-//! `/config`: settings that differ from their defaults, then all of them.
+//! `/config`: settings that differ from their defaults, what clients are asked for, and all settings.
 
 use ottla_lab::markup::Markup;
 use serde_json::json;
 
 use super::{Page, View, lead_of};
 use crate::draw::block::{Block, block, head, nothing};
-use crate::draw::table::{Cell, Table, words};
+use crate::draw::table::{Cell, Table, numbers, words};
 use crate::draw::text::{Piece, counted, name, plain, strong, text};
-use crate::source::{BrokerSetting, Part, Told};
+use crate::source::{BrokerSetting, Part, Subscription, Told};
 
 pub fn page(view: &View<'_>) -> Page {
     let topic = view.query.get("topic");
@@ -18,12 +18,16 @@ pub fn page(view: &View<'_>) -> Page {
             .topic(topic)
             .map(|detail| detail.unwrap_or_default().settings),
     };
+    // Those of a topic have nothing to do with them.
+    let subscriptions = topic.is_none().then(|| view.source.subscriptions());
     let lead = lead_of(&settings, |settings| lead(settings));
     let document = view.document(|| {
         json!({
             "summary": plain(&lead),
             "untold": settings.as_ref().err(),
             "settings": settings.as_ref().ok(),
+            "subscriptions": subscriptions.as_ref().and_then(|told| told.as_ref().ok()),
+            "subscriptions_untold": subscriptions.as_ref().and_then(|told| told.as_ref().err()),
         })
     });
     let part = topic.map_or(Part::Settings, Part::Topic);
@@ -31,6 +35,7 @@ pub fn page(view: &View<'_>) -> Page {
     let mut blocks = vec![head("Configuration", &aside, &lead, &view.since(part))];
     if let Ok(settings) = &settings {
         blocks.push(set(settings));
+        blocks.extend(subscriptions.as_ref().map(of_clients));
         blocks.push(all(settings, view));
     }
     Page {
@@ -110,6 +115,38 @@ fn set(settings: &[BrokerSetting]) -> Block {
             true => nothing("Nothing was set: every setting has its default.", page),
             false => table("What was set", &rows, page),
         }
+    })
+}
+
+fn of_clients(subscriptions: &Told<Vec<Subscription>>) -> Block {
+    let note = "Subscriptions of client metrics (KIP-714): which clients push what, and how often. Set by kafka-client-metrics.sh. \
+                Clients that none of them matches push to an Ottla what the doctor needs, every ottla.telemetry.default.interval.ms.";
+    block("subscriptions", "What clients are asked for", note, |page| {
+        let subscriptions = match subscriptions {
+            Err(untold) => return nothing(&untold.to_string(), page),
+            Ok(all) if all.is_empty() => return nothing("No subscription is set.", page),
+            Ok(all) => all,
+        };
+        let columns = vec![
+            words("subscription"),
+            words("metrics"),
+            numbers("interval.ms"),
+            words("match"),
+        ];
+        let mut table = Table::new("Subscriptions of client metrics", columns);
+        for subscription in subscriptions {
+            let or = |value: &str, none: &str| match value {
+                "" => Cell::from(none),
+                value => Cell::from(Piece::Code(name(value))),
+            };
+            table.row(vec![
+                Cell::from(name(&subscription.name)),
+                or(&subscription.metrics, "none"),
+                Cell::from(subscription.interval_ms.as_str()),
+                or(&subscription.matching, "every client"),
+            ]);
+        }
+        table.draw(page);
     })
 }
 

@@ -1,16 +1,47 @@
 //! `/help/metrics`: how Prometheus reads this broker.
 
+use std::fmt::Display;
+
+use ottla_lab::markup::Markup;
 use serde_json::json;
 
 use super::{Page, View};
 use crate::draw::block::{Block, block, facts, head, nothing};
 use crate::draw::text::{Piece, link, plain, text};
 
-const SCRAPE: &str = "scrape_configs:
-  - job_name: ottla
-    scrape_interval: 15s
+/// Dashboards for Apache Kafka: their names, and the job of a scrape configuration that each needs.
+/// The guide of dashboards has the same.
+const DASHBOARDS: [(&str, &str); 3] = [
+    (
+        "kafka_exporter overview (7589), kafka-lag-exporter, kminion, Ottla’s own",
+        "  - job_name: kafka-exporter
+    params: {names: [kminion]}
     static_configs:
-      - targets: [\"127.0.0.1:9644\"]";
+      - targets: [\"127.0.0.1:9644\"]",
+    ),
+    (
+        "Strimzi Kafka, Strimzi Kafka Exporter",
+        "  - job_name: strimzi
+    static_configs:
+      - targets: [\"127.0.0.1:9644\"]
+        labels: {namespace: kafka, strimzi_io_cluster: ottla, kubernetes_pod_name: ottla-0, container: kafka}",
+    ),
+    (
+        "Confluent: kafka-cluster-kraft, kafka-topics-kraft, kafka-quotas",
+        "  - job_name: kafka-broker
+    params: {names: [confluent]}
+    static_configs:
+      - targets: [\"127.0.0.1:9644\"]
+        labels: {env: dev}
+  - job_name: kafka-controller
+    static_configs:
+      - targets: [\"127.0.0.1:9644\"]
+        labels: {env: dev}",
+    ),
+];
+
+/// The address in the jobs: that of a broker that was given no other.
+const TARGET: &str = "127.0.0.1:9644";
 
 const FAMILIES: [(&str, &str); 6] = [
     ("kafka_server_…", "traffic and request counts by Kafka’s names"),
@@ -49,7 +80,10 @@ pub fn page(view: &View<'_>) -> Page {
     Page {
         title: String::from("Metrics"),
         place: "/help/metrics",
-        json: view.document(|| json!({"summary": plain(&lead)})),
+        json: view.document(|| {
+            let jobs = DASHBOARDS.map(|(dashboards, job)| json!({"dashboards": dashboards, "job": job}));
+            json!({"summary": plain(&lead), "target": TARGET, "jobs": jobs})
+        }),
         blocks,
     }
 }
@@ -67,18 +101,34 @@ fn lead(is_here: bool) -> Vec<Piece> {
     }
 }
 
+const SCRAPE_NOTE: &str = "For a Prometheus on this machine: put the job of a dashboard below scrape_configs, and the address of this broker for the one in it. \
+    Which panels have an answer: docs/measurements/dashboards.md.";
+
+fn jobs(page: &mut Markup) {
+    for (index, (dashboards, job)) in DASHBOARDS.iter().enumerate() {
+        let id = format!("job-{index}");
+        page.leaf("h3", &[], dashboards);
+        page.leaf("pre", &[("tabindex", &"0"), ("id", &id)], job);
+        page.nest("p", &[], |page| {
+            let what = format!("Copy the job of {dashboards}");
+            let of_button: [(&'static str, &dyn Display); 4] = [
+                ("type", &"button"),
+                ("data-copy", &id),
+                ("aria-label", &what),
+                ("hidden", &""),
+            ];
+            page.leaf("button", &of_button, "Copy");
+        });
+    }
+}
+
 fn here() -> [Block; 2] {
     let families: Vec<(&str, String)> = FAMILIES
         .iter()
         .map(|(name, what)| (*name, (*what).to_owned()))
         .collect();
     [
-        block(
-            "scrape",
-            "Scrape configuration",
-            "For a Prometheus on this machine.",
-            |page| page.leaf("pre", &[("tabindex", &"0")], SCRAPE),
-        ),
+        block("scrape", "Scrape configuration", SCRAPE_NOTE, jobs),
         block(
             "families",
             "What is there",
@@ -86,4 +136,18 @@ fn here() -> [Block; 2] {
             |page| facts(&families, page),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_jobs_are_those_of_the_guide() {
+        let guide = include_str!("../../../../docs/guides/dashboards.md");
+        for (_, job) in DASHBOARDS {
+            assert!(guide.contains(job), "{job}");
+            assert!(job.contains(TARGET));
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! `/messages/T`: a look at records, with their batch's facts. Bounded; nothing is filtered on the
-//! broker by code of a user.
+//! `/messages/T`: a look at records, with their batch's facts, and a key or a value as a file.
+//! Bounded; nothing is filtered on the broker by code of a user.
 
 use std::str::FromStr;
 
@@ -12,10 +12,10 @@ use ottla_lab::markup::Markup;
 use ottla_lab::numbers::{bytes, count};
 use serde_json::{Value, json};
 
-use super::{Page, Query, View, draw_field};
+use super::{Page, Query, View, draw_field, follow};
 use crate::draw::block::{Block, block, head, nothing};
-use crate::draw::text::{Piece, clock_ms, counted, date, encoded, name, plain, strong, text};
-use crate::source::{Part, Peek, PeekFrom, Peeked, PeekedRecord, Told, Untold};
+use crate::draw::text::{Piece, clock_ms, counted, date, encoded, link, name, plain, strong, text};
+use crate::source::{Filter, JsonIs, Part, Peek, PeekFrom, Peeked, PeekedRecord, Source, Told, Untold};
 
 /// Records of one page.
 const RECORDS_MAX: usize = 50;
@@ -23,12 +23,62 @@ const RECORDS_MAX: usize = 50;
 /// Bytes of a field that are shown.
 const SHOWN_BYTES_MAX: usize = 4 * 1024;
 
+/// Bytes of a field that is no text that are shown.
+const HEXADECIMAL_BYTES_MAX: usize = 256;
+
+/// Bytes of a field that are asked for: those of the JSON.
+const FIELD_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest field that is sent as a file: as long as a batch may be.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// A complete key or value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub file_name: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Returns a field of the record at an offset: `part` is `key` or `value`.
+///
+/// - Errors: an HTTP status, and why.
+pub fn field(source: &dyn Source, topic: &str, part: &str, query: &Query) -> Result<Field, (u16, String)> {
+    let missing = |why: &str| (404, String::from(why));
+    let asked = ask(topic, query).map_err(|wrong| (400, wrong))?;
+    let PeekFrom::Offset(offset) = asked.from else {
+        return Err((400, String::from("?partition=N&offset=N names the record")));
+    };
+    let asked = Peek {
+        records_max: 1,
+        filter: Filter::default(),
+        field_bytes_max: FILE_BYTES_MAX,
+        ..asked
+    };
+    let peeked = source.peek(&asked).map_err(|untold| missing(&untold.0))?;
+    let record = peeked.records.into_iter().find(|record| record.offset == offset);
+    let record = record.ok_or_else(|| missing("there is no record at this offset"))?;
+    let bytes = match part {
+        "key" => record.key,
+        "value" => record.value,
+        _ => return Err(missing("a record has a key and a value")),
+    };
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
+    let plain: String = topic.chars().filter(is_plain).collect();
+    Ok(Field {
+        file_name: format!("{plain}-{}-{offset}.{part}", asked.partition),
+        bytes: bytes.ok_or_else(|| missing("the record has none"))?,
+    })
+}
+
 /// `None`: there is no topic of this name.
 pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
     if let Ok(None) = view.source.topic(topic) {
         return None;
     }
     let asked = ask(topic, view.query);
+    if let (Ok(ask), Some(_)) = (&asked, view.query.get("follow")) {
+        return Some(follow::page(view, ask));
+    }
     let peeked = match &asked {
         Ok(ask) => view.source.peek(ask),
         Err(wrong) => Err(Untold(wrong.clone())),
@@ -48,6 +98,12 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
             "records": known.iter().flat_map(|peeked| &peeked.records).map(json_of).collect::<Vec<Value>>(),
         })
     });
+    let mut more = vec![link(of_filter(&ask, "follow=1"), "Follow the end")];
+    let since = view.since(Part::Records(&ask));
+    if !since.is_empty() {
+        more.push(text(". "));
+        more.extend(since);
+    }
     Some(Page {
         title: format!("Records of {}", name(topic)),
         place: "/topics",
@@ -57,7 +113,7 @@ pub fn page(view: &View<'_>, topic: &str) -> Option<Page> {
                 &name(topic),
                 &format!("records of partition {}", ask.partition),
                 &lead,
-                &view.since(Part::Records(&ask)),
+                &more,
             ),
             records(&ask, &peeked, view.query),
         ],
@@ -69,8 +125,9 @@ fn first(topic: &str) -> Peek {
         topic: topic.to_owned(),
         partition: 0,
         from: PeekFrom::End,
-        containing: None,
+        filter: Filter::default(),
         records_max: RECORDS_MAX,
+        field_bytes_max: FIELD_BYTES_MAX,
     }
 }
 
@@ -87,8 +144,76 @@ fn ask(topic: &str, query: &Query) -> Result<Peek, String> {
     if let Some(offset) = query.get("offset") {
         ask.from = PeekFrom::Offset(whole(offset).ok_or_else(|| wants("offset", "a number", offset))?);
     }
-    ask.containing = query.get("containing").map(str::to_owned);
+    ask.filter = Filter {
+        containing: query.get("containing").map(str::to_owned),
+        key: query.get("key").map(str::to_owned),
+        json: json_is(query)?,
+    };
     Ok(ask)
+}
+
+/// - Errors: as of [`ask`].
+fn json_is(query: &Query) -> Result<Option<JsonIs>, String> {
+    let is = query.get("is").map(str::to_owned);
+    match query.get("pointer") {
+        None if is.is_some() => Err(String::from(
+            "is wants a pointer beside it: the place in the JSON of the value, as /customer/id.",
+        )),
+        None => Ok(None),
+        Some(pointer) if !pointer.starts_with('/') => {
+            Err(wants("pointer", "a JSON pointer as /customer/id", pointer))
+        }
+        Some(pointer) => Ok(Some(JsonIs {
+            pointer: pointer.to_owned(),
+            is,
+        })),
+    }
+}
+
+/// What a filter wants, as the end of a sentence: ` with “x”`; empty if it wants everything.
+pub fn wanted(filter: &Filter) -> String {
+    let quoted = |text: &String| format!("“{}”", name(text));
+    let of_json = |json: &JsonIs| {
+        let place = name(&json.pointer);
+        match &json.is {
+            None => format!("something at {place}"),
+            Some(is) => format!("{} at {place}", quoted(is)),
+        }
+    };
+    let parts: Vec<String> = [
+        filter.containing.as_ref().map(quoted),
+        filter.key.as_ref().map(|key| format!("the key {}", quoted(key))),
+        filter.json.as_ref().map(of_json),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", parts.join(" and ")),
+    }
+}
+
+/// The address of the same partition and filter, with more parameters.
+pub fn of_filter(ask: &Peek, more: &str) -> String {
+    let filter = &ask.filter;
+    let json = filter.json.as_ref();
+    let parameters = [
+        ("containing", filter.containing.as_ref()),
+        ("key", filter.key.as_ref()),
+        ("pointer", json.map(|json| &json.pointer)),
+        ("is", json.and_then(|json| json.is.as_ref())),
+    ];
+    let mut address = format!("?partition={}", ask.partition);
+    if !more.is_empty() {
+        address.push_str(&format!("&{more}"));
+    }
+    for (parameter, value) in parameters {
+        if let Some(value) = value {
+            address.push_str(&format!("&{parameter}={}", encoded(value)));
+        }
+    }
+    address
 }
 
 fn wants(parameter: &str, form: &str, found: &str) -> String {
@@ -116,19 +241,20 @@ fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
     };
     let (start, end) = (peeked.log_start, peeked.log_end);
     let range = |from: i64, to: i64| format!("{} to {}", shown_offset(from), shown_offset(to));
-    match (&ask.containing, peeked.records.first(), peeked.records.last()) {
+    let is_filtered = ask.filter != Filter::default();
+    match (is_filtered, peeked.records.first(), peeked.records.last()) {
         _ if end <= start => vec![text(format!("Partition {} holds no record.", ask.partition))],
-        (Some(wanted), _, _) => vec![
+        (true, _, _) => vec![
             strong(counted(peeked.records.len(), "record")),
             text(format!(
-                " with “{}” among {} before offset {}; the partition has {}.",
-                name(wanted),
+                "{} among {} before offset {}; the partition has {}.",
+                wanted(&ask.filter),
                 counted(peeked.looked_at, "record"),
                 shown_offset(peeked.next_offset),
                 range(start, end - 1),
             )),
         ],
-        (None, Some(first), Some(last)) => vec![
+        (false, Some(first), Some(last)) => vec![
             text("Offsets "),
             strong(range(first.offset, last.offset)),
             text(format!(" of {}.", range(start, end - 1))),
@@ -140,11 +266,11 @@ fn lead(ask: &Peek, peeked: &Told<Peeked>) -> Vec<Piece> {
     }
 }
 
-fn shown_offset(offset: i64) -> String {
+pub fn shown_offset(offset: i64) -> String {
     count(offset.max(0) as u64)
 }
 
-fn json_of(record: &PeekedRecord) -> Value {
+pub fn json_of(record: &PeekedRecord) -> Value {
     let mut object = json!({
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -175,16 +301,11 @@ fn put(object: &mut Value, field: &str, bytes: Option<&[u8]>) {
 }
 
 fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
-    let note = "The last records, or those from an offset or a time on; with a text, those of the next 10,000 records or 1 MiB that have it in key, \
-                value or header. Long fields are cut at 4 KiB; bytes that are no text are shown as hexadecimal numbers.";
+    let note = "The last records, or those from an offset or a time on; with a filter, those of the next 10,000 records or 1 MiB that meet it: \
+                a text in key, value or header, a key, or what is at a JSON pointer of the value. Long fields are cut at 4 KiB; bytes that are no text \
+                are shown as hexadecimal numbers.";
     block("records", "Records", note, |page| {
-        page.nest("form", &[("class", &"fil")], |page| {
-            draw_field("partition", "numeric", &ask.partition.to_string(), page);
-            for (parameter, mode) in [("offset", "numeric"), ("time", "text"), ("containing", "text")] {
-                draw_field(parameter, mode, query.get(parameter).unwrap_or_default(), page);
-            }
-            page.leaf("button", &[], "Show");
-        });
+        form(ask, &["offset", "time"], query, page);
         let peeked = match peeked {
             Err(untold) => return nothing(&untold.to_string(), page),
             Ok(peeked) => peeked,
@@ -195,7 +316,7 @@ fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
         match peeked.records.is_empty() {
             true => nothing("Nothing to show here.", page),
             false => page.nest("ol", &[("class", &"no")], |page| {
-                peeked.records.iter().for_each(|found| record(found, page))
+                peeked.records.iter().for_each(|found| record(ask, found, page))
             }),
         }
         if peeked.next_offset < peeked.log_end && peeked.looked_at > 0 {
@@ -207,14 +328,42 @@ fn records(ask: &Peek, peeked: &Told<Peeked>, query: &Query) -> Block {
     })
 }
 
-fn later(ask: &Peek, offset: i64) -> String {
-    let containing = ask.containing.as_deref().map(encoded);
-    let containing = containing.map_or_else(String::new, |text| format!("&containing={text}"));
-    format!("?partition={}&offset={offset}{containing}", ask.partition)
+/// Draws the form of a look: where, and which records.
+///
+/// - `places`: parameters that say from where.
+pub fn form(ask: &Peek, places: &[&'static str], query: &Query, page: &mut Markup) {
+    page.nest("form", &[("class", &"fil")], |page| {
+        draw_field("partition", "numeric", &ask.partition.to_string(), page);
+        for parameter in places.iter().chain(&["containing", "key", "pointer", "is"]) {
+            let mode = if *parameter == "offset" { "numeric" } else { "text" };
+            draw_field(parameter, mode, query.get(parameter).unwrap_or_default(), page);
+        }
+        if query.get("follow").is_some() {
+            page.shape(
+                "input",
+                &[("type", &"hidden"), ("name", &"follow"), ("value", &"1")],
+            );
+        }
+        page.leaf("button", &[], "Show");
+    });
 }
 
-fn record(record: &PeekedRecord, page: &mut Markup) {
-    page.nest("li", &[], |page| {
+fn later(ask: &Peek, offset: i64) -> String {
+    of_filter(ask, &format!("offset={offset}"))
+}
+
+fn record(ask: &Peek, record: &PeekedRecord, page: &mut Markup) {
+    let file = |part: &str, page: &mut Markup| {
+        let at = format!("partition={}&offset={}", ask.partition, record.offset);
+        let to = format!("/messages/{}/{part}?{at}", encoded(&ask.topic));
+        page.inline(
+            "a",
+            &[("href", &to), ("download", &"")],
+            format_args!("the whole {part}"),
+        );
+    };
+    let key = format!("o{}", record.offset);
+    page.nest("li", &[("data-key", &key)], |page| {
         page.nest("span", &[], |page| {
             page.inline("b", &[], count(record.offset.max(0) as u64));
             page.literal("<br>");
@@ -231,6 +380,10 @@ fn record(record: &PeekedRecord, page: &mut Markup) {
                 page.nest("p", &[("class", &"s")], |page| {
                     page.inline("span", &[("class", &"q")], "key ");
                     page.inline("code", &[], shown(key, record.key_bytes));
+                    if is_cut(key, record.key_bytes) {
+                        page.text(" ");
+                        file("key", page);
+                    }
                 });
             }
             match &record.value {
@@ -239,9 +392,14 @@ fn record(record: &PeekedRecord, page: &mut Markup) {
                     &[("class", &"q")],
                     "no value: with compaction it deletes the key",
                 ),
-                Some(value) => page.nest("pre", &[("tabindex", &"0")], |page| {
-                    page.text(shown(value, record.value_bytes))
-                }),
+                Some(value) => {
+                    page.nest("pre", &[("tabindex", &"0")], |page| {
+                        page.text(shown(value, record.value_bytes))
+                    });
+                    if is_cut(value, record.value_bytes) {
+                        page.nest("p", &[("class", &"s")], |page| file("value", page));
+                    }
+                }
             }
             for (key, value) in &record.headers {
                 page.nest("p", &[("class", &"s")], |page| {
@@ -259,8 +417,20 @@ fn record(record: &PeekedRecord, page: &mut Markup) {
     });
 }
 
+/// Whether [`shown`] leaves something out.
+fn is_cut(field: &[u8], complete_bytes: usize) -> bool {
+    let is_framed = field.first() == Some(&0);
+    let is_text = !is_framed && readable(&field[..field.len().min(SHOWN_BYTES_MAX)]).is_some();
+    complete_bytes
+        > if is_text {
+            SHOWN_BYTES_MAX
+        } else {
+            HEXADECIMAL_BYTES_MAX
+        }
+}
+
 /// Text as it is, JSON indented, everything else as hexadecimal numbers.
-fn shown(field: &[u8], complete_bytes: usize) -> String {
+pub fn shown(field: &[u8], complete_bytes: usize) -> String {
     let kept = &field[..field.len().min(SHOWN_BYTES_MAX)];
     let rest = complete_bytes.saturating_sub(kept.len());
     let more = if rest > 0 {
@@ -298,13 +468,12 @@ fn readable(field: &[u8]) -> Option<&str> {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    const SHOWN_MAX: usize = 256;
     let mut text: Vec<String> = bytes
         .iter()
-        .take(SHOWN_MAX)
+        .take(HEXADECIMAL_BYTES_MAX)
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    if bytes.len() > SHOWN_MAX {
+    if bytes.len() > HEXADECIMAL_BYTES_MAX {
         text.push(String::from("…"));
     }
     text.join(" ")
@@ -335,7 +504,7 @@ mod tests {
     #[test]
     fn a_question_names_what_is_wrong_with_it() {
         let asked = |text: &str| {
-            ask("orders", &Query::read(text)).map(|ask| (ask.partition, ask.from, ask.containing))
+            ask("orders", &Query::read(text)).map(|ask| (ask.partition, ask.from, ask.filter.containing))
         };
         assert_eq!(asked(""), Ok((0, PeekFrom::End, None)));
         assert_eq!(
@@ -363,6 +532,11 @@ mod tests {
             ("partition=x", "partition wants a number, not x."),
             ("offset=1e3", "offset wants a number, not 1e3."),
             ("time=noon", "time wants a time as"),
+            (
+                "pointer=customer",
+                "pointer wants a JSON pointer as /customer/id, not customer.",
+            ),
+            ("is=7", "is wants a pointer beside it"),
         ] {
             let error = asked(question).unwrap_err();
             assert!(error.starts_with(wrong), "{error}");
@@ -373,6 +547,10 @@ mod tests {
     fn a_later_look_keeps_what_was_looked_for() {
         let ask = ask("orders", &Query::read("partition=2&containing=a%26b&time=0")).unwrap();
         assert_eq!(later(&ask, 70), "?partition=2&offset=70&containing=a%26b");
+        let question = "key=k&pointer=/a~1b&is=1%262";
+        let ask = super::ask("orders", &Query::read(question)).unwrap();
+        assert_eq!(of_filter(&ask, ""), "?partition=0&key=k&pointer=%2Fa~1b&is=1%262");
+        assert_eq!(wanted(&ask.filter), " with the key “k” and “1&2” at /a~1b");
     }
 
     #[test]
@@ -383,6 +561,16 @@ mod tests {
         assert_eq!(shown(&[0xff, 0xfe], 2), "ff fe");
         let long = shown(&[b'x'; 100_000], 10_000_000);
         assert!(long.len() < 5_000 && long.ends_with("more"), "{}", long.len());
+        for (field, complete_bytes, expected) in [
+            (&b"plain"[..], 5, false),
+            (&[b'x'; 4_096], 4_096, false),
+            (&[b'x'; 4_096], 4_097, true),
+            (&[0xff; 256], 256, false),
+            (&[0xff; 257], 257, true),
+            (&[0; 300], 300, true),
+        ] {
+            assert_eq!(is_cut(field, complete_bytes), expected, "{complete_bytes}");
+        }
         assert!(!shown("a\u{202e}b\u{1b}[31m".as_bytes(), 9).contains(['\u{202e}', '\u{1b}']));
         assert_eq!(shown(&"å".as_bytes()[..1], 1), "");
     }

@@ -6,6 +6,7 @@ pub mod overview;
 pub mod topics;
 pub mod partition;
 pub mod messages;
+pub mod follow;
 pub mod clients;
 pub mod client;
 pub mod chain;
@@ -30,6 +31,7 @@ use crate::draw::block::Block;
 use crate::draw::text::{Piece, clock, decoded, encoded, text};
 use crate::series::{Minute, Series};
 use crate::source::{Counts, Part, Source, Told};
+use crate::tail::Tails;
 
 /// The version of the JSON of pages; raised when a field changes its meaning.
 pub const VERSION: u32 = 1;
@@ -56,19 +58,26 @@ pub enum Form {
 pub struct View<'a> {
     pub source: &'a dyn Source,
     pub series: &'a Series,
+    pub tails: &'a Tails,
     pub query: &'a Query,
     pub form: Form,
 }
 
 impl View<'_> {
-    /// The JSON of the page, made only for those who ask for it: it has all rows of a list.
+    /// The JSON of the page, made only for those who ask for it: it has all rows of a list, and no
+    /// blanks, which are a third of a long one.
     pub fn document<T: Serialize>(&self, content: impl FnOnce() -> T) -> String {
         match self.form {
             Form::Html => String::new(),
-            Form::Json => json_text(&Document {
-                version: VERSION,
-                content: content(),
-            }),
+            Form::Json => {
+                let document = Document {
+                    version: VERSION,
+                    content: content(),
+                };
+                // Keys of the documents' maps are strings, so they always have a JSON form.
+                let text = serde_json::to_string(&document).unwrap_or_default();
+                format!("{text}\n")
+            }
         }
     }
 
@@ -229,7 +238,7 @@ struct Document<T> {
     content: T,
 }
 
-/// Keys of the documents' maps are strings, so they always have a JSON form.
+/// The JSON of an answer that is no page, for people and programs.
 pub fn json_text(document: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
     text.push('\n');

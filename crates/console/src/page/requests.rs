@@ -1,4 +1,4 @@
-//! `/requests`: the slowest of the last minute, stage by stage.
+//! `/requests`: the slowest of the last minute, or of each minute of the last hour, stage by stage.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Page, Query, View, draw_choice, lead_of};
 use crate::draw::bar::Stages;
 use crate::draw::block::{Block, block, head, nothing};
-use crate::draw::text::{Keys, Piece, address, clock_ms, name, plain, strong, text};
+use crate::draw::text::{Keys, Piece, address, clock_ms, counted, name, plain, strong, text};
 use crate::source::{SlowRequest, Told};
 use crate::stage::{STAGE_COUNT, Stage, dominant, own_micros};
 
@@ -16,8 +16,14 @@ use crate::stage::{STAGE_COUNT, Stage, dominant, own_micros};
 const SHOWN_MAX: usize = 30;
 
 pub fn page(view: &View<'_>) -> Page {
-    let requests = view.source.slow_requests();
-    let lead = lead_of(&requests, |requests| lead(requests));
+    let is_hour = view.query.get("of") == Some("hour");
+    let requests = match is_hour {
+        false => view.source.slow_requests(),
+        // What a source does not tell of a minute, it does not tell of an hour.
+        true => view.source.slow_requests().map(|_| view.series.worst.requests()),
+    };
+    let period = if is_hour { "hour" } else { "minute" };
+    let lead = lead_of(&requests, |requests| lead(requests, period));
     let shown: Vec<Value> = requests.iter().flatten().map(json_of).collect();
     let document = view.document(|| {
         json!({
@@ -31,7 +37,12 @@ pub fn page(view: &View<'_>) -> Page {
         place: "/requests",
         json: document,
         blocks: vec![
-            head("Slow requests", "the last minute, slowest first", &lead, &[]),
+            head(
+                "Slow requests",
+                &format!("the last {period}, slowest first"),
+                &lead,
+                &[],
+            ),
             waterfalls(&requests, view.query),
         ],
     }
@@ -64,9 +75,11 @@ fn stages(request: &SlowRequest) -> Stages {
     Stages::of_ms(ms)
 }
 
-fn lead(requests: &[SlowRequest]) -> Vec<Piece> {
+fn lead(requests: &[SlowRequest], period: &str) -> Vec<Piece> {
     let Some(slowest) = requests.first() else {
-        return vec![text("No request has been answered in the last minute.")];
+        return vec![text(format!(
+            "No request has been answered in the last {period}."
+        ))];
     };
     let mut pieces = vec![
         text("The slowest took "),
@@ -85,7 +98,8 @@ fn lead(requests: &[SlowRequest]) -> Vec<Piece> {
 }
 
 fn waterfalls(requests: &Told<Vec<SlowRequest>>, query: &Query) -> Block {
-    let note = "The first is unfolded: each step at its time. All bars have one scale. Waits that the client asked for are hatched and count for nothing.";
+    let note = "The first is unfolded: each step at its time. All bars have one scale. Waits that the client asked for are hatched and count for nothing. \
+                Of the last hour the ten slowest of each minute are kept.";
     block("requests", "Stage by stage", note, |page| {
         let requests = match requests {
             Err(untold) => return nothing(&untold.to_string(), page),
@@ -96,15 +110,17 @@ fn waterfalls(requests: &Told<Vec<SlowRequest>>, query: &Query) -> Block {
             query.get("api").is_none_or(|api| request.api == api)
                 && query
                     .get("client")
-                    .is_none_or(|client| request.client_id == client)
+                    .is_none_or(|client| &*request.client_id == client)
                 && query.get("stage").is_none_or(|stage| {
                     dominant(&request.stage_micros).is_some_and(|dominant| dominant.name() == stage)
                 })
         };
-        let found: Vec<&SlowRequest> = requests.iter().filter(is_wanted).take(SHOWN_MAX).collect();
+        let mut found: Vec<&SlowRequest> = requests.iter().filter(is_wanted).collect();
+        let cut = found.len().saturating_sub(SHOWN_MAX);
+        found.truncate(SHOWN_MAX);
         if found.is_empty() {
             let why = match requests.is_empty() {
-                true => "Every answered request of the last minute is a candidate; there is none.",
+                true => "Every answered request is a candidate; there is none.",
                 false => "None of the slowest requests is of this kind.",
             };
             return nothing(why, page);
@@ -121,6 +137,13 @@ fn waterfalls(requests: &Told<Vec<SlowRequest>>, query: &Query) -> Block {
                 waterfall(request, index == 0, full_ms, &mut keys, page);
             }
         });
+        if cut > 0 {
+            let cut = counted(cut, "faster one");
+            nothing(
+                &format!("Not shown: {cut}. Choose an API, a client or a stage."),
+                page,
+            );
+        }
     })
 }
 
@@ -157,10 +180,10 @@ fn axis(full_ms: f64, page: &mut Markup) {
 fn waterfall(request: &SlowRequest, is_unfolded: bool, full_ms: f64, keys: &mut Keys, page: &mut Markup) {
     let stages = stages(request);
     let at = request.finished_at_ms.to_string();
-    let key = keys.of(&[&request.api, &request.client_id, &at]);
+    let key = keys.of(&[request.api, &request.client_id, &at]);
     page.nest("li", &[("data-key", &key)], |page| {
         page.nest("span", &[], |page| {
-            page.inline("b", &[], &request.api);
+            page.inline("b", &[], request.api);
             page.text(" ");
             page.inline(
                 "a",
@@ -201,7 +224,10 @@ fn filter(requests: &[SlowRequest], query: &Query, page: &mut Markup) {
         .filter_map(|request| dominant(&request.stage_micros));
     let stages = stages.map(Stage::name).collect();
     page.nest("form", &[("class", &"fil")], |page| {
-        choice("API", "api", "all", unique(|request| &request.api), page);
+        let periods = [("", "minute"), ("hour", "hour")];
+        let periods = periods.map(|(value, period)| (value, format!("the last {period}")));
+        draw_choice("of", "of", periods.into_iter(), query, page);
+        choice("API", "api", "all", unique(|request| request.api), page);
         choice(
             "client",
             "client",

@@ -9,7 +9,8 @@ use ottla_client::config::Config;
 use ottla_console::reports::Reports;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, AsOf, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
-    Part, PartitionDetail, Peek, Peeked, SetQuota, SlowRequest, Source, Told, Topic, TopicDetail, Untold,
+    Part, PartitionDetail, Peek, PeekFrom, Peeked, SetQuota, SlowRequest, Source, Subscription, Told, Topic,
+    TopicDetail, Untold,
 };
 use ottla_lab::doctor::Snapshot;
 use ottla_lab::doctor::diagnosis::Examination;
@@ -31,6 +32,9 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 /// One topic, a look at records, open transactions: what changes while it is shown.
 const KEPT_SHORTLY: Duration = Duration::from_secs(5);
 
+/// Answers with longer fields are not kept.
+const KEPT_FIELD_BYTES_MAX: usize = 64 * 1024;
+
 pub struct Cluster {
     identity: Identity,
     /// The broker whose settings are shown.
@@ -47,6 +51,7 @@ pub struct Cluster {
     groups: Kept<Arc<Groups>>,
     quotas: Kept<Vec<SetQuota>>,
     settings: Kept<Vec<BrokerSetting>>,
+    subscriptions: Kept<Vec<Subscription>>,
     records: KeptBy<Peek, Peeked>,
     access: Kept<Access>,
     authorizer: Kept<Arc<Authorizer>>,
@@ -96,6 +101,7 @@ impl Cluster {
             groups: Kept::new(KEPT_FOR),
             quotas: Kept::new(KEPT_FOR),
             settings: Kept::new(KEPT_FOR),
+            subscriptions: Kept::new(KEPT_FOR),
             records: KeptBy::new(KEPT_SHORTLY),
             access: Kept::new(KEPT_FOR),
             authorizer: Kept::new(KEPT_FOR),
@@ -166,6 +172,10 @@ impl Source for Cluster {
         })
     }
 
+    fn is_sampled_unviewed(&self) -> bool {
+        false
+    }
+
     fn groups(&self) -> Told<Arc<Groups>> {
         self.groups.get(|| groups::list(&self.admin).map(Arc::new))
     }
@@ -187,15 +197,27 @@ impl Source for Cluster {
             .get(|| settings::of_broker(&self.admin, self.broker))
     }
 
+    fn subscriptions(&self) -> Told<Vec<Subscription>> {
+        self.subscriptions.get(|| settings::subscriptions(&self.admin))
+    }
+
     fn peek(&self, ask: &Peek) -> Told<Peeked> {
+        let look = || records::peek(&self.admin, &self.config, ask);
         match self.shows_records {
-            true => self
-                .records
-                .get(ask, || records::peek(&self.admin, &self.config, ask)),
+            // What is asked once, and may be long, is not kept.
+            true if matches!(ask.from, PeekFrom::Since(_)) || ask.field_bytes_max > KEPT_FIELD_BYTES_MAX => {
+                look()
+            }
+            true => self.records.get(ask, look),
             false => Err(Untold(String::from(
                 "Records are shown only where --listen is a loopback address or --token-file is given: this one can be reached from other machines.",
             ))),
         }
+    }
+
+    /// A look opens a connection of its own.
+    fn look_interval_ms(&self) -> u64 {
+        KEPT_SHORTLY.as_millis() as u64
     }
 
     fn access(&self) -> Told<Access> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ottla_broker::admin::records::{COMPARED_MAX, FIELD_BYTES_MAX};
+use ottla_broker::admin::records::COMPARED_MAX;
 use ottla_client::Error;
 use ottla_client::admin::{Admin, OffsetSpec, TopicPartition};
 use ottla_client::config::Config;
@@ -51,6 +51,7 @@ fn look(admin: &Admin, config: &Config, ask: &Peek) -> Result<Peeked, Error> {
     };
     let from = match ask.from {
         PeekFrom::End => peeked.log_end.saturating_sub(ask.tail_offsets()),
+        PeekFrom::Since(offset) => offset.max(peeked.log_end.saturating_sub(ask.tail_offsets())),
         PeekFrom::Offset(offset) => offset,
         // Later than every record is −1.
         PeekFrom::Time(at_ms) => match of(OffsetSpec::Timestamp(at_ms))? {
@@ -58,7 +59,8 @@ fn look(admin: &Admin, config: &Config, ask: &Peek) -> Result<Peeked, Error> {
             offset => offset,
         },
     };
-    peeked.next_offset = from.max(peeked.log_start);
+    peeked.from_offset = from.max(peeked.log_start);
+    peeked.next_offset = peeked.from_offset;
     if peeked.next_offset < peeked.log_end {
         read(config, &partition, ask, &mut peeked)?;
     }
@@ -90,8 +92,8 @@ fn read(config: &Config, partition: &TopicPartition, ask: &Peek, into: &mut Peek
                 return Ok(());
             }
             let headers = record.headers.iter().map(|header| header.value);
-            if ask.wants([record.key, record.value].into_iter().chain(headers)) {
-                into.records.push(peeked(&record));
+            if ask.filter.wants(record.key, record.value, headers) {
+                into.records.push(peeked(&record, ask.field_bytes_max));
             }
             bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
             into.looked_at += 1;
@@ -101,8 +103,8 @@ fn read(config: &Config, partition: &TopicPartition, ask: &Peek, into: &mut Peek
     Ok(())
 }
 
-fn peeked(record: &ConsumerRecord<'_>) -> PeekedRecord {
-    let cut = |field: &[u8]| field[..field.len().min(FIELD_BYTES_MAX)].to_vec();
+fn peeked(record: &ConsumerRecord<'_>, field_bytes_max: usize) -> PeekedRecord {
+    let cut = |field: &[u8]| field[..field.len().min(field_bytes_max)].to_vec();
     PeekedRecord {
         offset: record.offset,
         timestamp_ms: record.timestamp,

@@ -6,7 +6,7 @@ use ottla_client::admin::{
     Admin, ConfigEntries, ConfigEntry, ConfigResource, ConfigResourceKind, ConfigSource, NodeId, QuotaEntity,
     QuotaFilter,
 };
-use ottla_console::source::{BrokerSetting, SetQuota, Told, Untold};
+use ottla_console::source::{BrokerSetting, SetQuota, Subscription, Told, Untold};
 
 use super::cluster::untold;
 
@@ -20,6 +20,25 @@ pub fn of_broker(admin: &Admin, broker: NodeId) -> Told<Vec<BrokerSetting>> {
 pub fn of_topic(admin: &Admin, topic: &str) -> Told<Vec<BrokerSetting>> {
     let entries = entries(admin, ConfigResource::topic(topic))?;
     Ok(of(entries, |source| source == ConfigSource::Topic))
+}
+
+/// Subscriptions of client metrics.
+pub fn subscriptions(admin: &Admin) -> Told<Vec<Subscription>> {
+    let listed = admin.list_client_metrics_subscriptions().wait();
+    let listed = listed.map_err(|error| untold(&error))?;
+    let names: Vec<&str> = listed.iter().map(|resource| resource.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let described = admin.describe_client_metrics_subscriptions(&names).wait();
+    let described = described.map_err(|error| untold(&error))?;
+    // One that was deleted meanwhile is no longer there to be shown.
+    let told = described.into_iter().filter_map(|(resource, entries)| {
+        let entries = entries.ok()?;
+        let value = |key: &str| entries.get(key)?.value.as_deref();
+        Some(Subscription::of(resource.name.clone(), value))
+    });
+    Ok(told.collect())
 }
 
 /// Quotas as they are set.

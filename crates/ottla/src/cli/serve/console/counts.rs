@@ -1,8 +1,5 @@
 //! The broker's counts, and its slowest requests.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use ottla_broker::AdminView;
 use ottla_broker::activity::Stage;
 use ottla_broker::admin::prometheus::resident_bytes;
@@ -37,17 +34,19 @@ pub fn read(view: &AdminView) -> Counts {
     }
 }
 
-/// Partitions of one topic are neighbours in the list of all.
+/// By name.
 fn of_topics(view: &AdminView) -> Vec<TopicCounts> {
-    let mut topics: BTreeMap<Arc<str>, TopicCounts> = BTreeMap::new();
+    let mut topics: Vec<TopicCounts> = Vec::new();
     for partition in view.node.storage.partitions.all() {
         let traffic = partition.traffic();
-        let topic = topics
-            .entry(partition.topic.clone())
-            .or_insert_with(|| TopicCounts {
+        // Partitions of one topic are neighbours in the list of all.
+        if topics.last().is_none_or(|topic| topic.name != partition.topic) {
+            topics.push(TopicCounts {
                 name: partition.topic.clone(),
                 ..TopicCounts::default()
             });
+        }
+        let Some(topic) = topics.last_mut() else { continue };
         topic.records_in += traffic.records_in;
         topic.bytes_in += traffic.bytes_in;
         topic.bytes_out += traffic.bytes_out;
@@ -57,7 +56,8 @@ fn of_topics(view: &AdminView) -> Vec<TopicCounts> {
         topic.failed_produce_requests += requests.produce_failed;
         topic.failed_fetch_requests += requests.fetch_failed;
     }
-    topics.into_values().collect()
+    topics.sort_by(|one, other| one.name.cmp(&other.name));
+    topics
 }
 
 fn of_api(name: &'static str, records: &ApiRecords) -> ApiCounts {
@@ -97,15 +97,16 @@ fn disk(view: &AdminView) -> Option<Disk> {
 pub fn slow_requests(view: &AdminView) -> Vec<SlowRequest> {
     let now = view.clock.moment();
     let wall_clock_ms = view.clock.timestamp().0;
-    let totals = view.records.totals(now);
-    let slowest = totals.slowest.iter().take(SLOWEST_MAX);
+    let slowest = view.records.slowest(now);
     slowest
+        .into_iter()
+        .take(SLOWEST_MAX)
         .map(|slow| {
             let request = &slow.request;
             let age_ms = (now.micros_since(request.finished) / 1_000) as i64;
             SlowRequest {
-                api: request.api_key.name().to_owned(),
-                client_id: slow.client_id.to_string(),
+                api: request.api_key.name(),
+                client_id: slow.client_id.clone(),
                 finished_at_ms: wall_clock_ms - age_ms,
                 request_bytes: u64::from(request.request_bytes),
                 reply_bytes: request.reply_bytes,

@@ -17,7 +17,7 @@ use ottla_console::server;
 use ottla_console::site::Site;
 use ottla_console::source::{
     Access, AccessAnswer, AccessQuestion, BrokerSetting, Counts, Groups, Identity, OpenTransaction,
-    PartitionDetail, Peek, Peeked, SetQuota, SlowRequest, Source, Told, Topic, TopicDetail,
+    PartitionDetail, Peek, Peeked, SetQuota, SlowRequest, Source, Subscription, Told, Topic, TopicDetail,
 };
 use ottla_console::trend::Progress;
 use ottla_lab::doctor::Snapshot;
@@ -113,6 +113,10 @@ impl Source for InProcess {
 
     fn settings(&self) -> Told<Vec<BrokerSetting>> {
         Ok(settings::of_broker(&self.view))
+    }
+
+    fn subscriptions(&self) -> Told<Vec<Subscription>> {
+        Ok(settings::subscriptions(&self.view))
     }
 
     fn peek(&self, ask: &Peek) -> Told<Peeked> {

@@ -22,15 +22,17 @@ pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
             topic: &ask.topic,
             partition: ask.partition,
             from: match ask.from {
-                PeekFrom::End => LookFrom::Tail(ask.tail_offsets()),
+                PeekFrom::End => tail(ask, 0),
+                PeekFrom::Since(offset) => tail(ask, offset),
                 PeekFrom::Offset(offset) => LookFrom::Offset(offset),
                 PeekFrom::Time(at_ms) => LookFrom::Time(at_ms),
             },
             is_wanted: &|record| {
                 let headers = record.headers.iter().map(|header| header.value);
-                ask.wants([record.key, record.value].into_iter().chain(headers))
+                ask.filter.wants(record.key, record.value, headers)
             },
             records_max: ask.records_max,
+            field_bytes_max: ask.field_bytes_max,
         },
     );
     let look = look.map_err(Untold)?;
@@ -38,11 +40,19 @@ pub fn peek(view: &AdminView, ask: &Peek) -> Told<Peeked> {
         partition_count: i32::try_from(look.partition_count).unwrap_or(i32::MAX),
         log_start: look.log_start,
         log_end: look.end,
+        from_offset: look.from_offset,
         records: look.records.into_iter().map(record).collect(),
         looked_at: look.looked_at,
         next_offset: look.next_offset,
         note: look.note,
     })
+}
+
+fn tail(ask: &Peek, not_before: i64) -> LookFrom {
+    LookFrom::Tail {
+        offsets: ask.tail_offsets(),
+        not_before,
+    }
 }
 
 fn shows_records(config: &NodeConfig) -> bool {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ottla_broker::AdminView;
 use ottla_broker::effective_config::{self, EffectiveValue};
-use ottla_console::source::{BrokerSetting, SetQuota};
+use ottla_broker::{AdminView, ConfigResourceType};
+use ottla_console::source::{BrokerSetting, SetQuota, Subscription};
 
 /// Sources of DescribeConfigs (KIP-226) that mean: set by a person.
 const FILE: i8 = 4;
@@ -14,6 +14,21 @@ const DEFAULT: i8 = 5;
 pub fn of_broker(view: &AdminView) -> Vec<BrokerSetting> {
     let image = view.node.image().clone();
     of(effective_config::describe_broker(&image), FILE)
+}
+
+/// Subscriptions of client metrics.
+pub fn subscriptions(view: &AdminView) -> Vec<Subscription> {
+    let image = view.node.image().clone();
+    let all = image.configs.iter();
+    let all = all.filter(|(resource, _)| resource.resource_type == ConfigResourceType::ClientMetrics);
+    all.map(|(resource, values)| {
+        let values = effective_config::describe_client_metrics(values);
+        Subscription::of(resource.name.to_string(), |key| {
+            let found = values.iter().find(|value| &*value.name == key);
+            found.and_then(|value| value.value.as_deref())
+        })
+    })
+    .collect()
 }
 
 /// Quotas as they are set.
