@@ -2,8 +2,9 @@
 // accessibility, errors, requests to other origins, sideways scrolling, pages without script, keys,
 // and that a live page keeps its focus. `cargo xtask console` installs what is imported here.
 //
-// usage: node walk.mjs --chromium PATH --live URL [--states DIRECTORY] [--shots DIRECTORY] [--pictures DIRECTORY]
-import { createServer } from "node:http";
+// usage: node walk.mjs --chromium PATH [--live URL] [--states DIRECTORY] [--brief yes] [--shots DIRECTORY] [--pictures DIRECTORY]
+//   --brief yes: every page in the size and colours that differ most
+import { createServer, get } from "node:http";
 import { mkdirSync, readFileSync, readdirSync, existsSync } from "node:fs";
 import { join, normalize } from "node:path";
 import puppeteer from "puppeteer-core";
@@ -12,6 +13,9 @@ const options = Object.fromEntries(process.argv.slice(2).join(" ").split("--").f
   .map((part) => part.trim().split(" ")).map(([name, ...rest]) => [name, rest.join(" ")]));
 const axe = readFileSync(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const SIZES = [["wide", 1440, 900], ["tablet", 768, 1024], ["phone", 320, 720]];
+// What differs most, where there is no time for all.
+const BRIEF = ["light wide", "dark phone"];
+const isBrief = options.brief === "yes";
 const problems = [];
 let checks = 0;
 const check = (isFine, what) => {
@@ -37,9 +41,13 @@ const serveFiles = (directory) => new Promise((resolve) => {
       response.writeHead(404).end();
       return;
     }
+    if (server.isGone) {
+      request.destroy();
+      return;
+    }
     const policy = isReport ? FRAMED_POLICY : POLICY;
     response.writeHead(200, { "content-type": TYPES[file.split(".").pop()], "content-security-policy": policy });
-    response.end(readFileSync(file));
+    response.end(server.change ? server.change(readFileSync(file, "utf8")) : readFileSync(file));
   });
   server.listen(0, "127.0.0.1", () => resolve(server));
 });
@@ -50,8 +58,13 @@ const browser = await puppeteer.launch({
 });
 
 // Opens an address and returns the page, with everything that went wrong in `page.wrong`.
-const open = async (address, { scheme = "light", width = 1440, height = 900, script = true } = {}) => {
+//   haste: how much faster its script's clock runs
+const open = async (address, { scheme = "light", width = 1440, height = 900, script = true, haste = 1 } = {}) => {
   const page = await browser.newPage();
+  await page.evaluateOnNewDocument((haste) => {
+    const later = window.setTimeout;
+    window.setTimeout = (work, ms = 0, ...rest) => later(work, ms / haste, ...rest);
+  }, haste);
   page.wrong = [];
   const own = new URL(address).origin;
   // A 404 of /events on a page from a file is no error of the page.
@@ -73,31 +86,46 @@ const open = async (address, { scheme = "light", width = 1440, height = 900, scr
 };
 
 const violations = async (page) => {
-  // By the debugger, which the page's policy does not bind; a report in its sandbox answers nothing.
-  await page.evaluate(axe);
   const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"], iframes: false }));
   return found.violations.map((one) => `${one.id}: ${one.nodes.slice(0, 2).map((node) => node.html.slice(0, 140)).join(" | ")} ${one.nodes[0]?.failureSummary?.split("\n")[1] ?? ""}`);
 };
 
+// One load of a page, in every size and colour.
 const inspect = async (address, name) => {
+  const page = await open(address);
+  // By the debugger, which the page's policy does not bind; a report in its sandbox answers nothing.
+  await page.evaluate(axe);
   for (const scheme of ["light", "dark"]) {
     for (const [size, width, height] of SIZES) {
-      const page = await open(address, { scheme, width, height });
+      if (isBrief && !BRIEF.includes(`${scheme} ${size}`)) continue;
+      await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+      await page.setViewport({ width, height });
       const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       check(over <= 0, `${name} ${scheme} ${size}: ${over} px sideways`);
       if (size !== "tablet") {
         for (const violation of await violations(page)) check(false, `${name} ${scheme} ${size}: axe ${violation}`);
       }
-      for (const wrong of page.wrong) check(false, `${name} ${scheme} ${size}: ${wrong}`);
-      checks += 2;
+      checks += 1;
       if (options.shots) await page.screenshot({ path: join(options.shots, `${name.replaceAll(/[^\w-]/g, "_")}-${size}-${scheme}.png`), fullPage: true });
-      await page.close();
     }
   }
-  const page = await open(address, { script: false });
-  const text = await page.$eval("main", (main) => main.textContent.trim().length);
-  check(text > 40, `${name}: without script the page has ${text} letters`);
+  for (const wrong of page.wrong) check(false, `${name}: ${wrong}`);
+  checks += 1;
   await page.close();
+  if (isBrief) return;
+  const plain = await open(address, { script: false });
+  const text = await plain.$eval("main", (main) => main.textContent.trim().length);
+  check(text > 40, `${name}: without script the page has ${text} letters`);
+  await plain.close();
+};
+
+// Two pages at a time, but for pictures: Chromium draws only the page in front.
+const inspectAll = async (pages) => {
+  const rest = [...pages];
+  const work = async () => {
+    for (let next = rest.shift(); next; next = rest.shift()) await inspect(...next);
+  };
+  await Promise.all(options.shots ? [work()] : [work(), work()]);
 };
 
 // Tab reaches the skip link first, then the navigation; the focus is always visible.
@@ -184,6 +212,7 @@ const streamed = async (server, origin) => {
   check(await said() === "It keeps up.", `a verdict that changed too soon is announced later: ${await said()}`);
   client.end();
   await client.waitForFunction(() => document.getElementById("live-text").textContent.startsWith("connection lost"), { timeout: 15000 });
+  await client.evaluate(axe);
   for (const violation of await violations(client)) check(false, `connection lost: axe ${violation}`);
   if (options.shots) await client.screenshot({ path: join(options.shots, "lost-wide-light.png") });
   await client.close();
@@ -209,6 +238,118 @@ const streamed = async (server, origin) => {
   check(topics.wrong.length === 0, `streamed: ${topics.wrong.join("; ")}`);
   await topics.close();
   server.streams = null;
+};
+
+const liveText = (page) => page.$eval("#live-text", (text) => text.textContent);
+const until = (page, begin) => page.waitForFunction((begin) => document.getElementById("live-text").textContent.startsWith(begin), { timeout: 30000 }, begin);
+
+// A proxy that takes the stream and passes nothing on: the page asks for itself every five seconds,
+// keeps its focus, says when the broker is gone, and that it is back.
+const heldBack = async (server, origin) => {
+  server.streams = [];
+  const page = await open(`${origin}/loaded/topics.html`, { haste: 20 });
+  await page.evaluate(() => document.querySelectorAll("#topics tbody th a")[1].focus());
+  const focused = () => page.evaluate(() => document.activeElement.textContent);
+  const before = await focused();
+  server.change = (text) => text.replaceAll("7 days", "9 days");
+  await until(page, "every 5 s");
+  check(await page.$eval("#topics", (block) => block.textContent.includes("9 days")), "a page whose stream is held back asks for itself");
+  check(await focused() === before, "the focus stays where the page asks for itself");
+  check(server.streams.length === 1 && server.streams[0].isGone, "the stream that is held back is closed");
+  server.change = (text) => text.replaceAll("7 days", "11 days");
+  await page.waitForFunction(() => document.getElementById("topics").textContent.includes("11 days"), { timeout: 30000 });
+  await page.click("#freeze");
+  check((await liveText(page)).startsWith("frozen at"), `it can be frozen: ${await liveText(page)}`);
+  server.change = (text) => text.replaceAll("7 days", "13 days");
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  check(await page.$eval("#topics", (block) => block.textContent.includes("11 days")), "a frozen page asks for nothing");
+  await page.click("#freeze");
+  await until(page, "every 5 s");
+  page.wrong.length = 0;
+  server.isGone = true;
+  await until(page, "connection lost");
+  server.isGone = false;
+  await until(page, "every 5 s");
+  await page.close();
+  server.streams = server.change = null;
+};
+
+// The same before a broker.
+const throughProxy = async (live) => {
+  const proxy = createServer((request, response) => {
+    // Host stays as it is: what its Origin does not fit is refused.
+    const passed = get(new URL(request.url, live), { headers: request.headers }, (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      // What is buffered comes when its source ends, which a stream of events does not.
+      const pieces = [];
+      answer.on("data", (piece) => pieces.push(piece));
+      answer.on("end", () => response.end(Buffer.concat(pieces)));
+    });
+    passed.on("error", () => response.destroy());
+    response.on("close", () => passed.destroy());
+  });
+  await new Promise((resolve) => { proxy.listen(0, "127.0.0.1", resolve); });
+  const page = await open(`http://127.0.0.1:${proxy.address().port}/`, { haste: 10 });
+  await until(page, "every 5 s");
+  const first = await page.$eval("main", (main) => main.textContent);
+  await page.waitForFunction((first) => document.querySelector("main").textContent !== first, { timeout: 60000 }, first);
+  check(page.wrong.length === 0, `through a proxy: ${page.wrong.join("; ")}`);
+  await page.close();
+  proxy.closeAllConnections();
+  proxy.close();
+};
+
+// A partition that is written to faster than it can be read: what is sent of it, and what is counted.
+const followed = async (live) => {
+  const page = await open(new URL("/messages/orders?follow=1", live).href);
+  const session = await page.createCDPSession();
+  await session.send("Network.enable");
+  await until(page, "live ");
+  let bytes = 0;
+  session.on("Network.eventSourceMessageReceived", ({ data }) => { bytes += data.length; });
+  const seconds = 10;
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  const shown = await page.evaluate(() => ({ rows: document.querySelectorAll("#records li").length, skipped: /\d skipped/.test(document.getElementById("records").textContent) }));
+  check(shown.rows > 0 && shown.rows <= 40, `a followed partition shows ${shown.rows} rows`);
+  check(shown.skipped, "what is not shown of it is counted");
+  // One piece of twenty records may come at the end of the time.
+  check(bytes > 0 && bytes <= (seconds + 1) * 10000, `a followed partition is sent ${bytes} bytes in ${seconds} s`);
+  await Promise.all([page.waitForNavigation(), page.evaluate(() => document.querySelector("#records li a").click())]);
+  check(/offset=\d+/.test(page.url()) && await page.$eval("#records li b", (offset) => offset.textContent.length > 0), "the offset leads to the record");
+  check(page.wrong.length === 0, `followed: ${page.wrong.join("; ")}`);
+  await page.close();
+};
+
+// A value that is too long to be shown is a file; a filter by a JSON pointer finds one record.
+const looked = async (live, bytes) => {
+  const page = await open(new URL("/messages/large", live).href);
+  const file = await page.evaluate(async () => {
+    const link = document.querySelector("#records a[download]");
+    const answer = await fetch(link.href);
+    return { bytes: (await answer.arrayBuffer()).byteLength, kind: answer.headers.get("content-disposition") };
+  });
+  check(file.bytes === bytes && file.kind.startsWith("attachment"), `the file of a value of ${bytes} bytes: ${JSON.stringify(file)}`);
+  await page.type("[name=pointer]", "/no/such/place");
+  await Promise.all([page.waitForNavigation(), page.click("form.fil button")]);
+  check(page.url().includes("pointer=%2Fno%2Fsuch%2Fplace") && (await page.$eval("#records", (block) => block.textContent)).includes("Nothing to show here"), "a pointer that no value has finds nothing");
+  await page.close();
+};
+
+// The slowest of an hour, of one API.
+const filtered = async (live) => {
+  const page = await open(new URL("/requests", live).href);
+  await page.select("[name=of]", "hour");
+  await page.select("[name=api]", "Produce");
+  await Promise.all([page.waitForNavigation(), page.click("form.fil button")]);
+  const apis = await page.$$eval(".wf li b:first-child", (names) => names.map((name) => name.textContent));
+  const found = apis.filter((name) => /^[A-Z]/.test(name));
+  check(found.length > 0 && found.every((name) => name === "Produce"), `slow requests of one API: ${found.slice(0, 5)}`);
+  check((await page.$eval("#head", (head) => head.textContent)).includes("the last hour"), "they are those of the last hour");
+  await page.click("#freeze");
+  check((await liveText(page)).startsWith("frozen"), "they can be frozen");
+  await Promise.all([page.waitForNavigation(), page.evaluate(() => document.querySelector(".wf a").click())]);
+  check(new URL(page.url()).pathname.startsWith("/clients/"), `a request leads to its client: ${page.url()}`);
+  await page.close();
 };
 
 // The pages of the documentation, of an invented broker: those of a real one change with every run.
@@ -240,21 +381,26 @@ if (options.shots) mkdirSync(options.shots, { recursive: true });
 if (options.states) {
   const server = await serveFiles(options.states);
   const origin = `http://127.0.0.1:${server.address().port}`;
-  for (const state of readdirSync(options.states).filter((name) => !["assets", "reports"].includes(name))) {
-    const only = options.only?.split(",");
-    for (const file of readdirSync(join(options.states, state)).filter((file) => !only || only.includes(file.replace(".html", "")))) {
-      await inspect(`${origin}/${state}/${file}`, `${state}-${file.replace(".html", "")}`);
-    }
-  }
+  const only = options.only?.split(",");
+  const isWanted = (file) => !only || only.includes(file.replace(".html", ""));
+  const states = readdirSync(options.states).filter((name) => !["assets", "reports"].includes(name));
+  const pages = states.flatMap((state) => readdirSync(join(options.states, state)).filter(isWanted)
+    .map((file) => [`${origin}/${state}/${file}`, `${state}-${file.replace(".html", "")}`]));
+  await inspectAll(pages);
   await streamed(server, origin);
+  await heldBack(server, origin);
   if (options.pictures) await picture(server, origin);
   server.closeAllConnections();
   server.close();
 }
 if (options.live) {
-  for (const path of await paths(options.live)) await inspect(new URL(path, options.live).href, `live${path}`);
+  await inspectAll((await paths(options.live)).map((path) => [new URL(path, options.live).href, `live${path}`]));
   await keyboard(options.live);
   await live(options.live);
+  await followed(options.live);
+  await looked(options.live, Number(options.large));
+  await filtered(options.live);
+  await throughProxy(options.live);
 }
 await browser.close();
 [...new Set(problems)].forEach((problem) => console.log(`problem: ${problem}`));

@@ -12,7 +12,7 @@ use crate::codegen::kafka_jars::{KAFKA_VERSION, root};
 /// A generated page: its path below the root, and the function that renders it.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: [Page; 5] = [
+const PAGES: [Page; 6] = [
     ("docs/reference/wire-support.md", wire_support),
     ("docs/reference/configuration.md", ottla_wire::config_keys::render),
     (
@@ -23,6 +23,7 @@ const PAGES: [Page; 5] = [
         "docs/reference/client-metrics.md",
         ottla_client::machine::metrics::reference::render,
     ),
+    ("docs/reference/console-api.md", ottla_console::reference::render),
     ("docs/reference/doctor-rules.md", crate::doctor_rules::render),
 ];
 

@@ -57,8 +57,9 @@ tasks:
   bench-kafka [--quick] [--pairs N] [--tail-seconds N] [--idle-seconds N] [--paced-seconds N] [--only-tails | --only-transactions | --only-security]
                       measure Ottla and Apache Kafka side by side; writes docs/measurements/benchmarks.md, transactions.md,
                       security.md and tails.md
-  console [--screenshots | --render [--partitions N,N]]
-                      open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script;
+  console [--brief | --screenshots | --render [--partitions N,N]]
+                      open every page of the console in Chromium: accessibility, keyboard, narrow screens, without script; --brief: only pages of
+                      invented brokers, in two sizes;
                       --screenshots writes four pages to docs/images; --render prints what each page costs a broker with many partitions
   dashboards [--publish]
                       ask the questions of existing Grafana dashboards of a real Prometheus (Debian: prometheus) that scrapes

@@ -46,8 +46,8 @@ pub struct Answer {
     pub is_framed: bool,
 }
 
-/// How long after the last page a source is sampled that costs something: whoever comes back finds
-/// the trends.
+/// How long after the last page a source is sampled that costs something: a viewer that comes back
+/// finds the trends.
 const VIEWED_FOR: Duration = Duration::from_secs(300);
 
 const HTML: &str = "text/html; charset=utf-8";

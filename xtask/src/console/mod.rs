@@ -1,15 +1,16 @@
-//! `cargo xtask console [--screenshots]`: opens every page of the console in Chromium.
+//! `cargo xtask console [--brief | --screenshots]`: opens every page of the console in Chromium.
 //!
 //! Two sets of pages: those of a real broker under load, and those of invented brokers in states
-//! that are hard to reach (`crates/console/examples/states.rs`). What is checked is in
-//! `tests/console/walk.mjs`. With `--screenshots` it also writes four pages of the invented broker
-//! to `docs/images`.
+//! that are hard to reach (`states.rs`). What is checked is in
+//! `tests/console/walk.mjs`. With `--brief` only the invented ones, in two sizes; with
+//! `--screenshots` it also writes four pages of the invented broker to `docs/images`.
 
 mod render;
+mod states;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,50 +24,79 @@ const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "c
 /// What a picture of the documentation may have: they are in the history for ever.
 const PICTURE_BYTES_MAX: u64 = 150_000;
 
+/// Bytes of a value that is too long to be shown.
+const LARGE_BYTES: &str = "100000";
+
 pub fn run(arguments: &[String]) -> Result<()> {
     let home = tidy::repository().join("target/console");
     fs::create_dir_all(&home)?;
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let is_pictured = match words[..] {
-        [] => false,
-        ["--screenshots"] => true,
-        ["--render"] => return render::run(&home, "2000,40000"),
-        ["--render", "--partitions", numbers] => return render::run(&home, numbers),
-        _ => bail!("usage: cargo xtask console [--screenshots | --render [--partitions N,N]]"),
-    };
-    let browser = find_browser()?;
-    install(&home)?;
-    let states = write_states(&home)?;
+    match words[..] {
+        [] => walk(&home, false),
+        ["--brief"] => walk_briefly(&home),
+        ["--screenshots"] => walk(&home, true),
+        ["--render"] => render::run(&home, "2000,40000"),
+        ["--render", "--partitions", numbers] => render::run(&home, numbers),
+        _ => {
+            bail!("usage: cargo xtask console [--brief | --screenshots | --render [--partitions N,N]]")
+        }
+    }
+}
+
+/// The pages of invented brokers, which need no broker.
+fn walk_briefly(home: &Path) -> Result<()> {
+    let mut walk = prepared(home)?;
+    walk.args(["--brief", "yes"]);
+    check(&mut walk, "the console has problems, see above")
+}
+
+fn walk(home: &Path, is_pictured: bool) -> Result<()> {
+    let mut walk = prepared(home)?;
     let ottla = toolchain::build_ottla()?;
-    let broker = Served::start(&ottla, &home)?;
+    let broker = Served::start(&ottla, home)?;
     let mut load = Load::start(&ottla, &broker)?;
     let shots = home.join("shots");
     let pictures = tidy::repository().join("docs/images");
-    let mut walk = Command::new("node");
-    if is_pictured {
-        fs::create_dir_all(&pictures)?;
-    }
-    walk.arg(home.join("walk.mjs"))
-        .args(["--chromium", &browser, "--live", &broker.console])
-        .arg("--states")
-        .arg(&states)
+    walk.args(["--live", &broker.console, "--large", LARGE_BYTES])
         .arg("--shots")
         .arg(&shots);
     if is_pictured {
+        fs::create_dir_all(&pictures)?;
         walk.arg("--pictures").arg(&pictures);
     }
-    let walked = walk
-        .status()
-        .context("node is needed (apt-get install nodejs npm)")?;
-    load.stop();
-    ensure!(
-        walked.success(),
+    let problems = format!(
         "the console has problems, see above; screenshots are in {}",
         shots.display()
     );
-    if is_pictured {
-        check_pictures(&pictures)?;
+    check(&mut walk, &problems)?;
+    load.stop();
+    match is_pictured {
+        true => check_pictures(&pictures),
+        false => Ok(()),
     }
+}
+
+/// The walk with the pages of invented brokers.
+fn prepared(home: &Path) -> Result<Command> {
+    let browser = find_browser()?;
+    install(home)?;
+    let states = home.join("states");
+    if states.exists() {
+        fs::remove_dir_all(&states)?;
+    }
+    states::write(&states).with_context(|| states.display().to_string())?;
+    let mut walk = Command::new("node");
+    walk.arg(home.join("walk.mjs"))
+        .args(["--chromium", &browser])
+        .arg("--states")
+        .arg(&states);
+    Ok(walk)
+}
+
+fn check(walk: &mut Command, problems: &str) -> Result<()> {
+    let walked = walk.status();
+    let walked = walked.context("node is needed (apt-get install nodejs npm)")?;
+    ensure!(walked.success(), "{problems}");
     Ok(())
 }
 
@@ -105,28 +135,6 @@ fn install(home: &Path) -> Result<()> {
         .context("npm is needed (apt-get install npm)")?;
     ensure!(installed.success(), "npm install failed");
     Ok(())
-}
-
-fn write_states(home: &Path) -> Result<PathBuf> {
-    let states = home.join("states");
-    let written = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--quiet",
-            "-p",
-            "ottla-console",
-            "--example",
-            "states",
-            "--",
-        ])
-        .arg(&states)
-        .current_dir(tidy::repository())
-        .status()?;
-    ensure!(
-        written.success(),
-        "the pages of invented brokers were not written"
-    );
-    Ok(states)
 }
 
 /// A broker with its console.
@@ -181,36 +189,26 @@ struct Load(Vec<Child>);
 impl Load {
     fn start(ottla: &Path, broker: &Served) -> Result<Load> {
         let client = |arguments: &[&str]| {
-            Command::new(ottla)
+            let mut client = Command::new(ottla);
+            client
                 .args(arguments)
                 .args(["--bootstrap-server", &broker.bootstrap])
                 .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
+                .stderr(Stdio::null());
+            client
         };
+        let produce = |topic: &str, records: &str, bytes: &str, rate: &str| {
+            let mut words = vec!["perf", "produce", "--topic", topic, "--num-records", records];
+            words.extend(["--record-size", bytes, "--throughput", rate]);
+            client(&words)
+        };
+        let written = produce("large", "3", LARGE_BYTES, "-1").status()?;
+        ensure!(written.success(), "ottla perf produce wrote no large records");
+        let mut consumer = vec!["perf", "consume", "--topic", "orders"];
+        consumer.extend(["--messages", "100000000", "--group", "billing"]);
         Ok(Load(vec![
-            client(&[
-                "perf",
-                "produce",
-                "--topic",
-                "orders",
-                "--num-records",
-                "100000000",
-                "--record-size",
-                "100",
-                "--throughput",
-                "2000",
-            ])?,
-            client(&[
-                "perf",
-                "consume",
-                "--topic",
-                "orders",
-                "--messages",
-                "100000000",
-                "--group",
-                "billing",
-            ])?,
+            produce("orders", "100000000", "100", "2000").spawn()?,
+            client(&consumer).spawn()?,
         ]))
     }
 

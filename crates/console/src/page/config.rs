@@ -1,4 +1,5 @@
-//! `/config`: settings that differ from their defaults, what clients are asked for, and all settings.
+//! `/config`: settings that differ from their defaults, what clients are asked for, and every
+//! setting.
 
 use ottla_lab::markup::Markup;
 use serde_json::json;

@@ -1,9 +1,9 @@
-//! Writes the console's pages of invented brokers into a directory, one below it for each state:
-//! loaded, empty, an Apache Kafka, hostile names. `cargo xtask console` opens them in a browser.
+//! The console's pages of invented brokers, in a directory for each state: loaded, empty, an Apache
+//! Kafka, hostile names.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::{env, fs, io};
+use std::{fs, io};
 
 use ottla_console::asset;
 use ottla_console::draw::text::encoded;
@@ -12,7 +12,7 @@ use ottla_console::sample::{HOSTILE, Sample, State, site_of};
 use ottla_console::site::Ask;
 use ottla_lab::bench::{html, sample};
 
-const PAGES: [&str; 20] = [
+const PAGES: [&str; 21] = [
     "/",
     "/topics",
     "/topics/orders",
@@ -26,6 +26,7 @@ const PAGES: [&str; 20] = [
     "/groups/billing",
     "/groups/invoices",
     "/requests",
+    "/messages/orders?follow=1",
     "/tenants",
     "/config",
     "/access",
@@ -56,11 +57,8 @@ fn write_reports(to: &Path) -> io::Result<Arc<Reports>> {
     Ok(Arc::new(Reports::of(to)))
 }
 
-fn main() -> io::Result<()> {
-    let to = env::args()
-        .nth(1)
-        .ok_or_else(|| io::Error::other("usage: states DIRECTORY"))?;
-    let to = Path::new(&to);
+/// Writes the pages of all states.
+pub fn write(to: &Path) -> io::Result<()> {
     for asset in [&asset::STYLE, &asset::SCRIPT, &asset::ICON] {
         let path = to.join(asset.path().trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap_or(to))?;
@@ -79,7 +77,8 @@ fn main() -> io::Result<()> {
             reports: Some(reports.clone()),
         });
         fs::create_dir_all(to.join(name))?;
-        for page in PAGES {
+        for address in PAGES {
+            let (page, asked) = address.split_once('?').unwrap_or((address, ""));
             let path = match (state, page.matches('/').count()) {
                 (State::Hostile, 2..) if !matches!(page, "/help/metrics" | "/bench/sample") => hostile(page),
                 _ => page.to_owned(),
@@ -88,16 +87,16 @@ fn main() -> io::Result<()> {
                 "/clients/orders-writer" => "linger.ms=5",
                 "/bench" => "a=sample&b=later",
                 "/access" => "principal=User:app&operation=Write&type=Topic&name=orders",
-                _ => "",
+                _ => asked,
             };
             let answer = site.answer(Ask {
                 path: &path,
                 query,
                 wants_json: false,
             });
-            let file = match page.trim_start_matches('/') {
+            let file = match address.trim_start_matches('/') {
                 "" => String::from("index"),
-                page => page.replace('/', "-"),
+                address => address.replace(['/', '?', '='], "-"),
             };
             fs::write(to.join(name).join(format!("{file}.html")), answer.body)?;
         }
