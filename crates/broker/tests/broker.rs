@@ -437,6 +437,32 @@ fn a_look_finds_records_by_offset_time_and_content() {
     assert_eq!(look(LookFrom::Offset(2), b"other", 2), (vec![3, 5], 4, 6));
 }
 
+/// The console's page of records reads at most a mebibyte, however large the partition is.
+#[test]
+fn a_look_reads_a_mebibyte() {
+    let broker = Broker::start_temporary(&[]).unwrap();
+    let mut client = Client::connect(broker.address());
+    create_topic(&mut client);
+    let value = vec![b'x'; 100 * 1024];
+    for number in 0..30 {
+        client.send(&produce_frame(number, -1, &batch(&[&value])));
+        produced(&mut client, number);
+    }
+    let ask = |field_bytes_max| LookFor {
+        topic: TOPIC,
+        partition: 0,
+        from: LookFrom::Offset(0),
+        is_wanted: &|_| true,
+        records_max: 1_000,
+        field_bytes_max,
+    };
+    let cut = records::look(broker.node(), &ask(64)).unwrap();
+    assert_eq!((cut.records.len(), cut.next_offset), (10, 10));
+    assert!(cut.records.iter().all(|record| record.value_bytes == value.len()));
+    let whole = records::look(broker.node(), &ask(value.len())).unwrap();
+    assert_eq!(whole.records[9].value.as_ref(), Some(&value));
+}
+
 #[test]
 fn the_admin_address_reports_where_the_time_went() {
     let broker = Broker::start_temporary(&[("ottla.admin.listener", "127.0.0.1:0")]).unwrap();

@@ -107,7 +107,7 @@ const SCRAPE_NOTE: &str = "For a Prometheus on this machine: put the job of a da
 fn jobs(page: &mut Markup) {
     for (index, (dashboards, job)) in DASHBOARDS.iter().enumerate() {
         let id = format!("job-{index}");
-        page.leaf("h3", &[], dashboards);
+        page.nest("p", &[], |page| page.inline("b", &[], dashboards));
         page.leaf("pre", &[("tabindex", &"0"), ("id", &id)], job);
         page.nest("p", &[], |page| {
             let what = format!("Copy the job of {dashboards}");
