@@ -22,6 +22,9 @@ impl Known {
     }
 }
 
+const DOWNGRADE: &str = "without members of the consumer protocol a group becomes classic when a classic member joins and \
+    all have what they are assigned; Apache Kafka does it at once, with a rebalance";
+
 pub const ALL: &[Known] = &[
     Known {
         world: "groups",
@@ -60,6 +63,20 @@ pub const ALL: &[Known] = &[
         kafka: "error_code: 111,",
         ottla: "error_code: 0,",
         why: "a static member that was fenced joins again under its own id",
+    },
+    Known {
+        world: "groups",
+        step: "^ConsumerDescribe",
+        kafka: "error_code: 69,",
+        ottla: "error_code: 0,",
+        why: DOWNGRADE,
+    },
+    Known {
+        world: "groups",
+        step: "^Describe",
+        kafka: "error_code: 0,",
+        ottla: "error_code: 69,",
+        why: DOWNGRADE,
     },
     Known {
         world: "transactions",

@@ -21,7 +21,7 @@ const WAITING: Duration = Duration::from_millis(60);
 const SECOND: Duration = Duration::from_secs(3);
 /// Between two questions whether a broker is done.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A difference that is there so often in a row counts.
+/// A difference counts that is there this many times in a row.
 const ATTEMPTS: u32 = 3;
 /// How often a sequence is played at most until the ids that the brokers draw have the same order.
 const DRAWS_MAX: u32 = 20;
@@ -291,9 +291,12 @@ struct Game<W: World> {
     waiting: Duration,
     under_way: Vec<Option<UnderWay<W::Step>>>,
     /// Compared when every answer of a step has told its ids.
-    answered: Vec<(UnderWay<W::Step>, [Option<Outcome>; 2])>,
+    answered: Vec<Answered<W::Step>>,
     played: Played,
 }
+
+/// A request, and what each broker answered.
+type Answered<S> = (UnderWay<S>, [Option<Outcome>; 2]);
 
 #[derive(Clone)]
 struct UnderWay<S> {

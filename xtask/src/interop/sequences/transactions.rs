@@ -38,7 +38,7 @@ const TIMEOUT_MS: i32 = 300_000;
 /// The time of every record.
 const RECORD_TIME_MS: i64 = 1_700_000_000_000;
 
-/// As whom a producer asks.
+/// The producer that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Itself,
