@@ -130,4 +130,11 @@ pub const ALL: &[Known] = &[
         ottla: "error_code: 22",
         why: "a group whose only offsets were aborted does not exist; Apache Kafka keeps it in memory",
     },
+    Known {
+        world: "transactions",
+        step: "^Read",
+        kafka: "AbortedTransaction",
+        ottla: "Some([])",
+        why: "a Fetch answer lists the aborted transactions of its own records only",
+    },
 ];
