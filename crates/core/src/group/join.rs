@@ -9,7 +9,7 @@ use super::member::Member;
 use super::rebalances::Cause;
 use super::record::StoredGroup;
 use super::reply::{GroupReply, JoinReply, SyncReply};
-use super::request::{GroupTicket, JoinRequest};
+use super::request::{JoinRequest, Ticket};
 use super::timer::Timer;
 use super::turn::Turn;
 
@@ -57,7 +57,7 @@ pub(super) fn check_request(request: &JoinRequest<'_>, turn: &Turn<'_>) -> Resul
 }
 
 impl Group {
-    pub(super) fn join(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket, request: &JoinRequest<'_>) {
+    pub(super) fn join(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: &JoinRequest<'_>) {
         let checked = self.check_join(turn, request);
         let result = match checked {
             Err(error) => Err((error, request.member_id)),
@@ -125,7 +125,7 @@ impl Group {
     fn join_new(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &JoinRequest<'_>,
     ) -> Result<(), ErrorCode> {
         let member_id = turn
@@ -170,7 +170,7 @@ impl Group {
     fn join_existing(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &JoinRequest<'_>,
     ) -> Result<(), ErrorCode> {
         let member_id: Arc<str> = request.member_id.into();
@@ -206,7 +206,7 @@ impl Group {
         Ok(())
     }
 
-    fn reply_unchanged(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket, member_id: &Arc<str>) {
+    fn reply_unchanged(&mut self, turn: &mut Turn<'_>, ticket: Ticket, member_id: &Arc<str>) {
         if let Some(member) = self.members.get_mut(member_id) {
             member.is_abandoned = false;
         }
@@ -214,13 +214,7 @@ impl Group {
         turn.reply(ticket, GroupReply::Join(reply));
     }
 
-    fn add_member(
-        &mut self,
-        turn: &mut Turn<'_>,
-        ticket: GroupTicket,
-        request: &JoinRequest<'_>,
-        id: Arc<str>,
-    ) {
+    fn add_member(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: &JoinRequest<'_>, id: Arc<str>) {
         if self.stored.is_none() {
             // From here on the group is in the log; assigning an id alone leaves no trace in it.
             let stored = StoredGroup::empty(turn.now.timestamp);
@@ -248,7 +242,7 @@ impl Group {
     fn await_join(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         member_id: &Arc<str>,
         request: &JoinRequest<'_>,
     ) {
@@ -295,7 +289,7 @@ impl Group {
     fn join_as_replacement(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &JoinRequest<'_>,
         old_member_id: Arc<str>,
         member_id: &Arc<str>,

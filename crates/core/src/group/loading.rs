@@ -48,7 +48,7 @@ mod tests {
 
     use crate::group::config::GroupConfig;
     use crate::group::reply::GroupReply;
-    use crate::group::request::{GroupRequest, GroupTicket, ListRequest, MemberRequest, OffsetFetchRequest};
+    use crate::group::request::{GroupRequest, ListRequest, MemberRequest, OffsetFetchRequest, Ticket};
     use crate::time::Now;
     use crate::time::{Moment, Timestamp};
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn ask(machine: &mut Machine, request: GroupRequest<'_>) -> GroupReply {
-        machine.handle(NOW, GroupTicket(0), request).replies.remove(0).1
+        machine.handle(NOW, Ticket(0), request).replies.remove(0).1
     }
 
     fn check_offsets(group_id: &str, expected: &[(&str, i32, i64, i32, &str)]) {

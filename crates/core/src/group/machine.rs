@@ -26,7 +26,7 @@ use super::reply::{
     DescribedGroup, DescribedMember, GroupReply, JoinReply, LeftMember, ListedGroup, OffsetDeleteReply, Step,
     SyncReply,
 };
-use super::request::{GroupRequest, GroupTicket, JoinRequest, ListRequest, SyncRequest};
+use super::request::{GroupRequest, JoinRequest, ListRequest, SyncRequest, Ticket};
 use super::timer::{Timer, Timers};
 use super::turn::{MemberIds, Turn};
 
@@ -134,7 +134,7 @@ impl Machine {
         })
     }
 
-    pub fn handle(&mut self, now: Now, ticket: GroupTicket, request: GroupRequest<'_>) -> Step {
+    pub fn handle(&mut self, now: Now, ticket: Ticket, request: GroupRequest<'_>) -> Step {
         match request {
             GroupRequest::Join(request) => self.join(now, ticket, &request),
             GroupRequest::Sync(request) => self.sync(now, ticket, &request),
@@ -191,7 +191,7 @@ impl Machine {
     }
 
     /// Handles the closing of the connection behind a parked answer.
-    pub fn abandon(&mut self, now: Now, group_id: &str, ticket: GroupTicket) {
+    pub fn abandon(&mut self, now: Now, group_id: &str, ticket: Ticket) {
         self.turn(now, |groups, turn| {
             if let Some(group) = groups.get_mut(group_id) {
                 group.abandon(turn, ticket);
@@ -246,7 +246,7 @@ impl Machine {
         step
     }
 
-    fn join(&mut self, now: Now, ticket: GroupTicket, request: &JoinRequest<'_>) -> Step {
+    fn join(&mut self, now: Now, ticket: Ticket, request: &JoinRequest<'_>) -> Step {
         let has_group = self.groups.contains_key(request.group_id);
         let is_claimed = self.foreign_claim(request.group_id).is_some();
         let group_id: Arc<str> = request.group_id.into();
@@ -288,7 +288,7 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
-    fn sync(&mut self, now: Now, ticket: GroupTicket, request: &SyncRequest<'_>) -> Step {
+    fn sync(&mut self, now: Now, ticket: Ticket, request: &SyncRequest<'_>) -> Step {
         let group_id: Arc<str> = request.member.group_id.into();
         self.turn(now, |groups, turn| match groups.get_mut(&group_id) {
             Some(group) => group.sync(turn, ticket, request),
@@ -299,7 +299,7 @@ impl Machine {
         })
     }
 
-    fn consumer_heartbeat(&mut self, now: Now, ticket: GroupTicket, request: &ConsumerHeartbeat<'_>) -> Step {
+    fn consumer_heartbeat(&mut self, now: Now, ticket: Ticket, request: &ConsumerHeartbeat<'_>) -> Step {
         let group_id: Arc<str> = request.group_id.into();
         let step = self.turn(now, |groups, turn| {
             let group = groups
@@ -314,7 +314,7 @@ impl Machine {
     fn commit(
         &mut self,
         now: Now,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &super::request::OffsetCommitRequest<'_>,
     ) -> Step {
         let refusal = match self.foreign_claim(request.member.group_id) {
@@ -344,7 +344,7 @@ impl Machine {
         self.after(step, &[group_id])
     }
 
-    fn delete(&mut self, now: Now, ticket: GroupTicket, group_ids: &[&str]) -> Step {
+    fn delete(&mut self, now: Now, ticket: Ticket, group_ids: &[&str]) -> Step {
         let group_ids: Vec<Arc<str>> = group_ids.iter().map(|group_id| Arc::from(*group_id)).collect();
         let claims: Vec<Option<ForeignKind>> = group_ids
             .iter()
@@ -465,7 +465,7 @@ impl Machine {
     fn reply_from(
         &mut self,
         now: Now,
-        ticket: GroupTicket,
+        ticket: Ticket,
         group_id: &str,
         act: impl FnOnce(Option<&mut Group>, &mut Turn<'_>) -> GroupReply,
     ) -> Step {
@@ -565,7 +565,7 @@ impl Machine {
     }
 }
 
-fn read(ticket: GroupTicket, reply: GroupReply) -> Step {
+fn read(ticket: Ticket, reply: GroupReply) -> Step {
     Step {
         replies: vec![(ticket, reply)],
         ..Step::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::consumer::member::{ClassicMember, MemberMetadata};
 use super::overview::MemberOverview;
 use super::record::StoredMember;
-use super::request::{GroupTicket, JoinRequest};
+use super::request::{JoinRequest, Ticket};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -27,8 +27,8 @@ pub struct Member {
     pub assignment: Arc<[u8]>,
     /// Has not seen the answer to its first join, so it cannot be expected to send heartbeats.
     pub is_new: bool,
-    pub awaiting_join: Option<GroupTicket>,
-    pub awaiting_sync: Option<GroupTicket>,
+    pub awaiting_join: Option<Ticket>,
+    pub awaiting_sync: Option<Ticket>,
     /// The connection that waited is closed: waiting no longer counts as a sign of life.
     pub is_abandoned: bool,
     /// Restored from a record and not heard of since: the next record replaces all of it.

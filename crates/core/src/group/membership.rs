@@ -8,12 +8,12 @@ use ottla_wire::error_code::ErrorCode;
 use super::classic::{Group, GroupState};
 use super::overview::Departure;
 use super::reply::{GroupReply, LeftMember, SyncReply};
-use super::request::{GroupTicket, LeaveRequest, MemberRequest, SyncRequest};
+use super::request::{LeaveRequest, MemberRequest, SyncRequest, Ticket};
 use super::timer::Timer;
 use super::turn::Turn;
 
 impl Group {
-    pub(super) fn sync(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket, request: &SyncRequest<'_>) {
+    pub(super) fn sync(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: &SyncRequest<'_>) {
         if self.consumer.is_some() {
             return self.sync_consumer(turn, ticket, request);
         }
@@ -145,7 +145,7 @@ impl Group {
 
     /// Handles the closing of the connection behind a parked answer. Its member has one session
     /// timeout to return.
-    pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, ticket: GroupTicket) {
+    pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, ticket: Ticket) {
         let member = self
             .members
             .values_mut()

@@ -9,7 +9,7 @@ use super::consumer::describe::DescribedConsumerGroup;
 use super::consumer::request::HeartbeatResult;
 use super::foreign::ForeignKind;
 use super::record::GroupRecord;
-use super::request::GroupTicket;
+use super::request::Ticket;
 
 /// Make `records` durable, then send `replies`. The records have been applied already.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Step {
     pub records: Vec<GroupRecord>,
     /// Offsets of a transaction, which have not been applied: the log may refuse them.
     pub transactional: Vec<GroupRecord>,
-    pub replies: Vec<(GroupTicket, GroupReply)>,
+    pub replies: Vec<(Ticket, GroupReply)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

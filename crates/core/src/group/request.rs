@@ -9,7 +9,7 @@ use crate::image::topics::TopicsImage;
 
 use super::consumer::request::ConsumerHeartbeat;
 
-pub use crate::coordinator::runtime::Ticket as GroupTicket;
+pub use crate::coordinator::runtime::Ticket;
 
 #[derive(Clone, Debug)]
 pub enum GroupRequest<'a> {

@@ -16,8 +16,8 @@ use super::machine::Machine;
 use super::record::GroupRecord;
 use super::reply::{GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
-    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, MemberRequest, OffsetCommitPartition,
-    OffsetCommitRequest, OffsetCommitTopic, OffsetFetchRequest, SyncRequest,
+    GroupRequest, JoinRequest, LeaveRequest, MemberRequest, OffsetCommitPartition, OffsetCommitRequest,
+    OffsetCommitTopic, OffsetFetchRequest, SyncRequest, Ticket,
 };
 
 const SEEDS: u64 = 120;
@@ -54,10 +54,10 @@ impl Dice {
 #[derive(Clone, Debug, PartialEq)]
 enum Phase {
     Out,
-    Joining(GroupTicket),
+    Joining(Ticket),
     /// Joined; holds, for a leader, the members to assign to.
     MustSync(Vec<Arc<str>>),
-    Syncing(GroupTicket),
+    Syncing(Ticket),
     In,
 }
 
@@ -71,7 +71,7 @@ struct Client {
     is_modern: bool,
     protocols: Vec<&'static str>,
     phase: Phase,
-    committing: Option<(GroupTicket, i32, i64)>,
+    committing: Option<(Ticket, i32, i64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -357,7 +357,7 @@ impl World {
         self.submit(ticket, GroupRequest::OffsetCommit(request));
     }
 
-    fn submit(&mut self, ticket: GroupTicket, request: GroupRequest<'_>) {
+    fn submit(&mut self, ticket: Ticket, request: GroupRequest<'_>) {
         let step = self.machine.handle(self.now, ticket, request);
         self.unsynced.push_back(step);
     }
@@ -418,7 +418,7 @@ impl World {
         self.check_offsets();
     }
 
-    fn deliver(&mut self, ticket: GroupTicket, reply: GroupReply) {
+    fn deliver(&mut self, ticket: Ticket, reply: GroupReply) {
         let seed = self.seed;
         let found = self.clients.iter().position(|client| {
             [Phase::Joining(ticket), Phase::Syncing(ticket)].contains(&client.phase)
@@ -619,9 +619,9 @@ impl World {
         }
     }
 
-    fn ticket(&mut self) -> GroupTicket {
+    fn ticket(&mut self) -> Ticket {
         self.next_ticket += 1;
-        GroupTicket(self.next_ticket)
+        Ticket(self.next_ticket)
     }
 }
 

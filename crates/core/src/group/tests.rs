@@ -18,9 +18,9 @@ use super::rebalances::{Cause, Ended};
 use super::record::GroupRecord;
 use super::reply::{FetchedPartition, GroupReply, JoinReply, Step, SyncReply};
 use super::request::{
-    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
+    GroupRequest, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
-    SyncRequest,
+    SyncRequest, Ticket,
 };
 
 pub(super) const GROUP: &str = "g";
@@ -36,7 +36,7 @@ pub(super) struct Bench {
     config: Arc<GroupConfig>,
     now: Now,
     tickets: u64,
-    replies: BTreeMap<GroupTicket, GroupReply>,
+    replies: BTreeMap<Ticket, GroupReply>,
     pub(super) log: Vec<GroupRecord>,
 }
 
@@ -63,9 +63,9 @@ impl Bench {
         }
     }
 
-    fn send(&mut self, request: GroupRequest<'_>) -> GroupTicket {
+    fn send(&mut self, request: GroupRequest<'_>) -> Ticket {
         self.tickets += 1;
-        let ticket = GroupTicket(self.tickets);
+        let ticket = Ticket(self.tickets);
         let step = self.machine.handle(self.now, ticket, request);
         self.take(step);
         ticket
@@ -97,11 +97,11 @@ impl Bench {
         self.take(step);
     }
 
-    fn join(&mut self, request: &JoinRequest<'_>) -> GroupTicket {
+    fn join(&mut self, request: &JoinRequest<'_>) -> Ticket {
         self.send(GroupRequest::Join(request.clone()))
     }
 
-    fn joined(&mut self, ticket: GroupTicket) -> JoinReply {
+    fn joined(&mut self, ticket: Ticket) -> JoinReply {
         match self.replies.remove(&ticket) {
             Some(GroupReply::Join(reply)) => reply,
             other => panic!("not joined: {other:?}"),
@@ -113,7 +113,7 @@ impl Bench {
         self.joined(ticket).error
     }
 
-    fn sync(&mut self, member: MemberRequest<'_>, assignments: Vec<(&str, &[u8])>) -> GroupTicket {
+    fn sync(&mut self, member: MemberRequest<'_>, assignments: Vec<(&str, &[u8])>) -> Ticket {
         self.send(GroupRequest::Sync(SyncRequest {
             member,
             assignments,
@@ -121,7 +121,7 @@ impl Bench {
         }))
     }
 
-    fn synced(&mut self, ticket: GroupTicket) -> SyncReply {
+    fn synced(&mut self, ticket: Ticket) -> SyncReply {
         match self.replies.remove(&ticket) {
             Some(GroupReply::Sync(reply)) => reply,
             other => panic!("not synced: {other:?}"),
@@ -209,7 +209,7 @@ impl Bench {
     /// Forms a stable group of one member per request, without ids of their own; returns their
     /// member ids, the leader first.
     pub(super) fn stable(&mut self, requests: &[JoinRequest<'_>]) -> Vec<Arc<str>> {
-        let tickets: Vec<GroupTicket> = requests.iter().map(|request| self.join(request)).collect();
+        let tickets: Vec<Ticket> = requests.iter().map(|request| self.join(request)).collect();
         self.pass(DELAY_MS);
         self.pass(DELAY_MS);
         let replies: Vec<JoinReply> = tickets.into_iter().map(|ticket| self.joined(ticket)).collect();
@@ -949,7 +949,7 @@ fn a_group_takes_no_more_subscriptions_than_fit_into_its_record() {
         protocols: vec![("range", &large)],
         ..member()
     };
-    let accepted: Vec<GroupTicket> = (0..3).map(|_| bench.join(&request)).collect();
+    let accepted: Vec<Ticket> = (0..3).map(|_| bench.join(&request)).collect();
     assert_eq!(bench.join_error(&request), ErrorCode::GroupMaxSizeReached);
     bench.pass(DELAY_MS);
     bench.pass(DELAY_MS);
@@ -1683,7 +1683,7 @@ fn a_group_over_capacity_after_a_replay_rebalances() {
         ..GroupConfig::default()
     });
     bench.replay();
-    let tickets: Vec<GroupTicket> = ids
+    let tickets: Vec<Ticket> = ids
         .iter()
         .map(|id| {
             bench.join(&JoinRequest {

@@ -11,7 +11,7 @@ use super::classic::Group;
 use super::config::GroupConfig;
 use super::record::{GroupRecord, StoredGroup};
 use super::reply::{GroupReply, Step};
-use super::request::GroupTicket;
+use super::request::Ticket;
 use super::timer::{Timer, Timers};
 
 pub(super) struct Turn<'m> {
@@ -39,7 +39,7 @@ impl Turn<'_> {
         self.record(group, record);
     }
 
-    pub fn reply(&mut self, ticket: GroupTicket, reply: GroupReply) {
+    pub fn reply(&mut self, ticket: Ticket, reply: GroupReply) {
         self.step.replies.push((ticket, reply));
     }
 

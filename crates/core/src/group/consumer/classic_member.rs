@@ -10,7 +10,7 @@ use crate::group::classic::{CONSUMER_PROTOCOL_TYPE, Group};
 use crate::group::overview::Departure;
 use crate::group::rebalances::Cause;
 use crate::group::reply::{GroupReply, JoinReply, SyncReply};
-use crate::group::request::{GroupTicket, JoinRequest, MemberRequest, SyncRequest};
+use crate::group::request::{JoinRequest, MemberRequest, SyncRequest, Ticket};
 use crate::group::timer::Timer;
 use crate::group::turn::Turn;
 
@@ -23,7 +23,7 @@ impl Group {
     pub(in crate::group) fn join_consumer(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &JoinRequest<'_>,
     ) {
         let joined = self.join_as_classic(turn, request);
@@ -190,7 +190,7 @@ impl Group {
     pub(in crate::group) fn sync_consumer(
         &mut self,
         turn: &mut Turn<'_>,
-        ticket: GroupTicket,
+        ticket: Ticket,
         request: &SyncRequest<'_>,
     ) {
         let synced = self.sync_as_classic(turn, request);

@@ -8,7 +8,7 @@ use crate::config::MigrationPolicy;
 use crate::group::config::ConsumerConfig;
 use crate::group::reply::{GroupReply, JoinReply, Step, SyncReply};
 use crate::group::request::{
-    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, SyncRequest,
+    GroupRequest, JoinRequest, LeaveRequest, ListRequest, MemberRequest, SyncRequest, Ticket,
 };
 
 use super::assignment::Partitions;
@@ -49,17 +49,17 @@ impl Classic {
 }
 
 impl Bench {
-    fn send(&mut self, ticket: u64, request: GroupRequest<'_>) -> Vec<(GroupTicket, GroupReply)> {
-        let step = self.machine.handle(self.now, GroupTicket(ticket), request);
+    fn send(&mut self, ticket: u64, request: GroupRequest<'_>) -> Vec<(Ticket, GroupReply)> {
+        let step = self.machine.handle(self.now, Ticket(ticket), request);
         self.keep(step)
     }
 
-    fn keep(&mut self, step: Step) -> Vec<(GroupTicket, GroupReply)> {
+    fn keep(&mut self, step: Step) -> Vec<(Ticket, GroupReply)> {
         self.log.extend(step.records);
         step.replies
     }
 
-    fn join_classic(&mut self, ticket: u64, member: &Classic) -> Vec<(GroupTicket, GroupReply)> {
+    fn join_classic(&mut self, ticket: u64, member: &Classic) -> Vec<(Ticket, GroupReply)> {
         let metadata = subscription(&member.owned);
         let request = JoinRequest {
             group_id: GROUP,
@@ -162,19 +162,19 @@ impl Bench {
     }
 }
 
-fn join_of((_, reply): (GroupTicket, GroupReply)) -> JoinReply {
+fn join_of((_, reply): (Ticket, GroupReply)) -> JoinReply {
     match reply {
         GroupReply::Join(reply) => reply,
         other => panic!("{other:?}"),
     }
 }
 
-fn only_join(mut replies: Vec<(GroupTicket, GroupReply)>) -> JoinReply {
+fn only_join(mut replies: Vec<(Ticket, GroupReply)>) -> JoinReply {
     assert_eq!(replies.len(), 1, "{replies:?}");
     join_of(replies.remove(0))
 }
 
-fn only_sync(mut replies: Vec<(GroupTicket, GroupReply)>) -> SyncReply {
+fn only_sync(mut replies: Vec<(Ticket, GroupReply)>) -> SyncReply {
     match replies.remove(0).1 {
         GroupReply::Sync(reply) => reply,
         other => panic!("{other:?}"),
@@ -277,9 +277,9 @@ fn members_that_wait_for_a_rebalance_are_told_to_join_again() {
     assert!(bench.join_classic(5, &parked).is_empty());
     let request = bench.joining("c");
     let request = GroupRequest::ConsumerHeartbeat(Box::new(request));
-    let step = bench.machine.handle(bench.now, GroupTicket(6), request);
+    let step = bench.machine.handle(bench.now, Ticket(6), request);
     let replies = bench.keep(step);
-    let answered = replies.iter().find(|(ticket, _)| *ticket == GroupTicket(5));
+    let answered = replies.iter().find(|(ticket, _)| *ticket == Ticket(5));
     match &answered.expect("it waited").1 {
         GroupReply::Join(reply) => assert_eq!(reply.error, ErrorCode::RebalanceInProgress),
         other => panic!("{other:?}"),

@@ -13,9 +13,7 @@ use crate::group::config::{ConsumerConfig, GroupConfig};
 use crate::group::machine::Machine;
 use crate::group::record::GroupRecord;
 use crate::group::reply::{GroupReply, JoinReply, JoinReplyMember, Step, SyncReply};
-use crate::group::request::{
-    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, MemberRequest, SyncRequest,
-};
+use crate::group::request::{GroupRequest, JoinRequest, LeaveRequest, MemberRequest, SyncRequest, Ticket};
 use crate::image::topics::TopicsImage;
 use crate::time::Now;
 use crate::time::{Moment, Timestamp};
@@ -57,7 +55,7 @@ struct Client {
     owned: Partitions,
     /// What it was told last, once it has given up the rest.
     told: Option<Partitions>,
-    waiting: Option<GroupTicket>,
+    waiting: Option<Ticket>,
     /// An answer was lost: the next heartbeat names everything, as Java's does.
     has_lost_answer: bool,
     /// `Some`: it speaks the classic protocol, and `epoch` is its generation.
@@ -415,7 +413,7 @@ impl World {
         self.epoch = epoch;
     }
 
-    fn deliver(&mut self, ticket: GroupTicket, reply: GroupReply) {
+    fn deliver(&mut self, ticket: Ticket, reply: GroupReply) {
         let seed = self.seed;
         let found = self
             .clients
@@ -588,9 +586,9 @@ impl World {
         assert_eq!(owned, expected, "seed {seed}");
     }
 
-    fn ticket(&mut self) -> GroupTicket {
+    fn ticket(&mut self) -> Ticket {
         self.next += 1;
-        GroupTicket(self.next)
+        Ticket(self.next)
     }
 }
 

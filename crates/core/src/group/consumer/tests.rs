@@ -14,8 +14,9 @@ use crate::group::rebalances::Cause;
 use crate::group::record::{GroupRecord, StoredGroup};
 use crate::group::reply::{GroupReply, Step};
 use crate::group::request::{
-    GroupRequest, GroupTicket, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
+    GroupRequest, JoinRequest, LeaveRequest, ListRequest, MemberRequest, OffsetCommitPartition,
     OffsetCommitRequest, OffsetCommitTopic, OffsetDeleteRequest, OffsetDeleteTopic, OffsetFetchRequest,
+    Ticket,
 };
 use crate::group::tests::rebalances;
 use crate::image::topics::TopicsImage;
@@ -104,7 +105,7 @@ impl Bench {
     }
 
     pub fn ask(&mut self, request: GroupRequest<'_>) -> GroupReply {
-        let step = self.machine.handle(self.now, GroupTicket(1), request);
+        let step = self.machine.handle(self.now, Ticket(1), request);
         self.take(step).expect("answered at once")
     }
 
@@ -551,7 +552,7 @@ fn a_classic_group_whose_subscriptions_cannot_be_read_stays_one() {
     let join = classic_join();
     let step = bench
         .machine
-        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
+        .handle(bench.now, Ticket(2), GroupRequest::Join(join));
     bench.take(step);
     bench.pass(0);
     let request = bench.joining("a");
@@ -989,7 +990,7 @@ fn a_group_with_members_is_neither_deleted_nor_joined_by_what_is_no_consumer() {
     // The first step parks the classic member: the empty group was converted.
     let step = bench
         .machine
-        .handle(bench.now, GroupTicket(2), GroupRequest::Join(join));
+        .handle(bench.now, Ticket(2), GroupRequest::Join(join));
     assert!(step.replies.is_empty());
     bench.take(step);
     let group = bench.machine.group(GROUP).unwrap();
