@@ -184,10 +184,8 @@ impl Transactions {
         let is_rung = self.bell.is_rung.swap(false, Ordering::AcqRel);
         for coordinator in self.known() {
             let is_due = coordinator.deadline().is_some_and(|deadline| deadline <= now);
-            if is_due {
-                if coordinator.on_deadline(storage, &mut || self.ids.take()) {
-                    self.lacks_ids.store(true, Ordering::Relaxed);
-                }
+            if is_due && coordinator.on_deadline(storage, &mut || self.ids.take()) {
+                self.lacks_ids.store(true, Ordering::Relaxed);
             }
             if is_due || is_rung {
                 self.write_markers(&coordinator, storage, groups);
