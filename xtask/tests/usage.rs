@@ -24,7 +24,7 @@ fn wrong_usage_is_refused_with_what_there_is() {
     let (status, parts) = refused(&["interop", "--only", "clients,nonsense"]);
     assert_eq!(status, Some(1));
     assert!(
-        parts.contains("not nonsense") && parts.contains("clients, tools"),
+        parts.contains("not nonsense") && parts.contains("telemetry, oracle"),
         "{parts}"
     );
     let (status, jobs) = refused(&["interop", "--jobs", "0"]);
