@@ -20,9 +20,9 @@ pub fn pairs(plan: &Plan, machine: &[(String, String)], samples: &Samples) -> St
     manifest(&mut text, plan, machine);
     loads(&mut text, plan);
     table(&mut text, plan, samples);
-    durable(&mut text, samples);
+    let short = durable(&mut text, samples);
     calibration(&mut text, samples);
-    conclude(&mut text, samples);
+    conclude(&mut text, samples, short);
     text
 }
 
@@ -58,7 +58,7 @@ pub fn transactions(plan: &Plan, machine: &[(String, String)], samples: &Samples
         QUIET_SECONDS,
     );
     table(&mut text, plan, samples);
-    conclude(&mut text, samples);
+    conclude(&mut text, samples, Vec::new());
     text
 }
 
@@ -86,8 +86,8 @@ pub fn security(plan: &Plan, machine: &[(String, String)], samples: &Samples) ->
     );
     table(&mut text, plan, samples);
     beside_security(&mut text, samples);
-    own_aims(&mut text, samples);
-    conclude(&mut text, samples);
+    let short = own_aims(&mut text, samples);
+    conclude(&mut text, samples, short);
     text
 }
 
@@ -106,8 +106,9 @@ fn beside_security(text: &mut String, samples: &Samples) {
     text.push('\n');
 }
 
-/// Aims that compare Ottla with itself.
-fn own_aims(text: &mut String, samples: &Samples) {
+/// Aims that compare Ottla with itself; returns those that are missed.
+fn own_aims(text: &mut String, samples: &Samples) -> Vec<String> {
+    let mut short = Vec::new();
     let ottla = |key| samples.median(key, Target::Ottla).unwrap_or(f64::NAN);
     let beyond = ottla("idle_tls_kib") - ottla("idle_plain_kib");
     for (what, found, aim) in [
@@ -120,18 +121,29 @@ fn own_aims(text: &mut String, samples: &Samples) {
         ),
         ("The same from 200 addresses", ottla("flood_200_ratio"), 1.5),
     ] {
-        let verdict = if found <= aim { "met" } else { "**falls short**" };
+        let figures = format!("{what}: {}; the aim is {}", number(found), number(aim));
         let _ = writeln!(
             text,
-            "{what}: {}; the aim is {}: {verdict}.\n",
-            number(found),
-            number(aim)
+            "{figures}: {}.\n",
+            own_verdict(found <= aim, &figures, &mut short)
         );
     }
+    short
+}
+
+/// Keeps `figures` if the aim is missed.
+fn own_verdict(is_met: bool, figures: &str, short: &mut Vec<String>) -> &'static str {
+    if is_met {
+        return "met";
+    }
+    short.push(figures.to_owned());
+    "**falls short**"
 }
 
 /// What is invalid, and which aims are missed.
-fn conclude(text: &mut String, samples: &Samples) {
+///
+/// - `own`: those of Ottla alone.
+fn conclude(text: &mut String, samples: &Samples, own: Vec<String>) {
     invalid(text, samples.invalid.clone(), &samples.busy);
     let short = METRICS
         .iter()
@@ -141,7 +153,7 @@ fn conclude(text: &mut String, samples: &Samples) {
         let aim = metric.aim.unwrap_or(f64::NAN);
         format!("{}: ratio {}, aim {}", metric.title, number(middle), number(aim))
     });
-    shortfalls(text, lines);
+    shortfalls(text, lines.chain(own));
 }
 
 pub fn tails(plan: &Plan, machine: &[(String, String)], curves: &[Curve], busy: &[f64]) -> String {
@@ -282,21 +294,22 @@ fn verdict(metric: &Metric, samples: &Samples) -> &'static str {
     if middle <= aim { "met" } else { "**falls short**" }
 }
 
-fn durable(text: &mut String, samples: &Samples) {
+/// Aims that a row of the table cannot say; returns those that are missed.
+fn durable(text: &mut String, samples: &Samples) -> Vec<String> {
+    let mut short = Vec::new();
     let (Some(p99), Some(sync)) = (
         samples.median("disk_p99", Target::Ottla),
         samples.median("sync_p99", Target::Ottla),
     ) else {
-        return;
+        return short;
     };
-    let limit = sync + 1.0;
-    let verdict = if p99 <= limit { "met" } else { "**falls short**" };
-    let _ = writeln!(
-        text,
-        "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 1 ms: {verdict}.",
+    let figures = format!(
+        "`acks=all` on disk: Ottla's p99 is {} ms; the aim is the disk's own p99 ({} ms, measured before each run) plus 1 ms",
         number(p99),
         number(sync),
     );
+    let verdict = own_verdict(p99 <= sync + 1.0, &figures, &mut short);
+    let _ = writeln!(text, "{figures}: {verdict}.");
     if samples
         .median("sync_p50", Target::Ottla)
         .is_some_and(|p50| p50 < 0.1)
@@ -304,14 +317,12 @@ fn durable(text: &mut String, samples: &Samples) {
         text.push_str("A sync of less than 0.1 ms measures the host's cache, not the disk.\n");
     }
     if let Some(idle) = samples.median("idle_cpu", Target::Ottla) {
-        let verdict = if idle < 0.2 { "met" } else { "**falls short**" };
-        let _ = writeln!(
-            text,
-            "\nIdle CPU: {} % of a core; the aim is below 0.2 %: {verdict}.",
-            number(idle)
-        );
+        let figures = format!("Idle CPU: {} % of a core; the aim is below 0.2 %", number(idle));
+        let verdict = own_verdict(idle < 0.2, &figures, &mut short);
+        let _ = writeln!(text, "\n{figures}: {verdict}.");
     }
     text.push('\n');
+    short
 }
 
 fn calibration(text: &mut String, samples: &Samples) {
