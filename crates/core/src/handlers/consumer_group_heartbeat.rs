@@ -13,13 +13,13 @@ use crate::access::Caller;
 use crate::access::acl::Operation;
 use crate::access::granted::GrantedGroup;
 use crate::config::Limits;
-use crate::group::coordinator::GroupAnswer;
 use crate::group::config::ConsumerConfig;
 use crate::group::consumer::assignment::flat;
 use crate::group::consumer::request::{
     ConsumerHeartbeat, GroupSettings, HeartbeatRefusal, HeartbeatResult, JOIN_EPOCH, LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
 };
+use crate::group::coordinator::GroupAnswer;
 use crate::group::reply::GroupReply;
 use crate::group::request::GroupRequest;
 use crate::image::MetadataImage;

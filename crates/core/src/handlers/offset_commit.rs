@@ -13,8 +13,8 @@ use ottla_wire::primitives::Uuid;
 use super::group_calls::reply_when_answered;
 use crate::access::Caller;
 use crate::access::acl::Operation;
-use crate::group::coordinator::Call;
 use crate::group::commits::refuse;
+use crate::group::coordinator::Call;
 use crate::group::reply::{CommittedTopic, GroupReply};
 use crate::group::request::{
     GroupRequest, MemberRequest, OffsetCommitPartition, OffsetCommitRequest as Commit, OffsetCommitTopic,
