@@ -110,6 +110,7 @@ impl Group {
             });
         }
         if left.iter().any(|member| member.error == ErrorCode::None) {
+            self.after_departures(turn);
             match self.state {
                 GroupState::Stable | GroupState::CompletingRebalance => self.prepare_rebalance(turn),
                 GroupState::PreparingRebalance => self.complete_join_if_all_are_here(turn),

@@ -90,6 +90,14 @@ impl Group {
         member_id: &Arc<str>,
         why: Departure,
     ) {
+        if self.consumer_member(member_id).is_some() {
+            self.take_out(turn, member_id, why);
+            self.after_departures(turn);
+        }
+    }
+
+    /// Takes a member out; `after_departures` has to follow.
+    fn take_out(&mut self, turn: &mut Turn<'_>, member_id: &Arc<str>, why: Departure) {
         let Some(member) = self.consumer_member(member_id) else {
             return;
         };
@@ -103,7 +111,13 @@ impl Group {
         self.cancel_timers(turn, member_id);
         self.record_removal(turn, member_id);
         self.drop_unused_regexes(turn);
-        let consumer = self.consumer.as_ref().expect("it had a member");
+    }
+
+    /// Members that leave with one request raise the epoch once.
+    pub(in crate::group) fn after_departures(&mut self, turn: &mut Turn<'_>) {
+        let Some(consumer) = &self.consumer else {
+            return;
+        };
         let seen = consumer.seen.upgrade();
         // Without topics to compare with, the next heartbeat does it.
         let metadata_hash = seen.map_or(consumer.metadata_hash, |topics| consumer.hash_of(&topics));
@@ -129,7 +143,7 @@ impl Group {
     }
 
     /// LeaveGroup, by a classic member or by an administration tool, which removes static members.
-    /// Others leave by their heartbeat.
+    /// Others leave by their heartbeat. `after_departures` has to follow.
     pub(in crate::group) fn leave_consumer(
         &mut self,
         turn: &mut Turn<'_>,
@@ -146,7 +160,7 @@ impl Group {
         if !member_id.is_empty() && *known != *member_id {
             return Err(ErrorCode::FencedInstanceId);
         }
-        self.remove_consumer_member(turn, &known, Departure::left(reason));
+        self.take_out(turn, &known, Departure::left(reason));
         Ok(())
     }
 

@@ -523,6 +523,22 @@ fn requests_of_classic_members_are_checked() {
 }
 
 #[test]
+fn classic_members_that_leave_together_raise_the_epoch_once() {
+    let mut bench = Bench::new();
+    let [a, b] = mixed(&mut bench);
+    let before = bench.describe();
+    let leave = LeaveRequest {
+        group_id: GROUP,
+        members: vec![(&a.member_id, None), (&b.member_id, None)],
+        reason: None,
+    };
+    bench.send(7, GroupRequest::Leave(leave));
+    let after = bench.describe();
+    assert_eq!(after.members.len() + 2, before.members.len());
+    assert_eq!(after.epoch, before.epoch + 1);
+}
+
+#[test]
 fn a_full_group_is_not_changed_by_who_finds_no_room() {
     let mut bench = Bench::with(ConsumerConfig {
         size_max: 2,
